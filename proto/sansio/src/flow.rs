@@ -1,0 +1,124 @@
+//! Where bytes come from and go to.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// Datagrams; a message may be lost, doubled or overtaken.
+    Udp,
+    /// A byte stream; messages arrive whole and in order, or the connection is closed.
+    Tcp,
+}
+
+impl Transport {
+    /// True where the transport itself repeats what was lost, so that SIP must not (RFC 3261 §17).
+    pub const fn is_reliable(self) -> bool {
+        match self {
+            Self::Udp => false,
+            Self::Tcp => true,
+        }
+    }
+
+    /// The name as configuration and listings write it: `udp`, `tcp`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A listener of the configuration, by its place in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(pub u8);
+
+/// A stream connection of the driver; a number is never used twice while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// One way to and from a peer.
+///
+/// A datagram's flow is the listener it came in by and the peer's address. A stream's flow also names its connection;
+/// without one it asks the driver for a connection to `remote`: one it has dialled before, or a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// How the bytes travel.
+    pub transport: Transport,
+    /// The listener that received, or whose address and family is to be used for sending.
+    pub listener: ListenerId,
+    /// The peer. IPv4 addresses mapped into IPv6 never appear here: see [`Flow::canonical`].
+    pub remote: SocketAddr,
+    /// The stream connection, if it is one and it is known.
+    pub connection: Option<ConnectionId>,
+}
+
+impl Flow {
+    /// A datagram flow.
+    pub const fn udp(listener: ListenerId, remote: SocketAddr) -> Self {
+        Self { transport: Transport::Udp, listener, remote, connection: None }
+    }
+
+    /// A stream flow to `remote` by whichever connection leads there, dialled if there is none.
+    pub const fn dial(listener: ListenerId, remote: SocketAddr) -> Self {
+        Self { transport: Transport::Tcp, listener, remote, connection: None }
+    }
+
+    /// `address` with an IPv4-mapped IPv6 address written as the IPv4 address it is, so that no list of addresses can
+    /// be passed by in the other spelling.
+    pub fn canonical(address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::new(IpAddr::V4(v4), address.port()),
+                None => address,
+            },
+            IpAddr::V4(_) => address,
+        }
+    }
+}
+
+/// One message as it arrived: a datagram, or one frame of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Where it came from, and so where an answer goes.
+    pub flow: Flow,
+    /// The bytes, as they were.
+    pub bytes: &'a [u8],
+}
+
+/// What a transport reports, other than bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A connection is gone. Every shard is told, once.
+    Closed(ConnectionId),
+    /// The packet with this token could not be sent: no connection could be made, or it broke first. Only the shard
+    /// that sent it is told.
+    Unreachable(crate::Token),
+    /// A name asked for by an action was looked up. `None`: it has no address, or nobody answered in time.
+    Resolved {
+        /// The number the action carried.
+        query: u64,
+        /// The first usable address.
+        address: Option<IpAddr>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_address_is_told_apart_from_nothing() {
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:5060".parse().unwrap();
+        assert_eq!(Flow::canonical(mapped), "192.0.2.1:5060".parse().unwrap());
+        let v6: SocketAddr = "[2001:db8::1]:5060".parse().unwrap();
+        assert_eq!(Flow::canonical(v6), v6);
+    }
+}

@@ -1,0 +1,28 @@
+//! The vocabulary between a driver and a protocol machine.
+//!
+//! Does: names what crosses that border: [`Instant`] and [`Rng`] (the only time and chance a machine ever
+//! sees), [`Flow`] and [`Received`] (where bytes came from), [`Outbox`] (where bytes go), [`Event`] (what a
+//! transport reports), [`Deadline`] and the timer [`Wheel`], and the one trait, [`Node`], through which every
+//! driver (Linux, simulator, bare metal) runs every machine.
+//!
+//! Does not: know SIP, sockets, clocks or threads.
+//!
+//! Start reading at [`Node`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod chance;
+mod flow;
+mod node;
+mod outbox;
+mod time;
+mod wheel;
+
+pub use chance::{Rng, Seed};
+pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport};
+pub use node::{Framer, FramingError, Node};
+pub use outbox::{Outbox, Packet, Token};
+pub use time::{Deadline, Instant};
+pub use wheel::{TimerKey, Wheel};

@@ -1,0 +1,122 @@
+//! Where a protocol machine writes what is to be sent.
+
+use crate::Flow;
+use alloc::vec::Vec;
+
+/// A number the machine gives a packet, to be told if it could not be sent. 0: it does not want to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// No report wanted.
+    pub const NONE: Self = Self(0);
+}
+
+/// One message to send: its flow and its place in the arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Where to.
+    pub flow: Flow,
+    /// Who is told when it cannot be sent.
+    pub token: Token,
+    /// True when it promises that what the same call asked to be stored is stored: a driver with strict durability
+    /// keeps it back until that is so.
+    pub after_store: bool,
+    start: u32,
+    end: u32,
+}
+
+/// The messages a machine wants sent, one behind the other in a single arena, in order.
+///
+/// The driver empties it; the machine only adds. Nothing is allocated for a packet once the arena has grown to the
+/// size of a batch.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    packets: Vec<Packet>,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a packet to `flow`, written by `write` at the end of the arena. A `write` that writes nothing sends
+    /// nothing.
+    pub fn send_with(&mut self, flow: Flow, token: Token, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        debug_assert!(self.bytes.len() >= start, "an outbox writer only appends");
+        let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(self.bytes.len())) else {
+            self.bytes.truncate(start);
+            return;
+        };
+        if end > start {
+            self.packets.push(Packet { flow, token, after_store: false, start, end });
+        }
+    }
+
+    /// Adds a packet of bytes that are there already.
+    pub fn send(&mut self, flow: Flow, token: Token, bytes: &[u8]) {
+        self.send_with(flow, token, |arena| arena.extend_from_slice(bytes));
+    }
+
+    /// Says of the last packet added that it promises what is being stored (see [`Packet::after_store`]).
+    pub fn hold_last(&mut self) {
+        if let Some(packet) = self.packets.last_mut() {
+            packet.after_store = true;
+        }
+    }
+
+    /// The packets in the order they were added, each with its bytes.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
+        self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
+    }
+
+    /// How many packets wait.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// True when nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// The bytes of one of this outbox's packets.
+    pub fn bytes_of(&self, packet: &Packet) -> &[u8] {
+        self.bytes.get(packet.start as usize..packet.end as usize).unwrap_or_default()
+    }
+
+    /// The bytes of the last packet added, empty if there is none.
+    pub fn last_bytes(&self) -> &[u8] {
+        self.packets.last().map(|packet| self.bytes_of(packet)).unwrap_or_default()
+    }
+
+    /// Forgets all packets and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.packets.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ListenerId;
+
+    #[test]
+    fn packets_keep_their_order_and_bytes() {
+        let flow = Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap());
+        let mut out = Outbox::new();
+        out.send(flow, Token::NONE, b"one");
+        out.send_with(flow, Token(9), |arena| arena.extend_from_slice(b"three"));
+        out.send_with(flow, Token::NONE, |_| {});
+        let seen: Vec<_> = out.packets().map(|(packet, bytes)| (packet.token.0, bytes)).collect();
+        assert_eq!(seen, [(0, &b"one"[..]), (9, &b"three"[..])]);
+        assert_eq!(out.last_bytes(), b"three");
+        out.clear();
+        assert!(out.is_empty() && out.last_bytes().is_empty());
+    }
+}
