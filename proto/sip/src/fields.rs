@@ -1,0 +1,210 @@
+//! The header fields of a message, found but not yet understood.
+
+use crate::header::Values;
+use crate::lines::{Line, Next, next_field};
+use crate::{HeaderName, Limits, Reason};
+
+/// Where each header field of a message stands. It exists even for a message that is rejected, so that it can be
+/// answered.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    lines: [Line; Limits::HEADERS_CEILING],
+    count: usize,
+    /// For each name the first line that has it, or `NONE`.
+    first: [u8; HeaderName::COUNT],
+    start_line_end: usize,
+    body: &'a [u8],
+    is_response: bool,
+}
+
+/// One header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name as written.
+    pub name: &'a [u8],
+    /// The value without white space around it; folds are still inside.
+    pub value: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// All fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = Field<'a>> {
+        let bytes = self.bytes;
+        self.lines().iter().map(move |line| Field { name: line.name(bytes), value: line.value(bytes) })
+    }
+
+    /// True when a field of this name is there.
+    pub fn has(&self, name: HeaderName) -> bool {
+        self.first_index(name).is_some()
+    }
+
+    /// The value of the first field of this name, whole.
+    pub fn first(&self, name: HeaderName) -> Option<&'a [u8]> {
+        self.first_index(name).and_then(|index| self.lines.get(index)).map(|line| line.value(self.bytes))
+    }
+
+    /// The values of all fields of this name, each whole: for fields that are no comma-separated lists, such as
+    /// Authorization.
+    pub fn lines_of(&self, name: HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        let bytes = self.bytes;
+        self.indices_of(name).filter_map(|index| self.lines.get(index)).map(move |line| line.value(bytes))
+    }
+
+    /// The values of all fields of this name, comma-separated lists taken apart, in order.
+    pub fn values(&self, name: HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        self.lines_of(name).flat_map(Values::new)
+    }
+
+    /// The value of the first field that is spelled `name`, for names that [`HeaderName`] does not know.
+    pub fn named(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+
+    /// The body: what Content-Length says, or in a datagram without one all that follows (RFC 3261 §18.3).
+    pub const fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// The message from the first byte to the last of its body.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// True when the first line is a status line, well-formed or not.
+    pub const fn is_response(&self) -> bool {
+        self.is_response
+    }
+
+    pub(crate) fn start_line(&self) -> &'a [u8] {
+        self.bytes.get(..self.start_line_end).and_then(|line| line.strip_suffix(b"\r\n")).unwrap_or_default()
+    }
+
+    pub(crate) fn start_line_end(&self) -> usize {
+        self.start_line_end
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        self.lines.get(..self.count).unwrap_or_default()
+    }
+
+    /// Where the empty line before the body begins.
+    pub(crate) fn headers_end(&self) -> usize {
+        self.lines().last().map_or(self.start_line_end, |line| line.whole().end)
+    }
+
+    pub(crate) fn first_index(&self, name: HeaderName) -> Option<usize> {
+        self.first.get(name as usize).filter(|&&index| index != NONE).map(|&index| usize::from(index))
+    }
+
+    pub(crate) fn indices_of(&self, name: HeaderName) -> impl Iterator<Item = usize> + use<'_, 'a> {
+        let from = self.first_index(name).unwrap_or(self.count);
+        let id = name as u8;
+        (from..self.count).filter(move |&index| self.lines.get(index).is_some_and(|line| line.id == id))
+    }
+
+    /// Finds the fields of `bytes`. The first thing that is wrong is told beside what was found.
+    pub(crate) fn index(bytes: &'a [u8], limits: &Limits) -> (Self, Option<Reason>) {
+        let mut fields = Self {
+            bytes,
+            lines: [Line::default(); Limits::HEADERS_CEILING],
+            count: 0,
+            first: [NONE; HeaderName::COUNT],
+            start_line_end: 0,
+            body: b"",
+            is_response: bytes.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"SIP/")),
+        };
+        let wrong = fields.fill(limits);
+        (fields, wrong)
+    }
+
+    fn fill(&mut self, limits: &Limits) -> Option<Reason> {
+        if self.bytes.len() > limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING) {
+            let cut = limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING);
+            self.bytes = self.bytes.get(..cut).unwrap_or_default();
+            let _ = self.fill_lines(limits);
+            return Some(Reason::MessageTooLarge);
+        }
+        self.fill_lines(limits)
+    }
+
+    fn fill_lines(&mut self, limits: &Limits) -> Option<Reason> {
+        let bytes = self.bytes;
+        let Some(lf) = memchr::memchr(b'\n', bytes) else { return Some(Reason::StartLine) };
+        self.start_line_end = lf + 1;
+        let mut wrong = None;
+        let mut at = lf + 1;
+        let body_at = loop {
+            match next_field(bytes, at) {
+                Next::Body(body) => break body,
+                Next::End => return wrong.or(Some(Reason::HeaderLine)),
+                Next::Bad(next) => {
+                    wrong = wrong.or(Some(Reason::HeaderLine));
+                    at = next;
+                }
+                Next::Field(field, end) => {
+                    if self.count >= limits.headers_max.min(Limits::HEADERS_CEILING) {
+                        return wrong.or(Some(Reason::TooManyHeaders));
+                    }
+                    let name = HeaderName::from_bytes(bytes.get(field.name.clone()).unwrap_or_default());
+                    let repeated = self.add(Line::new(&field, end, name as u8), name);
+                    if repeated && is_single(name) {
+                        wrong = wrong.or(Some(Reason::Repeated(name)));
+                    }
+                    at = end;
+                }
+            }
+        };
+        wrong.or(self.cut_body(body_at))
+    }
+
+    /// True when a line of this name was there before.
+    fn add(&mut self, line: Line, name: HeaderName) -> bool {
+        if let Some(slot) = self.lines.get_mut(self.count) {
+            *slot = line;
+        }
+        let index = u8::try_from(self.count).unwrap_or(NONE);
+        self.count += 1;
+        match self.first.get_mut(name as usize) {
+            Some(first) if *first == NONE => {
+                *first = index;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// RFC 3261 §18.3: bytes behind the body of a datagram are ignored; too few are an error.
+    fn cut_body(&mut self, at: usize) -> Option<Reason> {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let mut length = None;
+        for value in self.lines_of(HeaderName::ContentLength) {
+            let value = crate::grammar::number_u32(value);
+            if value.is_none() || (length.is_some() && length != value) {
+                return Some(Reason::ContentLength);
+            }
+            length = value;
+        }
+        match length {
+            None => self.body = rest,
+            Some(length) => match usize::try_from(length).ok().and_then(|length| rest.get(..length)) {
+                Some(body) => {
+                    self.body = body;
+                    self.bytes = self.bytes.get(..at + body.len()).unwrap_or_default();
+                }
+                None => return Some(Reason::ContentLength),
+            },
+        }
+        None
+    }
+}
+
+/// Fields that RFC 3261 §20 table 2 allows once and that decide where a message goes.
+const fn is_single(name: HeaderName) -> bool {
+    matches!(
+        name,
+        HeaderName::From | HeaderName::To | HeaderName::CallId | HeaderName::CSeq | HeaderName::MaxForwards
+    )
+}
+
+const NONE: u8 = u8::MAX;

@@ -1,0 +1,247 @@
+//! The character classes and small rules of RFC 3261 §25 that everything else is read with.
+
+use alloc::vec::Vec;
+
+/// `token` characters: alphanumeric and `-.!%*_+` and backquote, quote, tilde.
+pub const fn is_token(byte: u8) -> bool {
+    (CLASS[byte as usize] & TOKEN) != 0
+}
+
+/// `hostname` characters, and the underscore that real networks use.
+pub const fn is_host(byte: u8) -> bool {
+    (CLASS[byte as usize] & HOST) != 0
+}
+
+/// What may stand in a URI at all: no white space, controls, quotes, angle brackets or octets above 126.
+pub const fn is_uri(byte: u8) -> bool {
+    (CLASS[byte as usize] & URI) != 0
+}
+
+/// White space inside a header value, where a line break is always a folded one.
+pub const fn is_lws(byte: u8) -> bool {
+    (CLASS[byte as usize] & LWS) != 0
+}
+
+/// True when `bytes` is one token.
+pub fn is_token_str(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token(byte))
+}
+
+/// `bytes` without white space at either end.
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && is_lws(*first)
+    {
+        bytes = rest;
+    }
+    while let [rest @ .., last] = bytes
+        && is_lws(*last)
+    {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// A decimal number of digits only; `None` when empty, over 20 digits, or above `u64::MAX`. Leading zeros are allowed.
+pub fn number(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 20 {
+        return None;
+    }
+    let mut value = 0_u64;
+    for &byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// A decimal number that fits 32 bits.
+pub fn number_u32(bytes: &[u8]) -> Option<u32> {
+    number(bytes).and_then(|value| u32::try_from(value).ok())
+}
+
+/// `delta-seconds` (RFC 3261 §25.1): below 2^32, else `None`.
+pub fn delta_seconds(bytes: &[u8]) -> Option<u32> {
+    number_u32(trim(bytes))
+}
+
+/// `qvalue` in thousandths: `0` to `1`, at most three decimals.
+pub fn q_thousandths(bytes: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match memchr::memchr(b'.', bytes) {
+        Some(dot) => (bytes.get(..dot)?, bytes.get(dot + 1..)?),
+        None => (bytes, &[][..]),
+    };
+    if decimals.len() > 3 || !matches!(whole, b"" | b"0" | b"1") || (whole.is_empty() && decimals.is_empty())
+    {
+        return None;
+    }
+    let mut value = if whole == b"1" { 1000 } else { 0 };
+    for (place, &byte) in decimals.iter().enumerate() {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        value += u16::from(byte - b'0') * [100, 10, 1].get(place).copied().unwrap_or(0);
+    }
+    (value <= 1000).then_some(value)
+}
+
+/// The length of the quoted string at the start of `bytes`, with both quotes; `None` when it does not begin with a
+/// quote or never ends.
+pub fn quoted_len(bytes: &[u8]) -> Option<usize> {
+    if bytes.first() != Some(&b'"') {
+        return None;
+    }
+    let mut at = 1;
+    loop {
+        let found = at + memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(found) == Some(&b'"') {
+            return Some(found + 1);
+        }
+        at = found + 2;
+    }
+}
+
+/// The inside of a quoted string, escapes still in place; other bytes as they are.
+pub fn unquote(bytes: &[u8]) -> &[u8] {
+    match bytes {
+        [b'"', inner @ .., b'"'] => inner,
+        other => other,
+    }
+}
+
+/// Splits off the first of several comma-separated values; commas in quotes or angle brackets do not count. The rest is
+/// `None` when there is no further comma.
+pub fn split_value(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr3(b',', b'"', b'<', bytes.get(at..).unwrap_or_default()) {
+        let found = at + offset;
+        let rest = bytes.get(found..).unwrap_or_default();
+        at = match rest.first() {
+            Some(b',') => return (bytes.get(..found).unwrap_or_default(), rest.get(1..)),
+            Some(b'"') => match quoted_len(rest) {
+                Some(len) => found + len,
+                None => break,
+            },
+            _ => match memchr::memchr(b'>', rest) {
+                Some(end) => found + end + 1,
+                None => break,
+            },
+        };
+    }
+    (bytes, None)
+}
+
+/// The value of two hexadecimal digits.
+pub fn hex_pair(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+/// One octet of `bytes` with `%HH` unescaped, and how many bytes it took. A `%` without two digits stands for itself.
+pub fn unescaped_octet(bytes: &[u8]) -> Option<(u8, usize)> {
+    match bytes {
+        [b'%', high, low, ..] => Some(hex_pair(*high, *low).map_or((b'%', 1), |octet| (octet, 3))),
+        [first, ..] => Some((*first, 1)),
+        [] => None,
+    }
+}
+
+/// Appends `bytes` with `%HH` unescaped once.
+pub fn unescape_into(mut bytes: &[u8], out: &mut Vec<u8>) {
+    if memchr::memchr(b'%', bytes).is_none() {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    while let Some((octet, used)) = unescaped_octet(bytes) {
+        out.push(octet);
+        bytes = bytes.get(used..).unwrap_or_default();
+    }
+}
+
+/// True when every `%` is followed by two hexadecimal digits.
+pub fn escapes_are_whole(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', bytes).all(|at| match bytes.get(at + 1..at + 3) {
+        Some([high, low]) => hex_pair(*high, *low).is_some(),
+        _ => false,
+    })
+}
+
+const TOKEN: u8 = 1;
+const HOST: u8 = 2;
+const URI: u8 = 4;
+const LWS: u8 = 8;
+
+const CLASS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        let mut class = 0;
+        if byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~')
+        {
+            class |= TOKEN;
+        }
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
+            class |= HOST;
+        }
+        if byte > b' '
+            && byte < 127
+            && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+        {
+            class |= URI;
+        }
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            class |= LWS;
+        }
+        table[at] = class;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stop_at_their_edges() {
+        assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(number(b"18446744073709551616"), None);
+        assert_eq!(number(b"0068"), Some(68));
+        assert!(number(b"").is_none() && number(b"-1").is_none() && number(b"+1").is_none());
+        assert_eq!(number_u32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(number_u32(b"4294967296"), None);
+    }
+
+    #[test]
+    fn q_values_are_thousandths() {
+        for (text, value) in
+            [("0", 0), ("1", 1000), ("0.7", 700), ("1.000", 1000), ("0.123", 123), (".5", 500)]
+        {
+            assert_eq!(q_thousandths(text.as_bytes()), Some(value), "{text}");
+        }
+        for text in ["", ".", "1.001", "2", "0.1234", "-1", "0.a"] {
+            assert_eq!(q_thousandths(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn commas_in_quotes_and_brackets_do_not_split() {
+        let (first, rest) = split_value(br#""a, \", b" <sip:x@y,z>, next"#);
+        assert_eq!(first, br#""a, \", b" <sip:x@y,z>"#);
+        assert_eq!(rest, Some(&b" next"[..]));
+        assert_eq!(split_value(b"\"never ends, "), (&b"\"never ends, "[..], None));
+    }
+
+    #[test]
+    fn escapes_are_undone_once() {
+        let mut out = Vec::new();
+        unescape_into(b"value%2541%zz%4", &mut out);
+        assert_eq!(out, b"value%41%zz%4");
+        assert!(escapes_are_whole(b"%00a%fF") && !escapes_are_whole(b"%4") && !escapes_are_whole(b"%g0"));
+    }
+}

@@ -1,0 +1,41 @@
+//! CSeq (RFC 3261 §20.16).
+
+use crate::grammar::{is_lws, is_token_str, number_u32, trim};
+use crate::{Malformed, Method};
+
+/// A sequence number and the method it numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CSeq<'a> {
+    /// 0 to 2^32-1. RFC 3261 §8.1.1.5 asks senders to stay below 2^31; readers accept the grammar's range.
+    pub number: u32,
+    /// The method.
+    pub method: Method<'a>,
+}
+
+impl<'a> CSeq<'a> {
+    /// Parses a CSeq value.
+    pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
+        let space = value.iter().position(|&byte| is_lws(byte)).ok_or(Malformed)?;
+        let (digits, rest) = value.split_at_checked(space).ok_or(Malformed)?;
+        let method = trim(rest);
+        if !is_token_str(method) {
+            return Err(Malformed);
+        }
+        let number = number_u32(digits).ok_or(Malformed)?;
+        Ok(Self { number, method: Method::from_bytes(method) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_methods() {
+        assert_eq!(CSeq::parse(b"0009\r\n  INVITE"), Ok(CSeq { number: 9, method: Method::Invite }));
+        assert_eq!(CSeq::parse(b"4294967295 X").map(|cseq| cseq.number), Ok(u32::MAX));
+        for bad in [&b"4294967296 INVITE"[..], b"INVITE", b"1", b"-1 INVITE", b"1 IN VITE", b" 1"] {
+            assert_eq!(CSeq::parse(bad), Err(Malformed));
+        }
+    }
+}

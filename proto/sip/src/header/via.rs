@@ -1,0 +1,138 @@
+//! Via (RFC 3261 §20.42, RFC 3581).
+
+use crate::grammar::{is_lws, is_token, number, trim};
+use crate::{Host, Malformed, Params};
+
+/// One Via value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Via<'a> {
+    /// `UDP`, `TCP`, or any other token, as written.
+    pub transport: &'a [u8],
+    /// The host of sent-by.
+    pub host: Host<'a>,
+    /// The port of sent-by, when given.
+    pub port: Option<u16>,
+    /// All parameters.
+    pub params: Params<'a>,
+    /// The `branch` parameter.
+    pub branch: Option<&'a [u8]>,
+}
+
+impl<'a> Via<'a> {
+    /// Parses one Via value (not a comma-separated list: see [`split_value`](crate::grammar::split_value)).
+    pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
+        let rest = expect(trim(value), b"SIP")?;
+        let rest = expect(rest, b"/")?;
+        let rest = expect(rest, b"2.0")?;
+        let rest = expect(rest, b"/")?;
+        let end = rest.iter().position(|&byte| !is_token(byte)).ok_or(Malformed)?;
+        let (transport, after) = rest.split_at_checked(end).ok_or(Malformed)?;
+        if transport.is_empty() || !after.first().is_some_and(|&byte| is_lws(byte)) {
+            return Err(Malformed);
+        }
+        let sent_by_on = trim(after);
+        let (sent_by, params) = match memchr::memchr(b';', sent_by_on) {
+            Some(at) => sent_by_on.split_at_checked(at).ok_or(Malformed)?,
+            None => (sent_by_on, &[][..]),
+        };
+        let (host, port) = parse_sent_by(trim(sent_by))?;
+        let params = Params::parse(params)?;
+        Ok(Self { transport, host, port, params, branch: params.value(b"branch") })
+    }
+
+    /// True when the branch promises to be unique (RFC 3261 §8.1.1.7): it begins with the magic cookie and has more.
+    pub fn has_unique_branch(&self) -> bool {
+        self.branch.is_some_and(|branch| {
+            branch.len() > COOKIE.len()
+                && branch.get(..COOKIE.len()).is_some_and(|start| start.eq_ignore_ascii_case(COOKIE))
+        })
+    }
+
+    /// True when the sender asks for the answer at the port it sent from (RFC 3581 §3).
+    pub fn wants_rport(&self) -> bool {
+        self.params.find(b"rport").is_some_and(|param| param.value.is_none())
+    }
+
+    /// The address the request was seen to come from, put there by whoever received it.
+    pub fn received(&self) -> Option<&'a [u8]> {
+        self.params.value(b"received")
+    }
+
+    /// The port the request was seen to come from.
+    pub fn rport(&self) -> Option<u16> {
+        self.params.value(b"rport").and_then(number).and_then(|port| u16::try_from(port).ok())
+    }
+}
+
+/// What a branch of an RFC 3261 element begins with.
+const COOKIE: &[u8] = b"z9hG4bK";
+
+fn expect<'a>(bytes: &'a [u8], word: &[u8]) -> Result<&'a [u8], Malformed> {
+    let start = bytes.get(..word.len()).ok_or(Malformed)?;
+    if !start.eq_ignore_ascii_case(word) {
+        return Err(Malformed);
+    }
+    let rest = bytes.get(word.len()..).ok_or(Malformed)?;
+    match rest.first() {
+        Some(&byte) if is_lws(byte) => Ok(trim(rest)),
+        _ => Ok(rest),
+    }
+}
+
+/// `host [ COLON port ]`, where COLON may have white space around it.
+fn parse_sent_by(bytes: &[u8]) -> Result<(Host<'_>, Option<u16>), Malformed> {
+    let host_end = match bytes.first() {
+        Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
+        _ => bytes.iter().position(|&byte| byte == b':' || is_lws(byte)).unwrap_or(bytes.len()),
+    };
+    let (host, rest) = bytes.split_at_checked(host_end).ok_or(Malformed)?;
+    let host = Host::parse(host)?;
+    let rest = trim(rest);
+    if rest.is_empty() {
+        return Ok((host, None));
+    }
+    let digits = trim(rest.strip_prefix(b":").ok_or(Malformed)?);
+    let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
+    Ok((host, Some(port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_may_stand_nearly_everywhere() {
+        let via = Via::parse(b"SIP  / 2.0\r\n / TCP     spindle.example.com   ;\r\n branch  =   z9hG4bK9ikj8  ;\r\n received=192.0.2.2").unwrap();
+        assert_eq!(via.transport, b"TCP");
+        assert_eq!(via.branch, Some(&b"z9hG4bK9ikj8"[..]));
+        assert_eq!(via.received(), Some(&b"192.0.2.2"[..]));
+        assert!(via.has_unique_branch());
+    }
+
+    #[test]
+    fn sent_by_forms() {
+        let via = Via::parse(b"SIP/2.0/UDP [2001:db8::9:1]:5070;rport;branch=z9hG4bK").unwrap();
+        assert_eq!(via.host.as_bytes(), b"[2001:db8::9:1]");
+        assert_eq!(via.port, Some(5070));
+        assert!(via.wants_rport() && !via.has_unique_branch());
+        let via = Via::parse(b"SIP/2.0/UDP host : 5060;rport=9").unwrap();
+        assert_eq!((via.port, via.rport(), via.wants_rport()), (Some(5060), Some(9), false));
+    }
+
+    #[test]
+    fn what_is_no_via() {
+        for bad in [
+            &b"SIP/2.0/UDP"[..],
+            b"SIP/2.0/UDP ",
+            b"SIP/1.0/UDP host",
+            b"SIP/2.0/UDP host:99999",
+            b"SIP/2.0/UDP host:",
+            b"SIP/2.0/UDP 192.0.2.15;;,;,,",
+            b"SIP/2.0/UDP [::1",
+            b"SIP/2.0/ host",
+            b"",
+        ] {
+            assert_eq!(Via::parse(bad), Err(Malformed), "{:?}", core::str::from_utf8(bad));
+        }
+    }
+}

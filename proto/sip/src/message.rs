@@ -1,0 +1,222 @@
+//! A message that may be processed.
+
+use crate::grammar::{is_lws, is_token_str, number, split_value, trim};
+use crate::header::{CSeq, NameAddr, Via};
+use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
+use core::ops::Deref;
+
+/// A request or response whose mandatory parts are there and well-formed; a view of the bytes it was read from. All
+/// other fields are parsed when they are asked for, through [`Fields`].
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    fields: Fields<'a>,
+    start: Start<'a>,
+    via: Via<'a>,
+    from: NameAddr<'a>,
+    to: NameAddr<'a>,
+    call_id: &'a [u8],
+    cseq: CSeq<'a>,
+    max_forwards: Option<u8>,
+}
+
+/// The first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// A request line.
+    Request {
+        /// The method.
+        method: Method<'a>,
+        /// The Request-URI.
+        uri: Uri<'a>,
+    },
+    /// A status line.
+    Response {
+        /// 100 to 699.
+        status: u16,
+        /// The reason phrase, which may be empty.
+        reason: &'a [u8],
+    },
+}
+
+impl<'a> Message<'a> {
+    /// Reads one message: a datagram, or what a [`StreamFramer`](crate::StreamFramer) cut.
+    ///
+    /// Checked here: the first line; that every header line is one; Via, From, To, Call-ID and CSeq are there, once where
+    /// they must be, and well-formed; CSeq's method is the request's; Max-Forwards is at most 255; Content-Length fits.
+    /// Nothing is allocated and the work is linear in the bytes.
+    pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
+        let (fields, wrong) = Fields::index(bytes, limits);
+        let checked = match wrong {
+            Some(reason) => Err(reason),
+            None => Mandatory::read(&fields, limits),
+        };
+        match checked {
+            Ok(Mandatory { start, via, from, to, call_id, cseq, max_forwards }) => {
+                Ok(Self { fields, start, via, from, to, call_id, cseq, max_forwards })
+            }
+            Err(reason) => {
+                // The version is told before anything else: the rest may be meant for another SIP.
+                let reason = version_of(fields.start_line()).map_or(Reason::Version, |()| reason);
+                Err(Rejected { reason, fields })
+            }
+        }
+    }
+
+    /// The first line.
+    pub const fn start(&self) -> &Start<'a> {
+        &self.start
+    }
+
+    /// The request's method, or for a response that of its CSeq.
+    pub const fn method(&self) -> Method<'a> {
+        match self.start {
+            Start::Request { method, .. } => method,
+            Start::Response { .. } => self.cseq.method,
+        }
+    }
+
+    /// The topmost Via.
+    pub const fn via(&self) -> &Via<'a> {
+        &self.via
+    }
+
+    /// From.
+    pub const fn from(&self) -> &NameAddr<'a> {
+        &self.from
+    }
+
+    /// To.
+    pub const fn to(&self) -> &NameAddr<'a> {
+        &self.to
+    }
+
+    /// Call-ID, compared byte by byte (RFC 3261 §20.8).
+    pub const fn call_id(&self) -> &'a [u8] {
+        self.call_id
+    }
+
+    /// CSeq.
+    pub const fn cseq(&self) -> CSeq<'a> {
+        self.cseq
+    }
+
+    /// Max-Forwards, when there is one.
+    pub const fn max_forwards(&self) -> Option<u8> {
+        self.max_forwards
+    }
+}
+
+impl<'a> Deref for Message<'a> {
+    type Target = Fields<'a>;
+
+    fn deref(&self) -> &Fields<'a> {
+        &self.fields
+    }
+}
+
+struct Mandatory<'a> {
+    start: Start<'a>,
+    via: Via<'a>,
+    from: NameAddr<'a>,
+    to: NameAddr<'a>,
+    call_id: &'a [u8],
+    cseq: CSeq<'a>,
+    max_forwards: Option<u8>,
+}
+
+impl<'a> Mandatory<'a> {
+    fn read(fields: &Fields<'a>, limits: &Limits) -> Result<Self, Reason> {
+        let start = read_start(fields, limits)?;
+        let via_line = mandatory(fields, HeaderName::Via)?;
+        let via = well_formed(HeaderName::Via, Via::parse(split_value(via_line).0))?;
+        let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
+        let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
+        let call_id = mandatory(fields, HeaderName::CallId)?;
+        if call_id.is_empty() || call_id.iter().any(|&byte| is_lws(byte)) {
+            return Err(Reason::Header(HeaderName::CallId));
+        }
+        let cseq = well_formed(HeaderName::CSeq, CSeq::parse(mandatory(fields, HeaderName::CSeq)?))?;
+        if let Start::Request { method, .. } = start
+            && method != cseq.method
+        {
+            return Err(Reason::CSeqMethod);
+        }
+        let max_forwards = match fields.first(HeaderName::MaxForwards) {
+            Some(value) => {
+                let hops = number(value).and_then(|hops| u8::try_from(hops).ok()).ok_or(Malformed);
+                Some(well_formed(HeaderName::MaxForwards, hops)?)
+            }
+            None => None,
+        };
+        Ok(Self { start, via, from, to, call_id, cseq, max_forwards })
+    }
+}
+
+fn mandatory<'a>(fields: &Fields<'a>, name: HeaderName) -> Result<&'a [u8], Reason> {
+    fields.first(name).ok_or(Reason::Missing(name))
+}
+
+fn well_formed<T>(name: HeaderName, parsed: Result<T, Malformed>) -> Result<T, Reason> {
+    parsed.map_err(|Malformed| Reason::Header(name))
+}
+
+fn read_start<'a>(fields: &Fields<'a>, limits: &Limits) -> Result<Start<'a>, Reason> {
+    let line = fields.start_line();
+    if fields.is_response() { read_status_line(line) } else { read_request_line(line, limits) }
+}
+
+/// RFC 3261 §7.2: SIP-Version SP Status-Code SP Reason-Phrase; the last SP is not missed when the phrase is empty.
+fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
+    version_of(line)?;
+    let rest = line.get(VERSION.len()..).and_then(|rest| rest.strip_prefix(b" ")).ok_or(Reason::StartLine)?;
+    let (code, rest) = rest.split_at_checked(3).ok_or(Reason::StartLine)?;
+    let status = number(code).and_then(|code| u16::try_from(code).ok()).ok_or(Reason::StartLine)?;
+    let reason = match rest {
+        [] => rest,
+        [b' ', reason @ ..] => reason,
+        _ => return Err(Reason::StartLine),
+    };
+    if !(100..700).contains(&status) {
+        return Err(Reason::StartLine);
+    }
+    Ok(Start::Response { status, reason })
+}
+
+/// RFC 3261 §7.1: Method SP Request-URI SP SIP-Version, with single spaces and nothing behind.
+fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, Reason> {
+    let first = memchr::memchr(b' ', line).ok_or(Reason::StartLine)?;
+    let last = memchr::memrchr(b' ', line).ok_or(Reason::StartLine)?;
+    let (method, _) = line.split_at_checked(first).ok_or(Reason::StartLine)?;
+    let version = line.get(last + 1..).unwrap_or_default();
+    if !is_token_str(method) || first == last {
+        return Err(Reason::StartLine);
+    }
+    if !version.eq_ignore_ascii_case(VERSION) {
+        return Err(Reason::StartLine);
+    }
+    let uri = line.get(first + 1..last).unwrap_or_default();
+    if uri.len() > limits.request_uri_bytes_max {
+        return Err(Reason::RequestUriTooLong);
+    }
+    let uri = Uri::parse(uri).map_err(|Malformed| Reason::RequestUri)?;
+    Ok(Start::Request { method: Method::from_bytes(method), uri })
+}
+
+/// An error only for what is clearly a SIP message of another version.
+fn version_of(line: &[u8]) -> Result<(), Reason> {
+    let is_sip = |word: &[u8]| word.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"SIP/"));
+    let word = match is_sip(line) {
+        true => line.split(|&byte| byte == b' ').next().unwrap_or_default(),
+        false => trim(line).rsplit(|&byte| byte == b' ').next().unwrap_or_default(),
+    };
+    if is_sip(word) && !word.eq_ignore_ascii_case(VERSION) {
+        return Err(Reason::Version);
+    }
+    Ok(())
+}
+
+const VERSION: &[u8] = b"SIP/2.0";
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,111 @@
+//! Why a message is not accepted, and what a request is then answered.
+
+use crate::{Fields, HeaderName};
+
+/// A message that must not be processed, with as much of it as could be read: enough to answer it where it has a Via.
+#[derive(Debug)]
+pub struct Rejected<'a> {
+    /// The first thing that was wrong.
+    pub reason: Reason,
+    /// What could be read.
+    pub fields: Fields<'a>,
+}
+
+/// The first thing that was wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The first line is neither a request line nor a status line.
+    StartLine,
+    /// A SIP version other than 2.0.
+    Version,
+    /// A line of the header block is no header field, or the block has no end.
+    HeaderLine,
+    /// A header field that every message needs is missing.
+    Missing(HeaderName),
+    /// A header field that may stand once stands twice.
+    Repeated(HeaderName),
+    /// A header field's value is not what its grammar allows.
+    Header(HeaderName),
+    /// The Request-URI is not a URI.
+    RequestUri,
+    /// The method in CSeq is not the request's (RFC 3261 §8.1.1.5).
+    CSeqMethod,
+    /// Content-Length is larger than what arrived, conflicting, negative or too large.
+    ContentLength,
+    /// More bytes than [`Limits::message_bytes_max`](crate::Limits::message_bytes_max).
+    MessageTooLarge,
+    /// More header fields than [`Limits::headers_max`](crate::Limits::headers_max).
+    TooManyHeaders,
+    /// A Request-URI longer than [`Limits::request_uri_bytes_max`](crate::Limits::request_uri_bytes_max).
+    RequestUriTooLong,
+}
+
+impl Reason {
+    /// How many different [`Reason::index`] values there are.
+    pub const COUNT: usize = 12;
+
+    /// The status code a request is answered with (RFC 3261 §21.4, §21.5).
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Version => 505,
+            Self::MessageTooLarge => 513,
+            Self::RequestUriTooLong => 414,
+            Self::StartLine
+            | Self::HeaderLine
+            | Self::Missing(_)
+            | Self::Repeated(_)
+            | Self::Header(_)
+            | Self::RequestUri
+            | Self::CSeqMethod
+            | Self::ContentLength
+            | Self::TooManyHeaders => 400,
+        }
+    }
+
+    /// The reason phrase, which tells the sender what to mend (RFC 3261 §21.4.1).
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::StartLine => "Bad Request-Line",
+            Self::Version => "Version Not Supported",
+            Self::HeaderLine => "Bad Header Line",
+            Self::Missing(_) => "Missing Mandatory Header",
+            Self::Repeated(_) => "Repeated Header",
+            Self::Header(_) => "Bad Header Value",
+            Self::RequestUri => "Bad Request-URI",
+            Self::CSeqMethod => "CSeq Method Does Not Match",
+            Self::ContentLength => "Bad Content-Length",
+            Self::MessageTooLarge => "Message Too Large",
+            Self::TooManyHeaders => "Too Many Headers",
+            Self::RequestUriTooLong => "Request-URI Too Long",
+        }
+    }
+
+    /// The place of this reason in a table of counters.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::StartLine => 0,
+            Self::Version => 1,
+            Self::HeaderLine => 2,
+            Self::Missing(_) => 3,
+            Self::Repeated(_) => 4,
+            Self::Header(_) => 5,
+            Self::RequestUri => 6,
+            Self::CSeqMethod => 7,
+            Self::ContentLength => 8,
+            Self::MessageTooLarge => 9,
+            Self::TooManyHeaders => 10,
+            Self::RequestUriTooLong => 11,
+        }
+    }
+}
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Missing(name) | Self::Repeated(name) | Self::Header(name) => {
+                write!(f, "{} ({})", self.phrase(), core::str::from_utf8(name.as_bytes()).unwrap_or_default())
+            }
+            _ => f.write_str(self.phrase()),
+        }
+    }
+}

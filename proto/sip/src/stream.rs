@@ -1,0 +1,187 @@
+//! Cutting a byte stream into messages (RFC 3261 §18.3).
+
+use crate::lines::{Next, content_length, next_field};
+use alloc::vec::Vec;
+
+/// Collects the bytes of one connection and gives back whole messages.
+///
+/// A message ends where its Content-Length says. A message without one, or with conflicting, negative, overflowing or
+/// over-limit ones, and a header block that cannot be read line by line, end the stream: where the next message begins is
+/// then anybody's guess, and guessing differently from the peer is how messages are smuggled.
+#[derive(Debug)]
+pub struct StreamFramer {
+    bytes: Vec<u8>,
+    /// Where the message that is being collected begins.
+    start: usize,
+    /// From where on the end of the header has not been looked for.
+    searched: usize,
+    /// The whole length of the message, once its header is there.
+    needed: Option<usize>,
+    message_bytes_max: usize,
+    pongs: usize,
+    /// How many bytes of a CRLF CRLF keep-alive have come.
+    ping: usize,
+}
+
+/// Why a stream can no longer be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamError {
+    /// The header block has a line that is no header field.
+    HeaderLine,
+    /// No Content-Length (RFC 3261 §20.14 demands it on streams), or none that can be used.
+    ContentLength,
+    /// The message is larger than allowed.
+    TooLarge,
+}
+
+impl StreamError {
+    /// In words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HeaderLine => "a header line that cannot be read",
+            Self::ContentLength => "no usable Content-Length",
+            Self::TooLarge => "a message over the size limit",
+        }
+    }
+}
+
+impl StreamFramer {
+    /// A framer for a new connection. Messages larger than `message_bytes_max` end the stream.
+    pub fn new(message_bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, searched: 0, needed: None, message_bytes_max, pongs: 0, ping: 0 }
+    }
+
+    /// Adds bytes as they came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.compact();
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, or `None` when more bytes are needed.
+    pub fn next_message(&mut self) -> Result<Option<&[u8]>, StreamError> {
+        if self.needed.is_none() && !self.find_length()? {
+            return Ok(None);
+        }
+        let Some(needed) = self.needed else { return Ok(None) };
+        let range = self.start..self.start + needed;
+        if range.end > self.bytes.len() {
+            return Ok(None);
+        }
+        self.start = range.end;
+        self.searched = range.end;
+        self.needed = None;
+        Ok(self.bytes.get(range))
+    }
+
+    /// How many keep-alive pings (RFC 5626 §3.5.1: CRLF CRLF between messages) came since the last call; each is
+    /// answered with one CRLF.
+    pub fn take_pongs(&mut self) -> usize {
+        core::mem::take(&mut self.pongs)
+    }
+
+    /// True while a message has begun and is not whole.
+    pub fn is_partial(&self) -> bool {
+        self.bytes.len() > self.start
+    }
+
+    /// Looks for the end of the header; true when the length of the message is known.
+    fn find_length(&mut self) -> Result<bool, StreamError> {
+        self.skip_keep_alives();
+        let Some(rest) = self.bytes.get(self.start..) else { return Ok(false) };
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        let from = self.searched.saturating_sub(self.start).saturating_sub(3);
+        let Some(end) = header_end(rest, from) else {
+            self.searched = self.bytes.len();
+            if rest.len() > self.message_bytes_max {
+                return Err(StreamError::TooLarge);
+            }
+            return Ok(false);
+        };
+        let header = rest.get(..end).unwrap_or_default();
+        let length = Self::read_length(header)?;
+        let needed = usize::try_from(length).ok().and_then(|length| length.checked_add(end));
+        match needed {
+            Some(needed) if needed <= self.message_bytes_max => {
+                self.needed = Some(needed);
+                Ok(true)
+            }
+            _ => Err(StreamError::TooLarge),
+        }
+    }
+
+    fn read_length(header: &[u8]) -> Result<u32, StreamError> {
+        let first_line_end = memchr::memchr(b'\n', header).map_or(header.len(), |lf| lf + 1);
+        let mut at = first_line_end;
+        loop {
+            match next_field(header, at) {
+                Next::Field(_, end) => at = end,
+                Next::Body(_) => break,
+                Next::Bad(_) | Next::End => return Err(StreamError::HeaderLine),
+            }
+        }
+        match content_length(header, first_line_end) {
+            Ok(Some(length)) => Ok(length),
+            Ok(None) | Err(crate::Malformed) => Err(StreamError::ContentLength),
+        }
+    }
+
+    /// RFC 3261 §7.5: CRLFs before a start line are skipped; two in a row are a ping.
+    fn skip_keep_alives(&mut self) {
+        while let Some(&byte) = self.bytes.get(self.start) {
+            let expected = if self.ping % 2 == 0 { b'\r' } else { b'\n' };
+            if byte != expected {
+                break;
+            }
+            self.start += 1;
+            self.ping += 1;
+            if self.ping == 4 {
+                self.ping = 0;
+                self.pongs = self.pongs.saturating_add(1).min(PONGS_MAX);
+            }
+        }
+        if self.start < self.bytes.len() {
+            self.ping = 0;
+        }
+        self.searched = self.searched.max(self.start);
+    }
+
+    fn compact(&mut self) {
+        if self.start == 0 {
+            return;
+        }
+        if self.start >= self.bytes.len() {
+            self.bytes.clear();
+        } else {
+            self.bytes.drain(..self.start);
+        }
+        self.searched = self.searched.saturating_sub(self.start);
+        self.start = 0;
+        if self.bytes.capacity() > KEEP_BYTES_MAX && self.bytes.len() < KEEP_BYTES_MAX {
+            self.bytes.shrink_to(KEEP_BYTES_MAX);
+        }
+    }
+}
+
+/// Where the body begins.
+fn header_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let found = at + memchr::memchr(b'\n', bytes.get(at..)?)?;
+        if bytes.get(found.saturating_sub(3)..=found) == Some(b"\r\n\r\n") {
+            return Some(found + 1);
+        }
+        at = found + 1;
+    }
+}
+
+/// Pongs owed at once; whoever sends more pings than that in one read gets no more answers.
+const PONGS_MAX: usize = 16;
+
+/// What a quiet connection keeps allocated.
+const KEEP_BYTES_MAX: usize = 8 * 1024;
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,342 @@
+//! Writing messages that no value can break out of.
+
+use crate::grammar::is_lws;
+use crate::header::Via;
+use crate::{Fields, HeaderName, Method};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// A value holds CR, LF or NUL and would have become lines of its own: nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsafeText;
+
+impl core::fmt::Display for UnsafeText {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("a header value holds a line break or NUL")
+    }
+}
+
+impl core::error::Error for UnsafeText {}
+
+/// Writes a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and Timestamp as they came, then
+/// what is added.
+#[derive(Debug)]
+pub struct ResponseWriter<'b> {
+    lines: Lines<'b>,
+}
+
+/// Writes a request from parts.
+#[derive(Debug)]
+pub struct RequestWriter<'b> {
+    lines: Lines<'b>,
+}
+
+impl<'b> ResponseWriter<'b> {
+    /// Begins a response at the end of `out`.
+    ///
+    /// `source` is where the request was seen to come from: it goes into the top Via as `received` and, when the
+    /// request asked for it, `rport` (RFC 3261 §18.2.1, RFC 3581 §4). `to_tag` is added when To has no tag.
+    pub fn new(
+        out: &'b mut Vec<u8>,
+        request: &Fields<'_>,
+        status: u16,
+        phrase: &str,
+        source: Option<SocketAddr>,
+        to_tag: Option<&[u8]>,
+    ) -> Self {
+        let mut lines = Lines::new(out);
+        lines.out.extend_from_slice(b"SIP/2.0 ");
+        write_number(lines.out, u64::from(status));
+        lines.out.push(b' ');
+        lines.text(phrase.as_bytes());
+        lines.out.extend_from_slice(b"\r\n");
+        let mut source = source;
+        for value in request.lines_of(HeaderName::Via) {
+            lines.out.extend_from_slice(b"Via: ");
+            match source.take() {
+                Some(source) => write_stamped_via(lines.out, value, source),
+                None => lines.out.extend_from_slice(value),
+            }
+            lines.out.extend_from_slice(b"\r\n");
+        }
+        for name in
+            [HeaderName::From, HeaderName::To, HeaderName::CallId, HeaderName::CSeq, HeaderName::Timestamp]
+        {
+            let Some(value) = request.first(name) else { continue };
+            lines.raw(name.as_bytes(), value);
+            if let (HeaderName::To, Some(tag)) = (name, to_tag)
+                && !has_tag(value)
+            {
+                lines.out.truncate(lines.out.len() - 2);
+                lines.out.extend_from_slice(b";tag=");
+                lines.text(tag);
+                lines.out.extend_from_slice(b"\r\n");
+            }
+        }
+        Self { lines }
+    }
+
+    /// Adds a header field.
+    pub fn header(&mut self, name: HeaderName, value: &[u8]) -> &mut Self {
+        self.lines.field(name.as_bytes(), value);
+        self
+    }
+
+    /// Adds a header field with a number.
+    pub fn header_number(&mut self, name: HeaderName, value: u64) -> &mut Self {
+        self.lines.field_number(name.as_bytes(), value);
+        self
+    }
+
+    /// Adds a header field whose value `write` appends.
+    pub fn header_with(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        self.lines.field_with(name.as_bytes(), write);
+        self
+    }
+
+    /// Copies every field of this name from `from`.
+    pub fn copy(&mut self, from: &Fields<'_>, name: HeaderName) -> &mut Self {
+        self.lines.copy(from, name);
+        self
+    }
+
+    /// Ends the message, without a body.
+    pub fn finish(self) -> Result<(), UnsafeText> {
+        self.lines.finish(None, b"")
+    }
+
+    /// Ends the message with a body.
+    pub fn finish_with_body(self, content_type: &str, body: &[u8]) -> Result<(), UnsafeText> {
+        self.lines.finish(Some(content_type), body)
+    }
+}
+
+impl<'b> RequestWriter<'b> {
+    /// Begins a request at the end of `out`.
+    pub fn new(out: &'b mut Vec<u8>, method: Method<'_>, uri: &[u8]) -> Self {
+        let mut lines = Lines::new(out);
+        lines.text(method.as_bytes());
+        lines.out.push(b' ');
+        lines.text(uri);
+        lines.refused |= uri.iter().any(|&byte| is_lws(byte)) || uri.is_empty();
+        lines.out.extend_from_slice(b" SIP/2.0\r\n");
+        Self { lines }
+    }
+
+    /// Adds a header field.
+    pub fn header(&mut self, name: HeaderName, value: &[u8]) -> &mut Self {
+        self.lines.field(name.as_bytes(), value);
+        self
+    }
+
+    /// Adds a header field with a number.
+    pub fn header_number(&mut self, name: HeaderName, value: u64) -> &mut Self {
+        self.lines.field_number(name.as_bytes(), value);
+        self
+    }
+
+    /// Adds a header field whose value `write` appends.
+    pub fn header_with(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        self.lines.field_with(name.as_bytes(), write);
+        self
+    }
+
+    /// Adds a header field of a name that [`HeaderName`] does not know.
+    pub fn header_named(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        self.lines.refused |= !crate::grammar::is_token_str(name.as_bytes());
+        self.lines.field(name.as_bytes(), value);
+        self
+    }
+
+    /// Copies every field of this name from `from`.
+    pub fn copy(&mut self, from: &Fields<'_>, name: HeaderName) -> &mut Self {
+        self.lines.copy(from, name);
+        self
+    }
+
+    /// Ends the message, without a body.
+    pub fn finish(self) -> Result<(), UnsafeText> {
+        self.lines.finish(None, b"")
+    }
+
+    /// Ends the message with a body.
+    pub fn finish_with_body(self, content_type: &str, body: &[u8]) -> Result<(), UnsafeText> {
+        self.lines.finish(Some(content_type), body)
+    }
+}
+
+#[derive(Debug)]
+struct Lines<'b> {
+    out: &'b mut Vec<u8>,
+    start: usize,
+    refused: bool,
+}
+
+impl<'b> Lines<'b> {
+    fn new(out: &'b mut Vec<u8>) -> Self {
+        let start = out.len();
+        Self { out, start, refused: false }
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.refused |= breaks_out(text);
+        self.out.extend_from_slice(text);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.refused |= name.is_empty() || breaks_out(value);
+        self.raw(name, value);
+    }
+
+    fn raw(&mut self, name: &[u8], value: &[u8]) {
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn field_number(&mut self, name: &[u8], value: u64) {
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        write_number(self.out, value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn field_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        let start = self.out.len();
+        write(self.out);
+        self.refused |= self.out.get(start..).is_none_or(breaks_out);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A copied value may be folded: what came from a message is already lines of a header.
+    fn copy(&mut self, from: &Fields<'_>, name: HeaderName) {
+        for value in from.lines_of(name) {
+            self.raw(name.as_bytes(), value);
+        }
+    }
+
+    fn finish(mut self, content_type: Option<&str>, body: &[u8]) -> Result<(), UnsafeText> {
+        if let Some(content_type) = content_type {
+            self.field(HeaderName::ContentType.as_bytes(), content_type.as_bytes());
+        }
+        self.out.extend_from_slice(b"Content-Length: ");
+        write_number(self.out, body.len() as u64);
+        self.out.extend_from_slice(b"\r\n\r\n");
+        self.out.extend_from_slice(body);
+        if self.refused {
+            self.out.truncate(self.start);
+            return Err(UnsafeText);
+        }
+        Ok(())
+    }
+}
+
+/// Appends a number in decimal.
+pub fn write_number(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Appends an IP address as SIP writes it, IPv6 in brackets.
+pub(crate) fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr, brackets: bool) {
+    use core::net::IpAddr;
+    match address {
+        IpAddr::V4(v4) => {
+            for (place, octet) in v4.octets().into_iter().enumerate() {
+                if place > 0 {
+                    out.push(b'.');
+                }
+                write_number(out, u64::from(octet));
+            }
+        }
+        IpAddr::V6(v6) => {
+            use core::fmt::Write;
+            let mut text = Text(out);
+            let _ = if brackets { write!(text, "[{v6}]") } else { write!(text, "{v6}") };
+        }
+    }
+}
+
+/// Appends the Via line `value` (one or several values) with `received` and `rport` in its first value. Where the address
+/// says what sent-by says, `received` would tell nothing and is left out, unless rport asks for it (RFC 3581 §4).
+pub(crate) fn write_stamped_via(out: &mut Vec<u8>, line: &[u8], source: SocketAddr) {
+    let (first, rest) = crate::grammar::split_value(line);
+    let first = crate::grammar::trim(first);
+    match Via::parse(first) {
+        Ok(via) => write_stamped_value(out, first, &via, source),
+        Err(_) => out.extend_from_slice(first),
+    }
+    if let Some(rest) = rest {
+        out.push(b',');
+        out.extend_from_slice(rest);
+    }
+}
+
+fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
+    let rport = via.wants_rport();
+    let stale = via.params.has(b"received") || (via.params.has(b"rport") && !rport);
+    let needed = rport || stale || via.host.ip() != Some(source.ip());
+    if !needed {
+        out.extend_from_slice(value);
+        return;
+    }
+    let params_len = via.params.as_bytes().len();
+    let before = value.get(..value.len().saturating_sub(params_len)).unwrap_or(value);
+    if params_len == 0 {
+        out.extend_from_slice(value);
+    } else {
+        out.extend_from_slice(before);
+        for param in via.params.iter() {
+            if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
+                continue;
+            }
+            out.push(b';');
+            out.extend_from_slice(param.name);
+            if let Some(value) = param.value {
+                out.push(b'=');
+                out.extend_from_slice(value);
+            }
+        }
+    }
+    out.extend_from_slice(b";received=");
+    write_ip(out, source.ip(), false);
+    if rport {
+        out.extend_from_slice(b";rport=");
+        write_number(out, u64::from(source.port()));
+    }
+}
+
+fn has_tag(to: &[u8]) -> bool {
+    crate::NameAddr::parse(to).is_ok_and(|to| to.tag().is_some())
+}
+
+fn breaks_out(text: &[u8]) -> bool {
+    memchr::memchr3(b'\r', b'\n', 0, text).is_some()
+}
+
+struct Text<'b>(&'b mut Vec<u8>);
+
+impl core::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;
