@@ -1,1 +1,33 @@
-//! To be written.
+//! Transactions: RFC 3261 §17 with RFC 6026 (INVITE and 2xx) and RFC 4320 (non-INVITE), and the Via rules of §18 that
+//! belong to them.
+//!
+//! Does: the four state machines as pure functions ([`state`]), and [`Transactions`], which keeps them, matches messages
+//! to them, retransmits, runs timers A to M, and makes CANCEL and the ACK of a failed INVITE.
+//!
+//! Does not: decide anything. What to answer and where to send is its user's (the server's, the phone's).
+//!
+//! Start reading at [`Transactions`]; the machines are one file each in `state/`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod state;
+
+mod branch;
+mod client;
+mod config;
+mod layer;
+mod matching;
+mod server;
+mod slab;
+mod via;
+
+pub use branch::{Branch, BranchKey, shard_of_response};
+pub use client::{ClientId, Outgoing};
+pub use config::{Limits, Timers};
+pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
+pub use matching::MatchKey;
+pub use server::ServerId;
+pub use slab::{Slab, SlabKey};
+pub use via::{reply_address, reply_flow};

@@ -1,0 +1,153 @@
+//! The branch of our own Vias: it carries the way home.
+//!
+//! `z9hG4bK` `.` kind, then fixed-width hexadecimal fields. A stateful branch names the shard, the client transaction's
+//! place and generation; a stateless one the connection the request came by and nothing else. Both end in a keyed check
+//! over what they name, so that a stranger's response finds nothing.
+
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use ringway_sip::{HeaderName, Message, Via, grammar};
+use siphasher::sip::SipHasher13;
+
+/// What a branch of ours says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// A client transaction.
+    Transaction {
+        /// Its shard.
+        shard: u16,
+        /// Its place and generation there.
+        key: crate::SlabKey,
+    },
+    /// A request forwarded without state, that came by this connection (0: by datagram).
+    Stateless {
+        /// The connection's number.
+        connection: u64,
+    },
+}
+
+/// Writes and checks branches; all shards of a server share one.
+#[derive(Clone, Copy, Debug)]
+pub struct BranchKey {
+    key: [u8; 16],
+}
+
+impl BranchKey {
+    /// From 16 secret bytes.
+    pub const fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// Appends the branch of a client transaction.
+    pub fn write_transaction(&self, shard: u16, key: crate::SlabKey, out: &mut Vec<u8>) {
+        out.extend_from_slice(TRANSACTION);
+        let start = out.len();
+        write_hex(out, u64::from(shard), 4);
+        write_hex(out, u64::from(key.index), 8);
+        write_hex(out, u64::from(key.generation), 8);
+        let check = self.check(out.get(start..).unwrap_or_default());
+        write_hex(out, check, 16);
+    }
+
+    /// Appends the branch of a request that is forwarded without state (RFC 3261 §16.11): the same for each
+    /// retransmission, its ACK and its CANCEL, because it follows from what these share.
+    ///
+    /// `reply` is what [`reply_address`](crate::reply_address) will make of the request's top Via in the response.
+    pub fn write_stateless(
+        &self,
+        request: &Message<'_>,
+        reply: core::net::SocketAddr,
+        connection: u64,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(STATELESS);
+        write_hex(out, connection, 16);
+        let check = self.stateless_check(request, request.via(), reply, connection);
+        write_hex(out, check, 16);
+    }
+
+    /// What the top Via's branch of a response says, if it is a branch of ours.
+    pub fn read(&self, response: &Message<'_>) -> Option<Branch> {
+        let branch = response.via().branch?;
+        if let Some(fields) = branch.strip_prefix(TRANSACTION) {
+            let (named, check) = fields.split_at_checked(20)?;
+            if read_hex(check, 16)? != self.check(named) {
+                return None;
+            }
+            let shard = u16::try_from(read_hex(named.get(..4)?, 4)?).ok()?;
+            let index = u32::try_from(read_hex(named.get(4..12)?, 8)?).ok()?;
+            let generation = u32::try_from(read_hex(named.get(12..)?, 8)?).ok()?;
+            return Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } });
+        }
+        let fields = branch.strip_prefix(STATELESS)?;
+        let (connection, check) = fields.split_at_checked(16)?;
+        let connection = read_hex(connection, 16)?;
+        let next = Via::parse(response.values(HeaderName::Via).nth(1)?).ok()?;
+        let reply = crate::reply_address(&next)?;
+        if read_hex(check, 16)? != self.stateless_check(response, &next, reply, connection) {
+            return None;
+        }
+        Some(Branch::Stateless { connection })
+    }
+
+    fn stateless_check(
+        &self,
+        message: &Message<'_>,
+        via: &Via<'_>,
+        reply: core::net::SocketAddr,
+        connection: u64,
+    ) -> u64 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        hash.write(STATELESS);
+        hash.write_u64(connection);
+        match reply.ip() {
+            core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
+            core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
+        }
+        hash.write_u16(reply.port());
+        for part in
+            [via.branch.unwrap_or_default(), message.call_id(), message.from().tag().unwrap_or_default()]
+        {
+            hash.write_usize(part.len());
+            hash.write(part);
+        }
+        hash.write_u32(message.cseq().number);
+        hash.finish()
+    }
+
+    fn check(&self, named: &[u8]) -> u64 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        hash.write(named);
+        hash.finish()
+    }
+}
+
+/// The shard a response belongs to, read without parsing the message: from the branch of its first Via. `None` for
+/// branches that are not a client transaction of ours; the check is left to the shard.
+pub fn shard_of_response(bytes: &[u8]) -> Option<u16> {
+    let at = memchr::memmem::find(bytes, TRANSACTION)? + TRANSACTION.len();
+    // Only the first Via of the message counts; one further down would be found here only if the first is not ours,
+    // and then the shard finds nothing either.
+    u16::try_from(read_hex(bytes.get(at..at + 4)?, 4)?).ok()
+}
+
+fn write_hex(out: &mut Vec<u8>, value: u64, digits: u32) {
+    for place in (0..digits).rev() {
+        let nibble = (value >> (place * 4)) & 0xf;
+        out.push(HEX.get(nibble as usize).copied().unwrap_or(b'0'));
+    }
+}
+
+fn read_hex(bytes: &[u8], digits: usize) -> Option<u64> {
+    if bytes.len() != digits {
+        return None;
+    }
+    bytes.chunks(2).try_fold(0_u64, |value, pair| match pair {
+        [high, low] => Some((value << 8) | u64::from(grammar::hex_pair(*high, *low)?)),
+        _ => None,
+    })
+}
+
+const TRANSACTION: &[u8] = b"z9hG4bK.t";
+const STATELESS: &[u8] = b"z9hG4bK.s";
+const HEX: &[u8; 16] = b"0123456789abcdef";

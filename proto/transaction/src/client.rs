@@ -1,0 +1,156 @@
+//! A client transaction as it is kept, and the requests it makes by itself.
+
+use crate::slab::SlabKey;
+use crate::state::{Step, invite_client, non_invite_client};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::{Flow, TimerKey};
+use ringway_sip::{HeaderName, Limits, Message, Method, RequestWriter, Start};
+
+/// Names a client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub(crate) SlabKey);
+
+/// A request to be sent by a client transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// Where to.
+    pub flow: Flow,
+    /// True for INVITE.
+    pub is_invite: bool,
+    /// The user's number for it; comes back with each answer and notice.
+    pub owner: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) machine: Machine,
+    pub(crate) flow: Flow,
+    pub(crate) owner: u64,
+    /// The request as sent, as long as it may be needed again: to repeat it, cancel it, or acknowledge its failure.
+    pub(crate) request: Vec<u8>,
+    pub(crate) retransmit: TimerKey,
+    pub(crate) wait: TimerKey,
+    pub(crate) interval: Duration,
+    pub(crate) cancel: Cancel,
+}
+
+/// The CANCEL of an INVITE. It shares the INVITE's branch, so it lives with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancel {
+    NotWanted,
+    /// RFC 3261 §9.1: it waits for a provisional response.
+    Wanted,
+    Sent {
+        state: non_invite_client::State,
+        retransmit: TimerKey,
+        wait: TimerKey,
+        interval: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Invite(invite_client::State),
+    NonInvite(non_invite_client::State),
+}
+
+impl Machine {
+    pub(crate) const fn start(is_invite: bool, reliable: bool) -> Step<Self> {
+        if is_invite {
+            let step = invite_client::start(reliable);
+            Step { state: Self::Invite(step.state), effects: step.effects }
+        } else {
+            let step = non_invite_client::start(reliable);
+            Step { state: Self::NonInvite(step.state), effects: step.effects }
+        }
+    }
+
+    pub(crate) fn on(self, event: Event, reliable: bool) -> Step<Self> {
+        match self {
+            Self::Invite(state) => {
+                let step = invite_client::on(state, event.invite(), reliable);
+                Step { state: Self::Invite(step.state), effects: step.effects }
+            }
+            Self::NonInvite(state) => {
+                let step = non_invite_client::on(state, event, reliable);
+                Step { state: Self::NonInvite(step.state), effects: step.effects }
+            }
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Self::Invite(state) => state == invite_client::State::Terminated,
+            Self::NonInvite(state) => state == non_invite_client::State::Terminated,
+        }
+    }
+
+    /// True when the request will never be needed again.
+    pub(crate) fn is_done_with_request(self) -> bool {
+        match self {
+            Self::Invite(state) => {
+                matches!(state, invite_client::State::Accepted | invite_client::State::Terminated)
+            }
+            Self::NonInvite(state) => {
+                matches!(state, non_invite_client::State::Completed | non_invite_client::State::Terminated)
+            }
+        }
+    }
+}
+
+/// The two client machines have the same events.
+pub(crate) type Event = non_invite_client::Event;
+
+trait AsInvite {
+    fn invite(self) -> invite_client::Event;
+}
+
+impl AsInvite for Event {
+    fn invite(self) -> invite_client::Event {
+        match self {
+            Self::Response(class) => invite_client::Event::Response(class),
+            Self::Timer(timer) => invite_client::Event::Timer(timer),
+            Self::TransportError => invite_client::Event::TransportError,
+        }
+    }
+}
+
+/// Appends the ACK of a failed INVITE (RFC 3261 §17.1.1.3): everything from the INVITE as it was sent, To from the
+/// response.
+pub(crate) fn write_ack(invite: &[u8], response: &Message<'_>, out: &mut Vec<u8>) {
+    write_companion(invite, Method::Ack, response.first(HeaderName::To), out);
+}
+
+/// Appends the CANCEL of an INVITE (RFC 3261 §9.1).
+pub(crate) fn write_cancel(invite: &[u8], out: &mut Vec<u8>) {
+    write_companion(invite, Method::Cancel, None, out);
+}
+
+fn write_companion(invite: &[u8], method: Method<'_>, to: Option<&[u8]>, out: &mut Vec<u8>) {
+    let Ok(invite) = Message::parse(invite, &Limits::default()) else { return };
+    let Start::Request { uri, .. } = invite.start() else { return };
+    let start = out.len();
+    let mut request = RequestWriter::new(out, method, uri.as_bytes());
+    if let Some(via) = invite.values(HeaderName::Via).next() {
+        request.header(HeaderName::Via, via);
+    }
+    request.copy(&invite, HeaderName::Route);
+    request.header_number(HeaderName::MaxForwards, 70);
+    request.copy(&invite, HeaderName::From);
+    match to {
+        Some(to) => request.header(HeaderName::To, to),
+        None => request.copy(&invite, HeaderName::To),
+    };
+    request.copy(&invite, HeaderName::CallId);
+    let number = invite.cseq().number;
+    request.header_with(HeaderName::CSeq, |out| {
+        ringway_sip::write_number(out, u64::from(number));
+        out.push(b' ');
+        out.extend_from_slice(method.as_bytes());
+    });
+    // A response whose To is folded is no reason to break the ACK's lines: without it the peer repeats and gives up.
+    if request.finish().is_err() {
+        out.truncate(start);
+    }
+}

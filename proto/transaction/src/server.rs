@@ -1,0 +1,85 @@
+//! A server transaction as it is kept.
+
+use crate::matching::MatchKey;
+use crate::slab::SlabKey;
+use crate::state::{Step, invite_server, non_invite_server};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_sansio::{Flow, TimerKey};
+
+/// Names a server transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServerId(pub(crate) SlabKey);
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) machine: Machine,
+    /// Where responses go.
+    pub(crate) reply: Flow,
+    /// Where they go when the connection is gone (RFC 3261 §18.2.2).
+    pub(crate) fallback: Option<SocketAddr>,
+    pub(crate) owner: u64,
+    pub(crate) key: MatchKey,
+    /// The last response, as long as it may be asked for again.
+    pub(crate) last: Vec<u8>,
+    pub(crate) retransmit: TimerKey,
+    pub(crate) wait: TimerKey,
+    pub(crate) interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Invite(invite_server::State),
+    NonInvite(non_invite_server::State),
+}
+
+/// An event of either machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) invite: invite_server::Event,
+    /// `None` where the other machine has no such event.
+    pub(crate) non_invite: Option<non_invite_server::Event>,
+}
+
+impl Machine {
+    pub(crate) const fn new(is_invite: bool) -> Self {
+        if is_invite {
+            Self::Invite(invite_server::State::Proceeding)
+        } else {
+            Self::NonInvite(non_invite_server::State::Trying)
+        }
+    }
+
+    pub(crate) fn on(self, event: Event, reliable: bool) -> Step<Self> {
+        match self {
+            Self::Invite(state) => {
+                let step = invite_server::on(state, event.invite, reliable);
+                Step { state: Self::Invite(step.state), effects: step.effects }
+            }
+            Self::NonInvite(state) => match event.non_invite {
+                Some(event) => {
+                    let step = non_invite_server::on(state, event, reliable);
+                    Step { state: Self::NonInvite(step.state), effects: step.effects }
+                }
+                None => Step { state: self, effects: &[] },
+            },
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Self::Invite(state) => state == invite_server::State::Terminated,
+            Self::NonInvite(state) => state == non_invite_server::State::Terminated,
+        }
+    }
+
+    pub(crate) fn is_answered(self) -> bool {
+        match self {
+            Self::Invite(state) => state != invite_server::State::Proceeding,
+            Self::NonInvite(state) => {
+                !matches!(state, non_invite_server::State::Trying | non_invite_server::State::Proceeding)
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Numbered places that are used again, with a generation so that an old number never reaches a new tenant.
+
+use alloc::vec::Vec;
+
+/// Values in numbered places.
+#[derive(Debug)]
+pub struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+/// A place and which of its tenants is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlabKey {
+    /// The place.
+    pub index: u32,
+    /// Which tenant of the place.
+    pub generation: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The key the next [`Slab::insert`] will give.
+    pub fn next_key(&self) -> SlabKey {
+        match self.free.last() {
+            Some(&index) => SlabKey {
+                index,
+                generation: self.places.get(index as usize).map_or(1, |place| place.generation),
+            },
+            None => SlabKey { index: u32::try_from(self.places.len()).unwrap_or(u32::MAX), generation: 1 },
+        }
+    }
+
+    /// Puts a value into a free place.
+    pub fn insert(&mut self, value: T) -> SlabKey {
+        let key = self.next_key();
+        if self.free.pop().is_some() {
+            if let Some(place) = self.places.get_mut(key.index as usize) {
+                place.value = Some(value);
+            }
+        } else {
+            self.places.push(Place { generation: key.generation, value: Some(value) });
+        }
+        key
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, key: SlabKey) -> Option<T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation != key.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1) & GENERATION_MASK;
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    /// The value at `key`, if it is still that tenant.
+    pub fn get(&self, key: SlabKey) -> Option<&T> {
+        self.places
+            .get(key.index as usize)
+            .filter(|place| place.generation == key.generation)
+            .and_then(|place| place.value.as_ref())
+    }
+
+    /// The value at `key`, to change it.
+    pub fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
+        self.places
+            .get_mut(key.index as usize)
+            .filter(|place| place.generation == key.generation)
+            .and_then(|place| place.value.as_mut())
+    }
+
+    /// All values with their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
+        self.places.iter().zip(0_u32..).filter_map(|(place, index)| {
+            place.value.as_ref().map(|value| (SlabKey { index, generation: place.generation }, value))
+        })
+    }
+}
+
+/// Generations fit the bits that tokens and branches give them.
+const GENERATION_MASK: u32 = 0xffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_key_never_reaches_a_new_tenant() {
+        let mut slab = Slab::default();
+        let one = slab.insert("one");
+        assert_eq!(slab.remove(one), Some("one"));
+        let two = slab.insert("two");
+        assert_eq!((one.index, slab.len()), (two.index, 1));
+        assert_eq!((slab.get(one), slab.get(two), slab.remove(one)), (None, Some(&"two"), None));
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a response goes (RFC 3261 §18.2.2, RFC 3581 §4).
+
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::Via;
+
+/// The flow for the responses to a request with this top Via that came by `source`.
+///
+/// A stream answers on its connection. A datagram's answer goes to the address it came from: to the very port when the
+/// client asked for it (`rport`), else to the port of sent-by. `maddr` is not followed: it would let anyone aim
+/// responses at a third party.
+pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
+    match source.transport {
+        Transport::Tcp => source,
+        Transport::Udp if via.params.has(b"rport") => source,
+        Transport::Udp => {
+            let port = via.port.unwrap_or(DEFAULT_PORT);
+            Flow { remote: SocketAddr::new(source.remote.ip(), port), ..source }
+        }
+    }
+}
+
+/// The address that a Via stamped by us leads back to: `received` and `rport` where they are, else sent-by. `None` when
+/// that is a name, or an address no answer may go to (RFC 4475 §3.3.10): broadcast, multicast, unspecified, port 0.
+pub fn reply_address(via: &Via<'_>) -> Option<SocketAddr> {
+    let ip = match via.received() {
+        Some(text) => core::str::from_utf8(text).ok()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()?,
+        None => via.host.ip()?,
+    };
+    let port = via.rport().or(via.port).unwrap_or(DEFAULT_PORT);
+    let unusable = match ip {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
+    };
+    if unusable || port == 0 { None } else { Some(Flow::canonical(SocketAddr::new(ip, port))) }
+}
+
+/// RFC 3261 §19.1.2.
+const DEFAULT_PORT: u16 = 5060;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::ListenerId;
+
+    fn reply(via: &str, source: &str) -> SocketAddr {
+        let via = Via::parse(via.as_bytes()).unwrap();
+        reply_flow(&via, Flow::udp(ListenerId(0), source.parse().unwrap())).remote
+    }
+
+    #[test]
+    fn rport_answers_the_port_it_came_from_and_sent_by_its_own() {
+        let source = "192.0.2.1:40000";
+        assert_eq!(reply("SIP/2.0/UDP 10.0.0.1:5070;rport", source), source.parse().unwrap());
+        assert_eq!(reply("SIP/2.0/UDP 10.0.0.1:5070", source), "192.0.2.1:5070".parse().unwrap());
+        assert_eq!(reply("SIP/2.0/UDP host;maddr=203.0.113.9", source), "192.0.2.1:5060".parse().unwrap());
+    }
+
+    #[test]
+    fn no_answer_goes_to_everybody() {
+        for via in ["SIP/2.0/UDP 255.255.255.255", "SIP/2.0/UDP x;received=224.0.0.1", "SIP/2.0/UDP 0.0.0.0"]
+        {
+            assert_eq!(reply_address(&Via::parse(via.as_bytes()).unwrap()), None, "{via}");
+        }
+        let via = Via::parse(b"SIP/2.0/UDP h:7;received=2001:db8::1;rport=9").unwrap();
+        assert_eq!(reply_address(&via), Some("[2001:db8::1]:9".parse().unwrap()));
+    }
+}
