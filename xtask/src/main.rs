@@ -1,1 +1,62 @@
-fn main() {}
+//! The project's own tasks, run as `cargo xtask …`.
+//!
+//! Does: everything that checks or measures the project: `ci` (all checks, one command), `tidy` (the house rules),
+//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`.
+//!
+//! Does not: anything a user of Ringway needs.
+//!
+//! Start reading at [`ci`].
+
+mod bench;
+mod ci;
+mod fuzz;
+mod interop;
+mod purity_build;
+mod sim;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own tasks")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Every check that a change must pass
+    Ci(ci::Args),
+    /// The house rules that no compiler checks
+    Tidy,
+    /// The stories in the simulator, from one seed or many
+    Sim(sim::Args),
+    /// Every fuzz target for a while
+    Fuzz(fuzz::Args),
+    /// Real peers against a real server
+    Interop(interop::Args),
+    /// What an operation costs
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Ci(args) => ci::run(&args),
+        Task::Tidy => tidy::run(),
+        Task::Sim(args) => sim::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Interop(args) => interop::run(&args),
+        Task::Bench(args) => bench::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,40 @@
-//! To be written.
+//! Bytes, time and stores on Linux for the protocol machines.
+//!
+//! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]), keeps its time
+//! ([`Clock`]), looks names up ([`Resolver`]), takes the process's signals ([`signals`]), keeps subscribers and
+//! bindings, and serves administrators.
+//!
+//! Does not: know SIP beyond what a node says of itself; look up SRV or NAPTR records; speak TLS or WebSocket.
+//!
+//! Start reading at [`Runtime::start`], then `worker.rs`, which is the life of a message here.
+
+mod action;
+pub mod admin;
+mod clock;
+mod connection;
+mod counters;
+mod held;
+mod inbox;
+mod listen;
+mod listing;
+pub mod resolve;
+mod runtime;
+mod shard;
+pub mod signals;
+pub mod store;
+pub mod sys;
+mod tcp;
+mod udp;
+mod worker;
+
+pub use action::{ActionSink, NoActions};
+pub use clock::Clock;
+pub use connection::StreamLimits;
+pub use counters::Counts;
+pub use inbox::Inboxes;
+pub use listen::{BindError, Bound, Listen, ListenError};
+pub use listing::{Connections, OpenConnection};
+pub use resolve::Resolver;
+pub use runtime::{Config, Runtime, StartError, Tally};
+pub use shard::{Shards, shard_of_token};
+pub use store::Durability;

@@ -1,1 +1,42 @@
-//! To be written.
+//! Registrar, proxy and redirect server as one protocol machine.
+//!
+//! Does: [`Server`], a [`Node`](ringway_sansio::Node) for one shard of the users: REGISTER by RFC 3261 §10.3, stateful and
+//! stateless proxying by §16, redirecting by §8.3, digest authentication by RFC 7616 and 8760, the location table.
+//!
+//! Does not: open sockets, read clocks, look up names or write files. What it needs of its surroundings it asks of
+//! [`Services`] (answered from memory, at once) or wishes for as an [`Action`].
+//!
+//! Start reading at `server.rs`, then `dispatch.rs`, then the method.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod auth;
+pub mod location;
+
+mod aor;
+mod config;
+mod counters;
+mod date;
+mod dispatch;
+mod domain;
+mod method;
+mod proxy;
+mod rate;
+mod reply;
+mod route;
+mod server;
+mod services;
+mod shard;
+mod stream;
+
+pub use aor::{Aor, Authenticated};
+pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
+pub use counters::Counters;
+pub use location::{Registration, RegistrationRef};
+pub use rate::SourceRates;
+pub use server::{Action, RingingCall, Server};
+pub use services::{Ha1, Services, StoreFailed};
+pub use shard::shard_of_user;
+pub use stream::SipFramer;

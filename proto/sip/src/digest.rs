@@ -1,6 +1,6 @@
 //! The syntax of digest authentication (RFC 7616, RFC 8760): challenges out, credentials in. The arithmetic is not here.
 
-use crate::grammar::{is_lws, is_token, quoted_len, trim, unquote};
+use crate::grammar::{TOKEN, class_len, is_lws, quoted_len, trim, unquote};
 use crate::{Malformed, grammar};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -139,8 +139,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
 
 /// The first `name = value` and what follows its comma.
 fn next_pair(rest: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Malformed> {
-    let name_len = rest.iter().position(|&byte| !is_token(byte)).ok_or(Malformed)?;
-    let (name, after) = rest.split_at_checked(name_len).ok_or(Malformed)?;
+    let (name, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
     let value = trim_start(trim_start(after).strip_prefix(b"=").ok_or(Malformed)?);
     let len = match value.first() {
         Some(b'"') => quoted_len(value).ok_or(Malformed)?,

@@ -5,7 +5,8 @@
 
 use crate::grammar::{is_lws, split_value, trim};
 use crate::header::Values;
-use crate::write::{UnsafeText, write_number, write_stamped_via};
+use crate::lines::Line;
+use crate::write::{UnsafeText, breaks_the_start_line, write_number, write_stamped_via};
 use crate::{Fields, HeaderName};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -19,6 +20,9 @@ pub struct EditSpace {
 }
 
 /// A message being changed for forwarding.
+///
+/// The changes are kept in the order in which they are written, so that the first and the last line of a name can be told
+/// while lines are still being added.
 #[derive(Debug)]
 pub struct Edit<'e, 'a> {
     fields: &'e Fields<'a>,
@@ -36,12 +40,21 @@ struct Change {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// A new line before the line.
+    /// A new line before the line. Of the changes to one line these come first.
     Insert(HeaderName, Piece),
     /// Another value for the line.
     Value(Piece),
     /// The line is gone.
     Remove,
+}
+
+/// Where a header line of the changed message stands.
+#[derive(Clone, Copy)]
+enum Place {
+    /// It was added by the change with this index.
+    Inserted(usize),
+    /// It is the original line with this index.
+    Line(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -60,9 +73,9 @@ impl<'e, 'a> Edit<'e, 'a> {
         Self { fields, space, request_uri: None, refused: false }
     }
 
-    /// Sets the Request-URI.
+    /// Sets the Request-URI. Refused for a response, which has none.
     pub fn set_request_uri(&mut self, uri: &[u8]) {
-        self.refused |= uri.is_empty() || uri.iter().any(|&byte| is_lws(byte) || byte == 0);
+        self.refused |= self.fields.is_response() || breaks_the_start_line(uri);
         let start = self.space.texts.len();
         self.space.texts.extend_from_slice(uri);
         self.request_uri = Some(start..self.space.texts.len());
@@ -70,71 +83,56 @@ impl<'e, 'a> Edit<'e, 'a> {
 
     /// Puts a new line before the first one of its name; without one, before all others.
     pub fn push_first(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let piece = self.text(write);
-        let line = self.fields.indices_of(name).find(|&line| !self.is_removed(line)).unwrap_or(0);
-        // A later push stands before an earlier one.
-        let at = self
-            .space
-            .changes
-            .iter()
-            .position(|change| change.line == line)
-            .unwrap_or(self.space.changes.len());
-        self.space.changes.insert(at, Change { line, kind: Kind::Insert(name, piece) });
+        let kind = self.new_line(name, write);
+        let first = self.places(name).next();
+        let changes = &mut self.space.changes;
+        let (at, line) = match first {
+            Some((Place::Inserted(at), _)) => (at, changes.get(at).map_or(0, |change| change.line)),
+            Some((Place::Line(line), _)) => (changes.partition_point(|change| change.line < line), line),
+            None => (0, 0),
+        };
+        changes.insert(at, Change { line, kind });
     }
 
     /// Puts a new line behind all others.
     pub fn push_last(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let piece = self.text(write);
+        let kind = self.new_line(name, write);
         let line = self.fields.lines().len();
-        self.space.changes.push(Change { line, kind: Kind::Insert(name, piece) });
+        self.space.changes.push(Change { line, kind });
     }
 
     /// Takes the first value of this name away; of a comma-separated list only its first member.
     pub fn pop_first(&mut self, name: HeaderName) {
-        let inserted = self.inserted(name).next();
-        if let Some(at) = inserted {
-            self.space.changes.remove(at);
-            return;
-        }
-        let live = self.live_lines(name).next();
-        let Some((line, piece)) = live else { return };
-        let kind = match split_value(self.piece(&piece)) {
-            (_, Some(rest)) => Kind::Value(self.narrow(&piece, rest.len(), true)),
-            (_, None) => Kind::Remove,
+        let first = self.places(name).next();
+        let Some((place, piece)) = first else { return };
+        let kept = match split_value(self.piece(&piece)) {
+            (_, Some(rest)) => Some(self.narrow(&piece, rest.len(), true)),
+            (_, None) => None,
         };
-        self.change(line, kind);
+        self.replace(place, kept);
     }
 
     /// Takes the last value of this name away; of a comma-separated list only its last member.
     pub fn pop_last(&mut self, name: HeaderName) {
-        let live = self.live_lines(name).last();
-        let Some((line, piece)) = live else {
-            let inserted = self.inserted(name).last();
-            if let Some(at) = inserted {
-                self.space.changes.remove(at);
-            }
-            return;
-        };
+        let last = self.places(name).last();
+        let Some((place, piece)) = last else { return };
         let whole = self.piece(&piece);
         let mut rest = whole;
         while let (_, Some(after)) = split_value(rest) {
             rest = after;
         }
-        let kept = whole.len() - rest.len();
-        let kind = match kept.checked_sub(1) {
-            Some(kept) => Kind::Value(self.narrow(&piece, kept, false)),
-            None => Kind::Remove,
-        };
-        self.change(line, kind);
+        let comma = (whole.len() - rest.len()).checked_sub(1);
+        let kept = comma.map(|comma| self.narrow(&piece, comma, false));
+        self.replace(place, kept);
     }
 
-    /// Gives the first line of this name another value; without one, adds a line.
+    /// Gives the first line of this name another value; without one, adds a line before all others.
     pub fn set(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let live = self.live_lines(name).next();
-        match live {
-            Some((line, _)) => {
+        let first = self.places(name).next();
+        match first {
+            Some((place, _)) => {
                 let piece = self.text(write);
-                self.change(line, Kind::Value(piece));
+                self.replace(place, Some(piece));
             }
             None => self.push_first(name, write),
         }
@@ -147,45 +145,44 @@ impl<'e, 'a> Edit<'e, 'a> {
 
     /// Takes away each line of this name whose value `is_unwanted`.
     pub fn remove_lines(&mut self, name: HeaderName, mut is_unwanted: impl FnMut(&[u8]) -> bool) {
+        let EditSpace { changes, texts } = &mut *self.space;
+        let original = self.fields.as_bytes();
+        changes.retain(|change| match &change.kind {
+            Kind::Insert(of, piece) if *of == name => !is_unwanted(resolve(piece, original, texts)),
+            Kind::Insert(..) | Kind::Value(_) | Kind::Remove => true,
+        });
         for line in self.fields.indices_of(name) {
-            let Some(value) = self.fields.lines().get(line).map(|line| line.value(self.fields.as_bytes()))
-            else {
-                continue;
-            };
-            if is_unwanted(value) {
-                change(&mut self.space.changes, line, Kind::Remove);
+            let unwanted = self.live_value(line).is_some_and(|piece| is_unwanted(self.piece(&piece)));
+            if unwanted {
+                self.replace(Place::Line(line), None);
             }
         }
     }
 
-    /// Notes in the top Via where the request was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4).
+    /// Notes in the top Via of the message as it came where it was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4).
     pub fn stamp_via(&mut self, source: SocketAddr) {
-        let Some(line) = self.fields.first(HeaderName::Via) else { return };
-        self.set(HeaderName::Via, |out| write_stamped_via(out, line, source));
+        let Some(line) = self.fields.first_index(HeaderName::Via) else { return };
+        let Some(value) = self.fields.first(HeaderName::Via) else { return };
+        // Not checked for line breaks: what the message itself says is on its line already, folded or not.
+        let start = self.space.texts.len();
+        write_stamped_via(&mut self.space.texts, value, source);
+        self.replace(Place::Line(line), Some(Piece::Text(start..self.space.texts.len())));
     }
 
     /// The Request-URI as it will be sent; empty for a response.
     pub fn request_uri(&self) -> &[u8] {
         match &self.request_uri {
             Some(range) => self.space.texts.get(range.clone()).unwrap_or_default(),
+            None if self.fields.is_response() => &[],
             None => self.fields.start_line().split(|&byte| byte == b' ').nth(1).unwrap_or_default(),
         }
     }
 
     /// The values of this name as they will be sent, comma-separated lists taken apart, in order.
     pub fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        let end = self.fields.lines().len();
-        (0..=end).flat_map(move |line| {
-            let inserted = self.space.changes.iter().filter(move |change| change.line == line).filter_map(
-                move |change| match &change.kind {
-                    Kind::Insert(of, piece) if *of == name => Some(self.piece(piece)),
-                    Kind::Insert(..) | Kind::Value(_) | Kind::Remove => None,
-                },
-            );
-            let own = self.fields.lines().get(line).filter(|own| own.id == name as u8);
-            let own = own.and_then(|_| self.live_value(line)).map(|piece| self.resolve(piece));
-            inserted.chain(own).flat_map(Values::new)
-        })
+        let original = self.fields.as_bytes();
+        let texts = &self.space.texts;
+        self.places(name).flat_map(move |(_, piece)| Values::new(resolve(&piece, original, texts)))
     }
 
     /// The first value of this name as it will be sent.
@@ -198,8 +195,6 @@ impl<'e, 'a> Edit<'e, 'a> {
         if self.refused {
             return Err(UnsafeText);
         }
-        // Stable: what was pushed before a line keeps its order and stands before the line's own change.
-        self.space.changes.sort_by_key(|change| (change.line, !matches!(change.kind, Kind::Insert(..))));
         let original = self.fields.as_bytes();
         out.reserve(original.len() + self.space.texts.len() + 64);
         let mut at = match &self.request_uri {
@@ -216,7 +211,7 @@ impl<'e, 'a> Edit<'e, 'a> {
         };
         for change in &self.space.changes {
             let whole = match self.fields.lines().get(change.line) {
-                Some(line) => line.whole(),
+                Some(line) => line.whole(original),
                 None => self.fields.headers_end()..self.fields.headers_end(),
             };
             out.extend_from_slice(original.get(at..whole.start).unwrap_or_default());
@@ -246,39 +241,90 @@ impl<'e, 'a> Edit<'e, 'a> {
         Piece::Text(start..self.space.texts.len())
     }
 
-    fn change(&mut self, line: usize, kind: Kind) {
-        change(&mut self.space.changes, line, kind);
+    fn new_line(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> Kind {
+        self.refused |= name == HeaderName::Other;
+        Kind::Insert(name, self.text(write))
     }
 
-    fn inserted(&self, name: HeaderName) -> impl Iterator<Item = usize> {
+    /// Gives the line at `place` another value, or none: then it is gone.
+    fn replace(&mut self, place: Place, value: Option<Piece>) {
+        let changes = &mut self.space.changes;
+        match (place, value) {
+            (Place::Inserted(at), Some(piece)) => {
+                if let Some(Change { kind: Kind::Insert(_, old), .. }) = changes.get_mut(at) {
+                    *old = piece;
+                }
+            }
+            (Place::Inserted(at), None) => {
+                if at < changes.len() {
+                    changes.remove(at);
+                }
+            }
+            (Place::Line(line), value) => {
+                let kind = value.map_or(Kind::Remove, Kind::Value);
+                // Its own change, if there is one, is the last of the line.
+                let end = changes.partition_point(|change| change.line <= line);
+                match end.checked_sub(1).and_then(|last| changes.get_mut(last)) {
+                    Some(own) if own.line == line && !matches!(own.kind, Kind::Insert(..)) => own.kind = kind,
+                    _ => changes.insert(end, Change { line, kind }),
+                }
+            }
+        }
+    }
+
+    /// The lines of this name as they will be sent, in order, each with its value.
+    fn places(&self, name: HeaderName) -> impl Iterator<Item = (Place, Piece)> {
+        let fields = self.fields;
         let changes = &self.space.changes;
-        (0..changes.len()).filter(move |&at| {
-            changes.get(at).is_some_and(|change| matches!(change.kind, Kind::Insert(of, _) if of == name))
+        let end = fields.lines().len();
+        let mut lines = fields.indices_of(name);
+        let mut line = lines.next().unwrap_or(end);
+        let mut at = 0;
+        let mut is_done = false;
+        core::iter::from_fn(move || {
+            while !is_done {
+                let here = line;
+                let change = changes.get(at).filter(|change| change.line <= here);
+                match change.map(|change| (change.line == here, &change.kind)) {
+                    Some((_, Kind::Insert(of, piece))) => {
+                        at += 1;
+                        if *of == name {
+                            return Some((Place::Inserted(at - 1), piece.clone()));
+                        }
+                    }
+                    Some((true, Kind::Value(piece))) => {
+                        at += 1;
+                        line = lines.next().unwrap_or(end);
+                        return Some((Place::Line(here), piece.clone()));
+                    }
+                    Some((true, Kind::Remove)) => {
+                        at += 1;
+                        line = lines.next().unwrap_or(end);
+                    }
+                    Some((false, Kind::Value(_) | Kind::Remove)) => at += 1,
+                    None if here >= end => is_done = true,
+                    None => {
+                        line = lines.next().unwrap_or(end);
+                        let value = fields.lines().get(here).map(Line::value_range).unwrap_or_default();
+                        return Some((Place::Line(here), Piece::Original(value)));
+                    }
+                }
+            }
+            None
         })
     }
 
-    /// The original lines of this name that are still there, with what they hold now.
-    fn live_lines(&self, name: HeaderName) -> impl Iterator<Item = (usize, Piece)> {
-        self.fields.indices_of(name).filter_map(|line| self.live_value(line).map(|piece| (line, piece)))
-    }
-
+    /// What the original line holds now; `None` when it is gone.
     fn live_value(&self, line: usize) -> Option<Piece> {
-        let own = self
-            .space
-            .changes
-            .iter()
-            .find(|change| change.line == line && matches!(change.kind, Kind::Value(_) | Kind::Remove));
-        match own.map(|change| &change.kind) {
+        let changes = &self.space.changes;
+        let own = changes.partition_point(|change| change.line <= line).checked_sub(1);
+        match own.and_then(|own| changes.get(own)).filter(|own| own.line == line).map(|own| &own.kind) {
             Some(Kind::Value(piece)) => Some(piece.clone()),
             Some(Kind::Remove) => None,
             Some(Kind::Insert(..)) | None => {
                 Some(Piece::Original(self.fields.lines().get(line)?.value_range()))
             }
         }
-    }
-
-    fn is_removed(&self, line: usize) -> bool {
-        self.live_value(line).is_none()
     }
 
     /// The last (`tail`) or first `len` bytes of a piece, without white space around them.
@@ -296,24 +342,14 @@ impl<'e, 'a> Edit<'e, 'a> {
     }
 
     fn piece(&self, piece: &Piece) -> &[u8] {
-        self.resolve(piece.clone())
-    }
-
-    fn resolve(&self, piece: Piece) -> &[u8] {
-        match piece {
-            Piece::Original(range) => self.fields.as_bytes().get(range).unwrap_or_default(),
-            Piece::Text(range) => self.space.texts.get(range).unwrap_or_default(),
-        }
+        resolve(piece, self.fields.as_bytes(), &self.space.texts)
     }
 }
 
-fn change(changes: &mut Vec<Change>, line: usize, kind: Kind) {
-    let own = changes
-        .iter_mut()
-        .find(|change| change.line == line && matches!(change.kind, Kind::Value(_) | Kind::Remove));
-    match own {
-        Some(own) => own.kind = kind,
-        None => changes.push(Change { line, kind }),
+fn resolve<'b>(piece: &Piece, original: &'b [u8], texts: &'b [u8]) -> &'b [u8] {
+    match piece {
+        Piece::Original(range) => original.get(range.clone()).unwrap_or_default(),
+        Piece::Text(range) => texts.get(range.clone()).unwrap_or_default(),
     }
 }
 

@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
 
     /// Where the empty line before the body begins.
     pub(crate) fn headers_end(&self) -> usize {
-        self.lines().last().map_or(self.start_line_end, |line| line.whole().end)
+        self.lines().last().map_or(self.start_line_end, |line| line.whole(self.bytes).end)
     }
 
     pub(crate) fn first_index(&self, name: HeaderName) -> Option<usize> {
@@ -99,13 +99,12 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn indices_of(&self, name: HeaderName) -> impl Iterator<Item = usize> + use<'_, 'a> {
         let from = self.first_index(name).unwrap_or(self.count);
-        let id = name as u8;
-        (from..self.count).filter(move |&index| self.lines.get(index).is_some_and(|line| line.id == id))
+        (from..self.count).filter(move |&index| self.lines.get(index).is_some_and(|line| line.is(name)))
     }
 
-    /// Finds the fields of `bytes`. The first thing that is wrong is told beside what was found.
-    pub(crate) fn index(bytes: &'a [u8], limits: &Limits) -> (Self, Option<Reason>) {
-        let mut fields = Self {
+    /// A table without fields, for [`fill`](Self::fill). The two are apart so that the table is not moved in between.
+    pub(crate) fn unread(bytes: &'a [u8]) -> Self {
+        Self {
             bytes,
             lines: [Line::default(); Limits::HEADERS_CEILING],
             count: 0,
@@ -113,12 +112,11 @@ impl<'a> Fields<'a> {
             start_line_end: 0,
             body: b"",
             is_response: bytes.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"SIP/")),
-        };
-        let wrong = fields.fill(limits);
-        (fields, wrong)
+        }
     }
 
-    fn fill(&mut self, limits: &Limits) -> Option<Reason> {
+    /// Finds the fields. Tells the first thing that is wrong.
+    pub(crate) fn fill(&mut self, limits: &Limits) -> Option<Reason> {
         if self.bytes.len() > limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING) {
             let cut = limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING);
             self.bytes = self.bytes.get(..cut).unwrap_or_default();
@@ -147,7 +145,7 @@ impl<'a> Fields<'a> {
                         return wrong.or(Some(Reason::TooManyHeaders));
                     }
                     let name = HeaderName::from_bytes(bytes.get(field.name.clone()).unwrap_or_default());
-                    let repeated = self.add(Line::new(&field, end, name as u8), name);
+                    let repeated = self.add(Line::new(&field, name), name);
                     if repeated && is_single(name) {
                         wrong = wrong.or(Some(Reason::Repeated(name)));
                     }

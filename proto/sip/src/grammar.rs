@@ -12,7 +12,8 @@ pub const fn is_host(byte: u8) -> bool {
     (CLASS[byte as usize] & HOST) != 0
 }
 
-/// What may stand in a URI at all: no white space, controls, quotes, angle brackets or octets above 126.
+/// What may stand in a URI at all: no white space, controls, quotes, backslashes, angle brackets or octets above 126.
+/// The grammar forbids `^`, backquote, `{`, `|` and `}` too, but phones send them, and nothing ends at them.
 pub const fn is_uri(byte: u8) -> bool {
     (CLASS[byte as usize] & URI) != 0
 }
@@ -24,7 +25,28 @@ pub const fn is_lws(byte: u8) -> bool {
 
 /// True when `bytes` is one token.
 pub fn is_token_str(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|&byte| is_token(byte))
+    !bytes.is_empty() && class_len(bytes, TOKEN) == bytes.len()
+}
+
+/// How many bytes at the start of `bytes` are of one of the classes in `class`.
+pub(crate) fn class_len(bytes: &[u8], class: u8) -> usize {
+    let (fours, _) = bytes.as_chunks::<4>();
+    let mut len = 0;
+    for [a, b, c, d] in fours {
+        let [a, b, c, d] = [*a, *b, *c, *d].map(|byte| CLASS[usize::from(byte)] & class);
+        if a == 0 || b == 0 || c == 0 || d == 0 {
+            break;
+        }
+        len += 4;
+    }
+    let rest = bytes.get(len..).unwrap_or_default();
+    for &byte in rest {
+        if CLASS[usize::from(byte)] & class == 0 {
+            break;
+        }
+        len += 1;
+    }
+    len
 }
 
 /// `bytes` without white space at either end.
@@ -169,10 +191,21 @@ pub fn escapes_are_whole(bytes: &[u8]) -> bool {
     })
 }
 
-const TOKEN: u8 = 1;
-const HOST: u8 = 2;
-const URI: u8 = 4;
-const LWS: u8 = 8;
+/// Classes of bytes, for [`class_len`].
+pub(crate) const TOKEN: u8 = 1;
+/// See [`is_host`].
+pub(crate) const HOST: u8 = 2;
+/// See [`is_uri`].
+pub(crate) const URI: u8 = 4;
+/// See [`is_lws`].
+pub(crate) const LWS: u8 = 8;
+/// What a parameter's name may be made of: `paramchar` without escapes, and `token` (RFC 3261 §25.1).
+pub(crate) const PARAM_NAME: u8 = 16;
+/// What a parameter's value may be made of when it is not quoted: a name's characters, `@` as it is met in the wild, and
+/// octets above 127.
+pub(crate) const PARAM_VALUE: u8 = 32;
+/// What may stand in a URI before the first `:` or `@` behind its scheme.
+pub(crate) const URI_USER: u8 = 64;
 
 const CLASS: [u8; 256] = {
     let mut table = [0; 256];
@@ -185,14 +218,20 @@ const CLASS: [u8; 256] = {
         {
             class |= TOKEN;
         }
+        if class & TOKEN != 0 || matches!(byte, b'[' | b']' | b'/' | b':' | b'&' | b'$' | b'(' | b')') {
+            class |= PARAM_NAME | PARAM_VALUE;
+        }
+        if byte == b'@' || byte >= 0x80 {
+            class |= PARAM_VALUE;
+        }
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
             class |= HOST;
         }
-        if byte > b' '
-            && byte < 127
-            && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
-        {
+        if byte > b' ' && byte < 127 && !matches!(byte, b'"' | b'<' | b'>' | b'\\') {
             class |= URI;
+            if !matches!(byte, b':' | b'@') {
+                class |= URI_USER;
+            }
         }
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             class |= LWS;

@@ -114,96 +114,91 @@ impl HeaderName {
 
     /// The name spelled `bytes`, long or compact, in any case.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let candidates: &[(&[u8], Self)] = match bytes.len() {
-            1 => &[
-                (b"v", Self::Via),
-                (b"f", Self::From),
-                (b"t", Self::To),
-                (b"i", Self::CallId),
-                (b"m", Self::Contact),
-                (b"l", Self::ContentLength),
-                (b"k", Self::Supported),
-                (b"c", Self::ContentType),
-                (b"e", Self::ContentEncoding),
-                (b"s", Self::Subject),
-                (b"o", Self::Event),
-                (b"u", Self::AllowEvents),
-                (b"r", Self::ReferTo),
-                (b"b", Self::ReferredBy),
-                (b"x", Self::SessionExpires),
-                (b"a", Self::AcceptContact),
-                (b"j", Self::RejectContact),
-                (b"d", Self::RequestDisposition),
-                (b"y", Self::Identity),
-            ],
-            2 => &[(b"to", Self::To)],
-            3 => &[(b"via", Self::Via)],
-            4 => &[
-                (b"from", Self::From),
-                (b"cseq", Self::CSeq),
-                (b"path", Self::Path),
-                (b"date", Self::Date),
-                (b"rseq", Self::RSeq),
-                (b"rack", Self::RAck),
-            ],
-            5 => &[(b"route", Self::Route), (b"allow", Self::Allow), (b"event", Self::Event)],
-            6 => &[(b"accept", Self::Accept), (b"server", Self::Server), (b"reason", Self::Reason)],
-            7 => &[
-                (b"call-id", Self::CallId),
-                (b"contact", Self::Contact),
-                (b"expires", Self::Expires),
-                (b"require", Self::Require),
-                (b"warning", Self::Warning),
-                (b"subject", Self::Subject),
-                (b"privacy", Self::Privacy),
-            ],
-            8 => {
-                &[(b"refer-to", Self::ReferTo), (b"identity", Self::Identity), (b"priority", Self::Priority)]
-            }
-            9 => &[(b"supported", Self::Supported), (b"timestamp", Self::Timestamp)],
-            10 => &[(b"user-agent", Self::UserAgent)],
-            11 => &[
-                (b"min-expires", Self::MinExpires),
-                (b"unsupported", Self::Unsupported),
-                (b"retry-after", Self::RetryAfter),
-                (b"referred-by", Self::ReferredBy),
-                (b"max-breadth", Self::MaxBreadth),
-            ],
-            12 => &[
-                (b"max-forwards", Self::MaxForwards),
-                (b"record-route", Self::RecordRoute),
-                (b"content-type", Self::ContentType),
-                (b"allow-events", Self::AllowEvents),
-                (b"organization", Self::Organization),
-            ],
-            13 => &[
-                (b"authorization", Self::Authorization),
-                (b"proxy-require", Self::ProxyRequire),
-                (b"service-route", Self::ServiceRoute),
-            ],
-            14 => &[
-                (b"content-length", Self::ContentLength),
-                (b"accept-contact", Self::AcceptContact),
-                (b"reject-contact", Self::RejectContact),
-            ],
-            15 => &[(b"session-expires", Self::SessionExpires)],
-            16 => {
-                &[(b"www-authenticate", Self::WwwAuthenticate), (b"content-encoding", Self::ContentEncoding)]
-            }
-            18 => &[(b"proxy-authenticate", Self::ProxyAuthenticate)],
-            19 => &[
-                (b"proxy-authorization", Self::ProxyAuthorization),
-                (b"request-disposition", Self::RequestDisposition),
-                (b"p-asserted-identity", Self::PAssertedIdentity),
-            ],
-            _ => &[],
+        let [first, .., last] = bytes else {
+            return bytes.first().map_or(Self::Other, |&letter| Self::from_compact(letter));
         };
-        for (name, header) in candidates {
-            if name.eq_ignore_ascii_case(bytes) {
-                return *header;
-            }
+        // Length, first and last letter leave one candidate.
+        let candidate = match (bytes.len(), first.to_ascii_lowercase(), last.to_ascii_lowercase()) {
+            (2, b't', b'o') => Self::To,
+            (3, b'v', b'a') => Self::Via,
+            (4, b'f', b'm') => Self::From,
+            (4, b'c', b'q') => Self::CSeq,
+            (4, b'p', b'h') => Self::Path,
+            (4, b'd', b'e') => Self::Date,
+            (4, b'r', b'q') => Self::RSeq,
+            (4, b'r', b'k') => Self::RAck,
+            (5, b'r', b'e') => Self::Route,
+            (5, b'a', b'w') => Self::Allow,
+            (5, b'e', b't') => Self::Event,
+            (6, b'a', b't') => Self::Accept,
+            (6, b's', b'r') => Self::Server,
+            (6, b'r', b'n') => Self::Reason,
+            (7, b'c', b'd') => Self::CallId,
+            (7, b'c', b't') => Self::Contact,
+            (7, b'e', b's') => Self::Expires,
+            (7, b'r', b'e') => Self::Require,
+            (7, b'w', b'g') => Self::Warning,
+            (7, b's', b't') => Self::Subject,
+            (7, b'p', b'y') => Self::Privacy,
+            (8, b'r', b'o') => Self::ReferTo,
+            (8, b'i', b'y') => Self::Identity,
+            (8, b'p', b'y') => Self::Priority,
+            (9, b's', b'd') => Self::Supported,
+            (9, b't', b'p') => Self::Timestamp,
+            (10, b'u', b't') => Self::UserAgent,
+            (11, b'm', b's') => Self::MinExpires,
+            (11, b'u', b'd') => Self::Unsupported,
+            (11, b'r', b'r') => Self::RetryAfter,
+            (11, b'r', b'y') => Self::ReferredBy,
+            (11, b'm', b'h') => Self::MaxBreadth,
+            (12, b'm', b's') => Self::MaxForwards,
+            (12, b'r', b'e') => Self::RecordRoute,
+            (12, b'c', b'e') => Self::ContentType,
+            (12, b'a', b's') => Self::AllowEvents,
+            (12, b'o', b'n') => Self::Organization,
+            (13, b'a', b'n') => Self::Authorization,
+            (13, b'p', b'e') => Self::ProxyRequire,
+            (13, b's', b'e') => Self::ServiceRoute,
+            (14, b'c', b'h') => Self::ContentLength,
+            (14, b'a', b't') => Self::AcceptContact,
+            (14, b'r', b't') => Self::RejectContact,
+            (15, b's', b's') => Self::SessionExpires,
+            (16, b'w', b'e') => Self::WwwAuthenticate,
+            (16, b'c', b'g') => Self::ContentEncoding,
+            (18, b'p', b'e') => Self::ProxyAuthenticate,
+            (19, b'p', b'n') => Self::ProxyAuthorization,
+            (19, b'r', b'n') => Self::RequestDisposition,
+            (19, b'p', b'y') => Self::PAssertedIdentity,
+            _ => return Self::Other,
+        };
+        // Most are spelled as the RFC spells them.
+        let name = candidate.as_bytes();
+        if name == bytes || name.eq_ignore_ascii_case(bytes) { candidate } else { Self::Other }
+    }
+
+    const fn from_compact(letter: u8) -> Self {
+        match letter.to_ascii_lowercase() {
+            b'v' => Self::Via,
+            b'f' => Self::From,
+            b't' => Self::To,
+            b'i' => Self::CallId,
+            b'm' => Self::Contact,
+            b'l' => Self::ContentLength,
+            b'k' => Self::Supported,
+            b'c' => Self::ContentType,
+            b'e' => Self::ContentEncoding,
+            b's' => Self::Subject,
+            b'o' => Self::Event,
+            b'u' => Self::AllowEvents,
+            b'r' => Self::ReferTo,
+            b'b' => Self::ReferredBy,
+            b'x' => Self::SessionExpires,
+            b'a' => Self::AcceptContact,
+            b'j' => Self::RejectContact,
+            b'd' => Self::RequestDisposition,
+            b'y' => Self::Identity,
+            _ => Self::Other,
         }
-        Self::Other
     }
 
     /// The long form as RFC 3261 writes it; empty for `Other`.

@@ -36,6 +36,7 @@ pub use fields::{Field, Fields};
 pub use header::{CSeq, Contact, Contacts, NameAddr, Via};
 pub use header_name::HeaderName;
 pub use limits::Limits;
+pub use lines::{peek_header, peek_last_header};
 pub use message::{Message, Start};
 pub use method::Method;
 pub use params::{Param, Params};

@@ -1,68 +1,57 @@
 //! Header lines: the one place that decides where a header field begins and ends, for datagrams and streams alike, so
 //! that two readers of the same bytes can never disagree.
 
-use crate::grammar::{is_lws, is_token, trim};
-use crate::{HeaderName, Malformed};
+use crate::HeaderName;
+use crate::grammar::{TOKEN, class_len, is_lws};
 use core::ops::Range;
 
-/// A header field's place in a message.
+/// A header field's place in a message. Kept small, because a table of them is cleared and moved for each message: where
+/// its name ends and where its line ends is found again when it is asked for, which is seldom.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     /// Where the line and its name begin.
     start: u16,
-    name_end: u16,
-    value: Range16,
-    /// Where the line ends, after its CRLF.
-    end: u16,
-    pub(crate) id: u8,
+    value_start: u16,
+    value_end: u16,
+    /// The name as a number; as wide as the rest, so that there is no padding and clearing the table is one fill.
+    id: u16,
 }
 
 impl Line {
-    pub(crate) fn new(field: &FieldAt, end: usize, id: u8) -> Self {
+    pub(crate) fn new(field: &FieldAt, name: HeaderName) -> Self {
         Self {
             start: saturate(field.name.start),
-            name_end: saturate(field.name.end),
-            value: Range16::new(field.value.clone()),
-            end: saturate(end),
-            id,
+            value_start: saturate(field.value.start),
+            value_end: saturate(field.value.end),
+            id: name as u16,
         }
+    }
+
+    /// True when the field is of this name.
+    pub(crate) const fn is(&self, name: HeaderName) -> bool {
+        self.id == name as u16
     }
 
     /// The name as written.
     pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        Range16 { start: self.start, end: self.name_end }.of(bytes)
+        let line = bytes.get(usize::from(self.start)..).unwrap_or_default();
+        line.get(..class_len(line, TOKEN)).unwrap_or_default()
     }
 
     /// The value without white space around it; folds are still inside.
     pub(crate) fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        self.value.of(bytes)
+        bytes.get(self.value_range()).unwrap_or_default()
     }
 
     /// Where the value stands.
     pub(crate) fn value_range(&self) -> Range<usize> {
-        usize::from(self.value.start)..usize::from(self.value.end)
+        usize::from(self.value_start)..usize::from(self.value_end)
     }
 
     /// From the first byte of the name to the last of the line break.
-    pub(crate) fn whole(&self) -> Range<usize> {
-        usize::from(self.start)..usize::from(self.end)
-    }
-}
-
-/// A range of positions below 65,536.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Range16 {
-    pub(crate) start: u16,
-    pub(crate) end: u16,
-}
-
-impl Range16 {
-    pub(crate) fn new(range: Range<usize>) -> Self {
-        Self { start: saturate(range.start), end: saturate(range.end) }
-    }
-
-    pub(crate) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(usize::from(self.start)..usize::from(self.end)).unwrap_or_default()
+    pub(crate) fn whole(&self, bytes: &[u8]) -> Range<usize> {
+        let value_end = usize::from(self.value_end);
+        usize::from(self.start)..line_end(bytes, value_end).map_or(bytes.len(), |(end, _)| end)
     }
 }
 
@@ -84,6 +73,7 @@ pub(crate) struct FieldAt {
 }
 
 /// Reads what stands at `at`. A line ends with CRLF; a bare LF or CR makes its line bad.
+#[inline]
 pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
     let rest = bytes.get(at..).unwrap_or_default();
     if rest.starts_with(b"\r\n") {
@@ -93,7 +83,7 @@ pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
         Some(found) => found,
         None => return Next::End,
     };
-    let name_len = rest.iter().position(|&byte| !is_token(byte)).unwrap_or(rest.len());
+    let name_len = class_len(rest, TOKEN);
     let mut colon = at + name_len;
     while matches!(bytes.get(colon), Some(b' ' | b'\t')) {
         colon += 1;
@@ -101,11 +91,15 @@ pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
     if !well_ended || name_len == 0 || bytes.get(colon) != Some(&b':') {
         return Next::Bad(end);
     }
-    let line = bytes.get(colon + 1..end - 2).unwrap_or_default();
-    let lead = line.iter().position(|&byte| !is_lws(byte)).unwrap_or(line.len());
-    let start = colon + 1 + lead;
-    let value = start..start + trim(line.get(lead..).unwrap_or_default()).len();
-    Next::Field(FieldAt { name: at..at + name_len, value }, end)
+    let is_lws_at = |at: usize| bytes.get(at).is_some_and(|&byte| is_lws(byte));
+    let (mut start, mut stop) = (colon + 1, end - 2);
+    while start < stop && is_lws_at(start) {
+        start += 1;
+    }
+    while start < stop && is_lws_at(stop - 1) {
+        stop -= 1;
+    }
+    Next::Field(FieldAt { name: at..at + name_len, value: start..stop }, end)
 }
 
 /// The end of the (folded) line at `at`, after its line break, and whether all its line breaks were CRLF and no bare CR
@@ -134,28 +128,33 @@ fn line_end(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// What the Content-Length fields of the header block at `at` say: `None` when there is none. Conflicting, negative or
-/// overflowing values are an error, and so is a block with a bad line.
-pub(crate) fn content_length(bytes: &[u8], mut at: usize) -> Result<Option<u32>, Malformed> {
-    let mut found = None;
-    loop {
-        match next_field(bytes, at) {
-            Next::Body(_) | Next::End => return Ok(found),
-            Next::Bad(_) => return Err(Malformed),
-            Next::Field(field, end) => {
-                let name = bytes.get(field.name).unwrap_or_default();
-                if HeaderName::from_bytes(name) == HeaderName::ContentLength {
-                    let value = crate::grammar::number_u32(bytes.get(field.value).unwrap_or_default());
-                    match (found, value) {
-                        (_, None) => return Err(Malformed),
-                        (Some(first), Some(value)) if first != value => return Err(Malformed),
-                        (_, Some(value)) => found = Some(value),
+/// The value of the first field of this name, found without reading the whole message. For peeking before a message
+/// is parsed: it promises nothing about the rest.
+pub fn peek_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
+    peek_headers(bytes, name).next()
+}
+
+/// The last comma-separated value of the fields of this name, found likewise.
+pub fn peek_last_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
+    peek_headers(bytes, name).flat_map(crate::header::Values::new).last()
+}
+
+fn peek_headers(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let mut at = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |lf| lf + 1);
+    core::iter::from_fn(move || {
+        loop {
+            match next_field(bytes, at) {
+                Next::Body(_) | Next::End => return None,
+                Next::Bad(end) => at = end,
+                Next::Field(field, end) => {
+                    at = end;
+                    if HeaderName::from_bytes(bytes.get(field.name).unwrap_or_default()) == name {
+                        return bytes.get(field.value);
                     }
                 }
-                at = end;
             }
         }
-    }
+    })
 }
 
 fn saturate(value: usize) -> u16 {

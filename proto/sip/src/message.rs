@@ -1,6 +1,6 @@
 //! A message that may be processed.
 
-use crate::grammar::{is_lws, is_token_str, number, split_value, trim};
+use crate::grammar::{number, split_value, trim};
 use crate::header::{CSeq, NameAddr, Via};
 use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
 use core::ops::Deref;
@@ -45,8 +45,8 @@ impl<'a> Message<'a> {
     /// they must be, and well-formed; CSeq's method is the request's; Max-Forwards is at most 255; Content-Length fits.
     /// Nothing is allocated and the work is linear in the bytes.
     pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
-        let (fields, wrong) = Fields::index(bytes, limits);
-        let checked = match wrong {
+        let mut fields = Fields::unread(bytes);
+        let checked = match fields.fill(limits) {
             Some(reason) => Err(reason),
             None => Mandatory::read(&fields, limits),
         };
@@ -132,7 +132,9 @@ impl<'a> Mandatory<'a> {
         let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
         let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
         let call_id = mandatory(fields, HeaderName::CallId)?;
-        if call_id.is_empty() || call_id.iter().any(|&byte| is_lws(byte)) {
+        // Every byte is looked at, so that many are looked at together.
+        let holds_control = call_id.iter().fold(false, |held, &byte| held | (byte <= b' ') | (byte == 127));
+        if call_id.is_empty() || holds_control {
             return Err(Reason::Header(HeaderName::CallId));
         }
         let cseq = well_formed(HeaderName::CSeq, CSeq::parse(mandatory(fields, HeaderName::CSeq)?))?;
@@ -176,7 +178,7 @@ fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
         [b' ', reason @ ..] => reason,
         _ => return Err(Reason::StartLine),
     };
-    if !(100..700).contains(&status) {
+    if !(100..700).contains(&status) || memchr::memchr2(b'\r', 0, reason).is_some() {
         return Err(Reason::StartLine);
     }
     Ok(Start::Response { status, reason })
@@ -188,10 +190,8 @@ fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, R
     let last = memchr::memrchr(b' ', line).ok_or(Reason::StartLine)?;
     let (method, _) = line.split_at_checked(first).ok_or(Reason::StartLine)?;
     let version = line.get(last + 1..).unwrap_or_default();
-    if !is_token_str(method) || first == last {
-        return Err(Reason::StartLine);
-    }
-    if !version.eq_ignore_ascii_case(VERSION) {
+    let method = Method::parse(method).map_err(|Malformed| Reason::StartLine)?;
+    if first == last || !version.eq_ignore_ascii_case(VERSION) {
         return Err(Reason::StartLine);
     }
     let uri = line.get(first + 1..last).unwrap_or_default();
@@ -199,7 +199,7 @@ fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, R
         return Err(Reason::RequestUriTooLong);
     }
     let uri = Uri::parse(uri).map_err(|Malformed| Reason::RequestUri)?;
-    Ok(Start::Request { method: Method::from_bytes(method), uri })
+    Ok(Start::Request { method, uri })
 }
 
 /// An error only for what is clearly a SIP message of another version.

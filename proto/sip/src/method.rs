@@ -1,5 +1,8 @@
 //! Methods: the ones the server treats each in its own way, and all others.
 
+use crate::Malformed;
+use crate::grammar::is_token_str;
+
 /// A method, as it is: methods are case-sensitive and never unescaped (RFC 3261 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method<'a> {
@@ -54,6 +57,14 @@ impl<'a> Method<'a> {
             b"REFER" => Self::Refer,
             b"PUBLISH" => Self::Publish,
             other => Self::Other(other),
+        }
+    }
+
+    /// The method spelled `bytes`, when it is a token.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::from_bytes(bytes) {
+            Self::Other(other) if !is_token_str(other) => Err(Malformed),
+            method => Ok(method),
         }
     }
 

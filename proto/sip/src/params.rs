@@ -1,7 +1,7 @@
 //! Parameters: `;name=value` lists of headers and URIs.
 
 use crate::Malformed;
-use crate::grammar::{is_token, quoted_len, trim, unquote};
+use crate::grammar::{PARAM_NAME, PARAM_VALUE, class_len, is_lws, quoted_len, trim, unquote};
 
 /// The parameters behind a header value or in a URI, as they stand, from the first `;` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +19,16 @@ pub struct Param<'a> {
 impl<'a> Params<'a> {
     /// Checks `bytes`, which is empty or begins with `;`: no empty parameter, no stray separator, each quote closed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse_each(bytes, |_| ())
+    }
+
+    /// Checks `bytes` as [`parse`](Self::parse) does and shows each parameter on the way.
+    pub(crate) fn parse_each(bytes: &'a [u8], mut see: impl FnMut(&Param<'a>)) -> Result<Self, Malformed> {
         let params = Self(bytes);
         let mut rest = trim(bytes);
         while !rest.is_empty() {
-            let (_, after) = next_param(rest).ok_or(Malformed)?;
+            let (param, after) = next_param(rest).ok_or(Malformed)?;
+            see(&param);
             rest = after;
         }
         Ok(params)
@@ -62,8 +68,7 @@ impl<'a> Params<'a> {
 /// The parameter at the start of `rest` (which begins with `;`), and what follows it, trimmed.
 fn next_param(rest: &[u8]) -> Option<(Param<'_>, &[u8])> {
     let rest = skip_lws(rest.strip_prefix(b";")?);
-    let name_len = rest.iter().position(|&byte| !is_param_name(byte)).unwrap_or(rest.len());
-    let (name, mut rest) = rest.split_at_checked(name_len)?;
+    let (name, mut rest) = rest.split_at_checked(class_len(rest, PARAM_NAME))?;
     if name.is_empty() {
         return None;
     }
@@ -74,7 +79,7 @@ fn next_param(rest: &[u8]) -> Option<(Param<'_>, &[u8])> {
     let after = skip_lws(after);
     let len = match after.first() {
         Some(b'"') => quoted_len(after)?,
-        _ => after.iter().position(|&byte| !is_param_value(byte)).unwrap_or(after.len()),
+        _ => class_len(after, PARAM_VALUE),
     };
     let (value, rest) = after.split_at_checked(len)?;
     let rest = skip_lws(rest);
@@ -82,25 +87,13 @@ fn next_param(rest: &[u8]) -> Option<(Param<'_>, &[u8])> {
     (ends && !value.is_empty()).then_some((Param { name, value: Some(value) }, rest))
 }
 
-fn skip_lws(bytes: &[u8]) -> &[u8] {
-    match bytes.first() {
-        Some(&byte) if crate::grammar::is_lws(byte) => {
-            let lead = bytes.iter().position(|&byte| !crate::grammar::is_lws(byte)).unwrap_or(bytes.len());
-            bytes.get(lead..).unwrap_or_default()
-        }
-        _ => bytes,
+fn skip_lws(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && is_lws(*first)
+    {
+        bytes = rest;
     }
-}
-
-/// `paramchar` (RFC 3261 §25.1) and the rest of `token`.
-const fn is_param_name(byte: u8) -> bool {
-    is_token(byte) || matches!(byte, b'[' | b']' | b'/' | b':' | b'&' | b'$' | b'(' | b')')
-}
-
-/// `gen-value` is a token, a host or a quoted string; URI parameters add `paramchar`. `@` and `,` stand in neither, but
-/// `@` is met in the wild (`+sip.instance`, `gr`) and harms nobody.
-const fn is_param_value(byte: u8) -> bool {
-    is_param_name(byte) || byte == b'@' || byte >= 0x80
+    bytes
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Cutting a byte stream into messages (RFC 3261 §18.3).
 
-use crate::lines::{Next, content_length, next_field};
+use crate::HeaderName;
+use crate::grammar::number_u32;
+use crate::lines::{Next, next_field};
 use alloc::vec::Vec;
 
 /// Collects the bytes of one connection and gives back whole messages.
@@ -19,8 +21,8 @@ pub struct StreamFramer {
     needed: Option<usize>,
     message_bytes_max: usize,
     pongs: usize,
-    /// How many bytes of a CRLF CRLF keep-alive have come.
-    ping: usize,
+    /// True when one CRLF of a CRLF CRLF keep-alive has come.
+    is_half_ping: bool,
 }
 
 /// Why a stream can no longer be cut.
@@ -48,7 +50,15 @@ impl StreamError {
 impl StreamFramer {
     /// A framer for a new connection. Messages larger than `message_bytes_max` end the stream.
     pub fn new(message_bytes_max: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, searched: 0, needed: None, message_bytes_max, pongs: 0, ping: 0 }
+        Self {
+            bytes: Vec::new(),
+            start: 0,
+            searched: 0,
+            needed: None,
+            message_bytes_max,
+            pongs: 0,
+            is_half_ping: false,
+        }
     }
 
     /// Adds bytes as they came.
@@ -81,16 +91,15 @@ impl StreamFramer {
 
     /// True while a message has begun and is not whole.
     pub fn is_partial(&self) -> bool {
-        self.bytes.len() > self.start
+        !matches!(self.bytes.get(self.start..), None | Some([] | [b'\r']))
     }
 
     /// Looks for the end of the header; true when the length of the message is known.
     fn find_length(&mut self) -> Result<bool, StreamError> {
-        self.skip_keep_alives();
-        let Some(rest) = self.bytes.get(self.start..) else { return Ok(false) };
-        if rest.is_empty() {
+        if !self.skip_keep_alives() {
             return Ok(false);
         }
+        let rest = self.bytes.get(self.start..).unwrap_or_default();
         let from = self.searched.saturating_sub(self.start).saturating_sub(3);
         let Some(end) = header_end(rest, from) else {
             self.searched = self.bytes.len();
@@ -99,8 +108,10 @@ impl StreamFramer {
             }
             return Ok(false);
         };
-        let header = rest.get(..end).unwrap_or_default();
-        let length = Self::read_length(header)?;
+        if end > self.message_bytes_max {
+            return Err(StreamError::TooLarge);
+        }
+        let length = content_length(rest.get(..end).unwrap_or_default())?;
         let needed = usize::try_from(length).ok().and_then(|length| length.checked_add(end));
         match needed {
             Some(needed) if needed <= self.message_bytes_max => {
@@ -111,40 +122,25 @@ impl StreamFramer {
         }
     }
 
-    fn read_length(header: &[u8]) -> Result<u32, StreamError> {
-        let first_line_end = memchr::memchr(b'\n', header).map_or(header.len(), |lf| lf + 1);
-        let mut at = first_line_end;
+    /// RFC 3261 §7.5: CRLFs before a start line are skipped; two in a row are a ping. False until a message has begun.
+    fn skip_keep_alives(&mut self) -> bool {
         loop {
-            match next_field(header, at) {
-                Next::Field(_, end) => at = end,
-                Next::Body(_) => break,
-                Next::Bad(_) | Next::End => return Err(StreamError::HeaderLine),
+            match (self.bytes.get(self.start), self.bytes.get(self.start + 1)) {
+                (Some(b'\r'), Some(b'\n')) => {
+                    self.start += 2;
+                    if self.is_half_ping {
+                        self.pongs = self.pongs.saturating_add(1).min(PONGS_MAX);
+                    }
+                    self.is_half_ping = !self.is_half_ping;
+                }
+                (None, _) | (Some(b'\r'), None) => return false,
+                _ => {
+                    self.is_half_ping = false;
+                    self.searched = self.searched.max(self.start);
+                    return true;
+                }
             }
         }
-        match content_length(header, first_line_end) {
-            Ok(Some(length)) => Ok(length),
-            Ok(None) | Err(crate::Malformed) => Err(StreamError::ContentLength),
-        }
-    }
-
-    /// RFC 3261 §7.5: CRLFs before a start line are skipped; two in a row are a ping.
-    fn skip_keep_alives(&mut self) {
-        while let Some(&byte) = self.bytes.get(self.start) {
-            let expected = if self.ping % 2 == 0 { b'\r' } else { b'\n' };
-            if byte != expected {
-                break;
-            }
-            self.start += 1;
-            self.ping += 1;
-            if self.ping == 4 {
-                self.ping = 0;
-                self.pongs = self.pongs.saturating_add(1).min(PONGS_MAX);
-            }
-        }
-        if self.start < self.bytes.len() {
-            self.ping = 0;
-        }
-        self.searched = self.searched.max(self.start);
     }
 
     fn compact(&mut self) {
@@ -162,6 +158,29 @@ impl StreamFramer {
             self.bytes.shrink_to(KEEP_BYTES_MAX);
         }
     }
+}
+
+/// What the Content-Length fields of a whole header block say.
+fn content_length(header: &[u8]) -> Result<u32, StreamError> {
+    let mut at = memchr::memchr(b'\n', header).map_or(header.len(), |lf| lf + 1);
+    let mut found = None;
+    let mut is_clear = true;
+    loop {
+        match next_field(header, at) {
+            Next::Body(_) => break,
+            Next::Bad(_) | Next::End => return Err(StreamError::HeaderLine),
+            Next::Field(field, end) => {
+                at = end;
+                let name = header.get(field.name).unwrap_or_default();
+                if HeaderName::from_bytes(name) == HeaderName::ContentLength {
+                    let value = number_u32(header.get(field.value).unwrap_or_default());
+                    is_clear &= value.is_some() && (found.is_none() || found == value);
+                    found = value;
+                }
+            }
+        }
+    }
+    found.filter(|_| is_clear).ok_or(StreamError::ContentLength)
 }
 
 /// Where the body begins.

@@ -1,6 +1,6 @@
 //! URIs (RFC 3261 §19.1): SIP and SIPS in full, others as far as they can be told apart.
 
-use crate::grammar::{escapes_are_whole, is_host, is_uri, number, unescape_into};
+use crate::grammar::{HOST, URI, URI_USER, class_len, escapes_are_whole, number, unescape_into};
 use crate::{Malformed, Params};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,12 +38,24 @@ pub struct Host<'a>(&'a [u8]);
 impl<'a> Host<'a> {
     /// Parses a host.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let good = match bytes {
-            [b'[', inner @ .., b']'] => ipv6(inner).is_some(),
-            [] => false,
-            name => name.iter().all(|&byte| is_host(byte)),
+        match Self::split(bytes)? {
+            (host, []) => Ok(host),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// The host at the start of `bytes`, and what follows it.
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
+        let len = match bytes.first() {
+            Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
+            _ => class_len(bytes, HOST),
         };
-        if good { Ok(Self(bytes)) } else { Err(Malformed) }
+        let (host, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
+        let is_good = match host {
+            [b'[', inner @ .., b']'] => ipv6(inner).is_some(),
+            name => !name.is_empty(),
+        };
+        if is_good { Ok((Self(host), after)) } else { Err(Malformed) }
     }
 
     /// The host as written, an IPv6 reference with its brackets.
@@ -76,17 +88,13 @@ impl<'a> Uri<'a> {
     /// Parses a URI without brackets around it. Of a scheme other than SIP and SIPS only the scheme and the absence of
     /// white space are checked.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Malformed> {
-        let colon = memchr::memchr(b':', raw).ok_or(Malformed)?;
+        let colon = raw.iter().position(|&byte| byte == b':').ok_or(Malformed)?;
         let (name, rest) = raw.split_at_checked(colon).ok_or(Malformed)?;
         let rest = rest.get(1..).ok_or(Malformed)?;
         let scheme = scheme_of(name)?;
-        if rest.is_empty()
-            || !rest.iter().all(|&byte| is_uri(byte) || matches!(byte, b'^' | b'`' | b'{' | b'|' | b'}'))
-        {
-            return Err(Malformed);
-        }
         match scheme {
             Scheme::Sip | Scheme::Sips => Self::parse_sip(raw, scheme, rest),
+            Scheme::Tel | Scheme::Other if rest.is_empty() || class_len(rest, URI) < rest.len() => Err(Malformed),
             Scheme::Tel | Scheme::Other => Ok(Self {
                 raw,
                 scheme,
@@ -156,64 +164,68 @@ impl<'a> Uri<'a> {
     }
 
     fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Self, Malformed> {
-        let (userinfo, host_on) = match memchr::memchr(b'@', rest) {
-            Some(at) => (Some(rest.get(..at).ok_or(Malformed)?), rest.get(at + 1..).ok_or(Malformed)?),
-            None => (None, rest),
+        let (user, password, host_on) = split_userinfo(rest)?;
+        let (host, after) = Host::split(host_on)?;
+        let (port, after) = split_port(after)?;
+        if class_len(after, URI) < after.len() {
+            return Err(Malformed);
+        }
+        let (params, headers) = match memchr::memchr(b'?', after) {
+            Some(at) => (after.get(..at).ok_or(Malformed)?, after.get(at + 1..).ok_or(Malformed)?),
+            None => (after, &[][..]),
         };
-        let (user, password) = match userinfo {
-            None => (None, None),
-            Some(info) => {
-                let (user, password) = match memchr::memchr(b':', info) {
-                    Some(at) => (info.get(..at).ok_or(Malformed)?, info.get(at + 1..)),
-                    None => (info, None),
-                };
-                if user.is_empty() || !escapes_are_whole(info) {
-                    return Err(Malformed);
-                }
-                (Some(user), password)
-            }
-        };
-        let (before_headers, headers) = match memchr::memchr(b'?', host_on) {
-            Some(at) => (host_on.get(..at).ok_or(Malformed)?, host_on.get(at + 1..).ok_or(Malformed)?),
-            None => (host_on, &[][..]),
-        };
-        let (host_port, params) = match memchr::memchr(b';', before_headers) {
-            Some(at) => before_headers.split_at_checked(at).ok_or(Malformed)?,
-            None => (before_headers, &[][..]),
-        };
-        let (host, port) = split_host_port(host_port)?;
         Ok(Self { raw, scheme, user, password, host, port, params: Params::parse(params)?, headers })
     }
 }
 
 fn scheme_of(name: &[u8]) -> Result<Scheme, Malformed> {
-    let [first, rest @ ..] = name else { return Err(Malformed) };
-    let good = first.is_ascii_alphabetic()
-        && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
-    match name {
-        _ if !good => Err(Malformed),
-        _ if name.eq_ignore_ascii_case(b"sip") => Ok(Scheme::Sip),
-        _ if name.eq_ignore_ascii_case(b"sips") => Ok(Scheme::Sips),
-        _ if name.eq_ignore_ascii_case(b"tel") => Ok(Scheme::Tel),
-        _ => Ok(Scheme::Other),
+    if name.eq_ignore_ascii_case(b"sip") {
+        return Ok(Scheme::Sip);
     }
+    if name.eq_ignore_ascii_case(b"sips") {
+        return Ok(Scheme::Sips);
+    }
+    if name.eq_ignore_ascii_case(b"tel") {
+        return Ok(Scheme::Tel);
+    }
+    let [first, rest @ ..] = name else { return Err(Malformed) };
+    let is_scheme = first.is_ascii_alphabetic()
+        && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    if is_scheme { Ok(Scheme::Other) } else { Err(Malformed) }
 }
 
-fn split_host_port(bytes: &[u8]) -> Result<(Host<'_>, Option<u16>), Malformed> {
-    let host_end = match bytes.first() {
-        Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
-        _ => memchr::memchr(b':', bytes).unwrap_or(bytes.len()),
+/// User, password, and what follows the `@`; without `@` there is neither.
+type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
+
+fn split_userinfo(rest: &[u8]) -> Result<Userinfo<'_>, Malformed> {
+    let user_len = class_len(rest, URI_USER);
+    let at = match rest.get(user_len) {
+        Some(b'@') => user_len,
+        Some(b':') => match memchr::memchr(b'@', rest) {
+            Some(at) => at,
+            None => return Ok((None, None, rest)),
+        },
+        _ => return Ok((None, None, rest)),
     };
-    let (host, rest) = bytes.split_at_checked(host_end).ok_or(Malformed)?;
-    let host = Host::parse(host)?;
-    match rest {
-        [] => Ok((host, None)),
-        [b':', digits @ ..] => {
-            let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
-            Ok((host, Some(port)))
-        }
-        _ => Err(Malformed),
+    let info = rest.get(..at).ok_or(Malformed)?;
+    let user = info.get(..user_len).ok_or(Malformed)?;
+    let password = info.get(user_len + 1..);
+    let is_good = !user.is_empty()
+        && escapes_are_whole(info)
+        && password.is_none_or(|password| class_len(password, URI) == password.len());
+    if !is_good {
+        return Err(Malformed);
     }
+    Ok((Some(user), password, rest.get(at + 1..).ok_or(Malformed)?))
+}
+
+/// `[ ":" port ]`, and what follows.
+fn split_port(bytes: &[u8]) -> Result<(Option<u16>, &[u8]), Malformed> {
+    let Some(on) = bytes.strip_prefix(b":") else { return Ok((None, bytes)) };
+    let len = on.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(on.len());
+    let (digits, after) = on.split_at_checked(len).ok_or(Malformed)?;
+    let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
+    Ok((Some(port), after))
 }
 
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
@@ -221,7 +233,18 @@ fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
 }
 
 fn ipv6(bytes: &[u8]) -> Option<Ipv6Addr> {
-    core::str::from_utf8(bytes).ok()?.parse().ok()
+    core::str::from_utf8(bytes).ok()?.parse().ok().or_else(|| ipv6_with_third_colon(bytes))
+}
+
+/// RFC 5118 §4.10: `2001:db8:::192.0.2.1`, which RFC 3261's grammar allows, means `2001:db8::192.0.2.1`.
+fn ipv6_with_third_colon(bytes: &[u8]) -> Option<Ipv6Addr> {
+    let at = memchr::memmem::find(bytes, b":::")?;
+    let (head, tail) = (bytes.get(..at + 2)?, bytes.get(at + 3..)?);
+    ipv4(tail)?;
+    let mut text = [0; 46];
+    text.get_mut(..head.len())?.copy_from_slice(head);
+    text.get_mut(head.len()..head.len() + tail.len())?.copy_from_slice(tail);
+    core::str::from_utf8(text.get(..head.len() + tail.len())?).ok()?.parse().ok()
 }
 
 #[cfg(test)]

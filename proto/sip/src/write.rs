@@ -1,6 +1,6 @@
 //! Writing messages that no value can break out of.
 
-use crate::grammar::is_lws;
+use crate::grammar::is_token_str;
 use crate::header::Via;
 use crate::{Fields, HeaderName, Method};
 use alloc::vec::Vec;
@@ -115,10 +115,10 @@ impl<'b> RequestWriter<'b> {
     /// Begins a request at the end of `out`.
     pub fn new(out: &'b mut Vec<u8>, method: Method<'_>, uri: &[u8]) -> Self {
         let mut lines = Lines::new(out);
-        lines.text(method.as_bytes());
+        lines.refused |= !is_token_str(method.as_bytes()) || breaks_the_start_line(uri);
+        lines.out.extend_from_slice(method.as_bytes());
         lines.out.push(b' ');
-        lines.text(uri);
-        lines.refused |= uri.iter().any(|&byte| is_lws(byte)) || uri.is_empty();
+        lines.out.extend_from_slice(uri);
         lines.out.extend_from_slice(b" SIP/2.0\r\n");
         Self { lines }
     }
@@ -143,7 +143,7 @@ impl<'b> RequestWriter<'b> {
 
     /// Adds a header field of a name that [`HeaderName`] does not know.
     pub fn header_named(&mut self, name: &str, value: &[u8]) -> &mut Self {
-        self.lines.refused |= !crate::grammar::is_token_str(name.as_bytes());
+        self.lines.refused |= !is_token_str(name.as_bytes());
         self.lines.field(name.as_bytes(), value);
         self
     }
@@ -184,27 +184,31 @@ impl<'b> Lines<'b> {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        self.refused |= name.is_empty() || breaks_out(value);
+        self.refused |= breaks_out(value);
         self.raw(name, value);
     }
 
     fn raw(&mut self, name: &[u8], value: &[u8]) {
-        self.out.extend_from_slice(name);
-        self.out.extend_from_slice(b": ");
+        self.name(name);
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    fn field_number(&mut self, name: &[u8], value: u64) {
+    /// `HeaderName::Other` has no spelling and names no line.
+    fn name(&mut self, name: &[u8]) {
+        self.refused |= name.is_empty();
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
+    }
+
+    fn field_number(&mut self, name: &[u8], value: u64) {
+        self.name(name);
         write_number(self.out, value);
         self.out.extend_from_slice(b"\r\n");
     }
 
     fn field_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        self.out.extend_from_slice(name);
-        self.out.extend_from_slice(b": ");
+        self.name(name);
         let start = self.out.len();
         write(self.out);
         self.refused |= self.out.get(start..).is_none_or(breaks_out);
@@ -251,8 +255,8 @@ pub fn write_number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
-/// Appends an IP address as SIP writes it, IPv6 in brackets.
-pub(crate) fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr, brackets: bool) {
+/// Appends an IP address as `received` has it: IPv6 without brackets (RFC 5118 §4.5).
+fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr) {
     use core::net::IpAddr;
     match address {
         IpAddr::V4(v4) => {
@@ -265,8 +269,7 @@ pub(crate) fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr, brackets: 
         }
         IpAddr::V6(v6) => {
             use core::fmt::Write;
-            let mut text = Text(out);
-            let _ = if brackets { write!(text, "[{v6}]") } else { write!(text, "{v6}") };
+            let _ = write!(Text(out), "{v6}");
         }
     }
 }
@@ -313,7 +316,7 @@ fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: S
         }
     }
     out.extend_from_slice(b";received=");
-    write_ip(out, source.ip(), false);
+    write_ip(out, source.ip());
     if rport {
         out.extend_from_slice(b";rport=");
         write_number(out, u64::from(source.port()));
@@ -322,6 +325,11 @@ fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: S
 
 fn has_tag(to: &[u8]) -> bool {
     crate::NameAddr::parse(to).is_ok_and(|to| to.tag().is_some())
+}
+
+/// True for what cannot stand between the two spaces of a request line.
+pub(crate) fn breaks_the_start_line(uri: &[u8]) -> bool {
+    uri.is_empty() || uri.iter().any(|&byte| byte <= b' ' || byte == 127)
 }
 
 fn breaks_out(text: &[u8]) -> bool {

@@ -216,7 +216,7 @@ fn longreq() {
     assert!(branch.starts_with(b"verylonglong") && branch.ends_with(b"longbranchvalue") && branch.len() > 200);
     assert_eq!(message.to().uri.port(), Some(6000));
     let to_params = message.to().uri.params();
-    assert_eq!(to_params.iter().count(), 2);
+    assert_eq!(to_params.iter().count(), 3);
     assert!(to_params.value(b"unknownparam1").unwrap().starts_with(b"verylonglong"));
     assert!(message.from().tag().unwrap().starts_with(b"12982982982982982982982"));
     assert!(message.from().tag().unwrap().ends_with(b"982424") && message.from().tag().unwrap().len() > 100);

@@ -2,7 +2,7 @@
 //!
 //! `z9hG4bK` `.` kind, then fixed-width hexadecimal fields. A stateful branch names the shard, the client transaction's
 //! place and generation; a stateless one the connection the request came by and nothing else. Both end in a keyed check
-//! over what they name, so that a stranger's response finds nothing.
+//! over what they name, so that a stranger's response finds nothing. The user may append more.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -70,8 +70,8 @@ impl BranchKey {
     pub fn read(&self, response: &Message<'_>) -> Option<Branch> {
         let branch = response.via().branch?;
         if let Some(fields) = branch.strip_prefix(TRANSACTION) {
-            let (named, check) = fields.split_at_checked(20)?;
-            if read_hex(check, 16)? != self.check(named) {
+            let (named, rest) = fields.split_at_checked(20)?;
+            if read_hex(rest.get(..16)?, 16)? != self.check(named) {
                 return None;
             }
             let shard = u16::try_from(read_hex(named.get(..4)?, 4)?).ok()?;
@@ -80,11 +80,11 @@ impl BranchKey {
             return Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } });
         }
         let fields = branch.strip_prefix(STATELESS)?;
-        let (connection, check) = fields.split_at_checked(16)?;
+        let (connection, rest) = fields.split_at_checked(16)?;
         let connection = read_hex(connection, 16)?;
         let next = Via::parse(response.values(HeaderName::Via).nth(1)?).ok()?;
         let reply = crate::reply_address(&next)?;
-        if read_hex(check, 16)? != self.stateless_check(response, &next, reply, connection) {
+        if read_hex(rest.get(..16)?, 16)? != self.stateless_check(response, &next, reply, connection) {
             return None;
         }
         Some(Branch::Stateless { connection })

@@ -86,6 +86,16 @@ impl Machine {
         }
     }
 
+    /// True when a final answer has come to an INVITE.
+    pub(crate) fn is_answered(self) -> bool {
+        match self {
+            Self::Invite(state) => {
+                !matches!(state, invite_client::State::Calling | invite_client::State::Proceeding)
+            }
+            Self::NonInvite(_) => false,
+        }
+    }
+
     /// True when the request will never be needed again.
     pub(crate) fn is_done_with_request(self) -> bool {
         match self {
@@ -119,7 +129,7 @@ impl AsInvite for Event {
 /// Appends the ACK of a failed INVITE (RFC 3261 §17.1.1.3): everything from the INVITE as it was sent, To from the
 /// response.
 pub(crate) fn write_ack(invite: &[u8], response: &Message<'_>, out: &mut Vec<u8>) {
-    write_companion(invite, Method::Ack, response.first(HeaderName::To), out);
+    write_companion(invite, Method::Ack, Some(response), out);
 }
 
 /// Appends the CANCEL of an INVITE (RFC 3261 §9.1).
@@ -127,7 +137,7 @@ pub(crate) fn write_cancel(invite: &[u8], out: &mut Vec<u8>) {
     write_companion(invite, Method::Cancel, None, out);
 }
 
-fn write_companion(invite: &[u8], method: Method<'_>, to: Option<&[u8]>, out: &mut Vec<u8>) {
+fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>>, out: &mut Vec<u8>) {
     let Ok(invite) = Message::parse(invite, &Limits::default()) else { return };
     let Start::Request { uri, .. } = invite.start() else { return };
     let start = out.len();
@@ -138,10 +148,7 @@ fn write_companion(invite: &[u8], method: Method<'_>, to: Option<&[u8]>, out: &m
     request.copy(&invite, HeaderName::Route);
     request.header_number(HeaderName::MaxForwards, 70);
     request.copy(&invite, HeaderName::From);
-    match to {
-        Some(to) => request.header(HeaderName::To, to),
-        None => request.copy(&invite, HeaderName::To),
-    };
+    request.copy(to_of.unwrap_or(&invite), HeaderName::To);
     request.copy(&invite, HeaderName::CallId);
     let number = invite.cseq().number;
     request.header_with(HeaderName::CSeq, |out| {
@@ -149,7 +156,6 @@ fn write_companion(invite: &[u8], method: Method<'_>, to: Option<&[u8]>, out: &m
         out.push(b' ');
         out.extend_from_slice(method.as_bytes());
     });
-    // A response whose To is folded is no reason to break the ACK's lines: without it the peer repeats and gives up.
     if request.finish().is_err() {
         out.truncate(start);
     }

@@ -1,6 +1,6 @@
 //! Timer values and limits.
 
-use crate::state::Timer;
+use crate::state::{Timer, non_invite_client};
 use core::time::Duration;
 
 /// The times everything else follows from (RFC 3261 §17.1.1.1, table 4).
@@ -25,8 +25,9 @@ impl Timers {
     pub fn length(&self, timer: Timer) -> Duration {
         match timer {
             Timer::A | Timer::E | Timer::G => self.t1,
-            // RFC 3261 §17.1.1.2 wants at least 32 s of timer D, which is 64·T1 by default.
-            Timer::B | Timer::D | Timer::F | Timer::H | Timer::J | Timer::L | Timer::M => self.t1 * 64,
+            // RFC 3261 §17.1.1.2: at least 32 s whatever our T1, because the peer's T1 counts here.
+            Timer::D => (self.t1 * 64).max(TIMER_D_MIN),
+            Timer::B | Timer::F | Timer::H | Timer::J | Timer::L | Timer::M => self.t1 * 64,
             Timer::I | Timer::K => self.t4,
         }
     }
@@ -36,7 +37,24 @@ impl Timers {
         let doubled = interval * 2;
         if timer == Timer::A { doubled } else { doubled.min(self.t2) }
     }
+
+    /// The same for a non-INVITE client in `state`: T2 once a provisional response has come (RFC 3261 §17.1.2.2).
+    pub(crate) fn interval_after(
+        &self,
+        timer: Timer,
+        interval: Duration,
+        state: non_invite_client::State,
+    ) -> Duration {
+        match state {
+            non_invite_client::State::Proceeding => self.t2,
+            non_invite_client::State::Trying
+            | non_invite_client::State::Completed
+            | non_invite_client::State::Terminated => self.next_interval(timer, interval),
+        }
+    }
 }
+
+const TIMER_D_MIN: Duration = Duration::from_secs(32);
 
 /// How many transactions there may be at once, in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

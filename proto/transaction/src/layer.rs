@@ -168,6 +168,11 @@ impl Transactions {
         if effects.contains(&Effect::PassUp) { Incoming::AckOfSuccess(owner) } else { Incoming::Absorbed }
     }
 
+    /// The key of the transaction that a request makes or belongs to.
+    pub fn key_of(&self, message: &Message<'_>) -> MatchKey {
+        self.matcher.key(message)
+    }
+
     /// Begins a server transaction for a request that was [`Incoming::New`]. `None`: there is no room.
     pub fn start_server(
         &mut self,
@@ -523,6 +528,7 @@ impl Transactions {
         // RFC 3261 §9.1: 64·T1 after the CANCEL nobody waits for the INVITE's answer any more.
         let is_cancelled = matches!(client.cancel, Cancel::Sent { .. });
         if is_cancelled && event == client::Event::Timer(Timer::B) {
+            self.counters.client_timeouts += 1;
             notices.push(Notice::ClientTimedOut { client: id, owner });
             self.remove_client(place);
             return;
@@ -538,12 +544,11 @@ impl Transactions {
                 }
                 Effect::Repeat(timer) => {
                     if let Some(client) = self.clients.get_mut(place) {
-                        client.interval = match (timer, client.machine) {
-                            // RFC 3261 §17.1.2.2: after a provisional response the interval is T2.
-                            (Timer::E, client::Machine::NonInvite(non_invite_client::State::Proceeding)) => {
-                                self.timers.t2
+                        client.interval = match step.state {
+                            client::Machine::Invite(_) => self.timers.next_interval(timer, client.interval),
+                            client::Machine::NonInvite(state) => {
+                                self.timers.interval_after(timer, client.interval, state)
                             }
-                            _ => self.timers.next_interval(timer, client.interval),
                         };
                         let due = Due { of: Side::Client, key: place, timer };
                         client.retransmit = self.wheel.arm(now + client.interval, due);
@@ -566,20 +571,23 @@ impl Transactions {
         client.machine = state;
         if state.is_over() {
             self.remove_client(place);
-        } else if state.is_done_with_request() {
+            return;
+        }
+        if state.is_answered() {
+            // RFC 3261 §9.1: there is nothing left to cancel.
+            end_cancel(&mut self.wheel, client);
+        }
+        if state.is_done_with_request() {
             let request = core::mem::take(&mut client.request);
             recycle(&mut self.spare, request);
         }
     }
 
     fn remove_client(&mut self, place: SlabKey) {
-        if let Some(client) = self.clients.remove(place) {
+        if let Some(mut client) = self.clients.remove(place) {
             self.wheel.cancel(client.retransmit);
             self.wheel.cancel(client.wait);
-            if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
-                self.wheel.cancel(retransmit);
-                self.wheel.cancel(wait);
-            }
+            end_cancel(&mut self.wheel, &mut client);
             recycle(&mut self.spare, client.request);
         }
     }
@@ -637,7 +645,7 @@ impl Transactions {
                     out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request, arena));
                 }
                 Effect::Repeat(timer) => {
-                    *interval = self.timers.next_interval(timer, *interval);
+                    *interval = self.timers.interval_after(timer, *interval, step.state);
                     let due = Due { of: Side::CancelOfClient, key: place, timer };
                     *retransmit = self.wheel.arm(now + *interval, due);
                 }
@@ -672,6 +680,15 @@ fn read_token(token: Token) -> (SlabKey, bool) {
     let low = token.0 as u32;
     let generation = ((token.0 >> 32) & 0xffff) as u32;
     (SlabKey { index: low & !SERVER_BIT, generation }, low & SERVER_BIT != 0)
+}
+
+/// Its CANCEL, sent or wanted, is of no more use.
+fn end_cancel(wheel: &mut Wheel<Due>, client: &mut Client) {
+    if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
+        wheel.cancel(retransmit);
+        wheel.cancel(wait);
+    }
+    client.cancel = Cancel::NotWanted;
 }
 
 fn recycle(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {

@@ -30,4 +30,4 @@ pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
 pub use matching::MatchKey;
 pub use server::ServerId;
 pub use slab::{Slab, SlabKey};
-pub use via::{reply_address, reply_flow};
+pub use via::{reply_address, reply_flow, stamped_address};

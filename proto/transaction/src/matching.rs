@@ -41,11 +41,14 @@ impl Matcher {
         put_sent_by(&mut hash, via);
         match via.branch {
             Some(branch) if via.has_unique_branch() => put(&mut hash, branch),
-            // RFC 2543 clients: everything that stays the same in a retransmission. The To tag is left out because the
-            // ACK of a failure has one where the INVITE had none.
+            // RFC 2543 clients: everything that stays the same in a retransmission. An INVITE's To tag is left out
+            // because the ACK of a failure has one where the INVITE had none.
             _ => {
                 if let Start::Request { uri, .. } = message.start() {
                     put(&mut hash, uri.as_bytes());
+                }
+                if method != Method::Invite {
+                    put(&mut hash, message.to().tag().unwrap_or_default());
                 }
                 put(&mut hash, message.from().tag().unwrap_or_default());
                 put(&mut hash, message.call_id());

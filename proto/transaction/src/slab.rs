@@ -46,9 +46,15 @@ impl<T> Slab<T> {
         match self.free.last() {
             Some(&index) => SlabKey {
                 index,
-                generation: self.places.get(index as usize).map_or(1, |place| place.generation),
+                generation: self
+                    .places
+                    .get(index as usize)
+                    .map_or(FIRST_GENERATION, |place| place.generation),
             },
-            None => SlabKey { index: u32::try_from(self.places.len()).unwrap_or(u32::MAX), generation: 1 },
+            None => SlabKey {
+                index: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
+                generation: FIRST_GENERATION,
+            },
         }
     }
 
@@ -72,7 +78,10 @@ impl<T> Slab<T> {
             return None;
         }
         let value = place.value.take()?;
-        place.generation = place.generation.wrapping_add(1) & GENERATION_MASK;
+        place.generation = match place.generation {
+            LAST_GENERATION => FIRST_GENERATION,
+            generation => generation + 1,
+        };
         self.free.push(key.index);
         Some(value)
     }
@@ -93,6 +102,11 @@ impl<T> Slab<T> {
             .and_then(|place| place.value.as_mut())
     }
 
+    /// What is at a place, whoever the tenant; the outer `None` is behind the last place.
+    pub fn at(&self, index: u32) -> Option<Option<&T>> {
+        self.places.get(index as usize).map(|place| place.value.as_ref())
+    }
+
     /// All values with their keys.
     pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
         self.places.iter().zip(0_u32..).filter_map(|(place, index)| {
@@ -101,8 +115,10 @@ impl<T> Slab<T> {
     }
 }
 
+/// Never 0, so that no key makes a token of 0, which means that nobody wants to know.
+const FIRST_GENERATION: u32 = 1;
 /// Generations fit the bits that tokens and branches give them.
-const GENERATION_MASK: u32 = 0xffff;
+const LAST_GENERATION: u32 = 0xffff;
 
 #[cfg(test)]
 mod tests {
@@ -115,6 +131,18 @@ mod tests {
         assert_eq!(slab.remove(one), Some("one"));
         let two = slab.insert("two");
         assert_eq!((one.index, slab.len()), (two.index, 1));
-        assert_eq!((slab.get(one), slab.get(two), slab.remove(one)), (None, Some(&"two"), None));
+        assert_eq!((slab.get(one), slab.get(two)), (None, Some(&"two")));
+        assert_eq!((slab.remove(one), slab.remove(two)), (None, Some("two")));
+    }
+
+    #[test]
+    fn generations_start_over_without_zero() {
+        let mut slab = Slab::default();
+        for _ in 0..=LAST_GENERATION {
+            let key = slab.insert(());
+            assert!((FIRST_GENERATION..=LAST_GENERATION).contains(&key.generation));
+            assert_eq!(slab.remove(key), Some(()));
+        }
+        assert_eq!(slab.next_key(), SlabKey { index: 0, generation: 2 });
     }
 }

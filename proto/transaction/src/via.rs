@@ -20,6 +20,14 @@ pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
     }
 }
 
+/// What [`reply_address`] will make of this top Via once it is stamped with `source`.
+pub fn stamped_address(via: &Via<'_>, source: SocketAddr) -> SocketAddr {
+    if via.wants_rport() {
+        return source;
+    }
+    SocketAddr::new(source.ip(), via.port.unwrap_or(DEFAULT_PORT))
+}
+
 /// The address that a Via stamped by us leads back to: `received` and `rport` where they are, else sent-by. `None` when
 /// that is a name, or an address no answer may go to (RFC 4475 §3.3.10): broadcast, multicast, unspecified, port 0.
 pub fn reply_address(via: &Via<'_>) -> Option<SocketAddr> {

@@ -1,6 +1,6 @@
 //! CSeq (RFC 3261 §20.16).
 
-use crate::grammar::{is_lws, is_token_str, number_u32, trim};
+use crate::grammar::{is_lws, number_u32, trim};
 use crate::{Malformed, Method};
 
 /// A sequence number and the method it numbers.
@@ -17,12 +17,8 @@ impl<'a> CSeq<'a> {
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let space = value.iter().position(|&byte| is_lws(byte)).ok_or(Malformed)?;
         let (digits, rest) = value.split_at_checked(space).ok_or(Malformed)?;
-        let method = trim(rest);
-        if !is_token_str(method) {
-            return Err(Malformed);
-        }
         let number = number_u32(digits).ok_or(Malformed)?;
-        Ok(Self { number, method: Method::from_bytes(method) })
+        Ok(Self { number, method: Method::parse(trim(rest))? })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Via (RFC 3261 §20.42, RFC 3581).
 
-use crate::grammar::{is_lws, is_token, number, trim};
+use crate::grammar::{TOKEN, class_len, is_lws, number, trim, unquote};
 use crate::{Host, Malformed, Params};
 
 /// One Via value.
@@ -25,8 +25,7 @@ impl<'a> Via<'a> {
         let rest = expect(rest, b"/")?;
         let rest = expect(rest, b"2.0")?;
         let rest = expect(rest, b"/")?;
-        let end = rest.iter().position(|&byte| !is_token(byte)).ok_or(Malformed)?;
-        let (transport, after) = rest.split_at_checked(end).ok_or(Malformed)?;
+        let (transport, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
         if transport.is_empty() || !after.first().is_some_and(|&byte| is_lws(byte)) {
             return Err(Malformed);
         }
@@ -36,8 +35,13 @@ impl<'a> Via<'a> {
             None => (sent_by_on, &[][..]),
         };
         let (host, port) = parse_sent_by(trim(sent_by))?;
-        let params = Params::parse(params)?;
-        Ok(Self { transport, host, port, params, branch: params.value(b"branch") })
+        let mut branch = None;
+        let params = Params::parse_each(params, |param| {
+            if branch.is_none() && param.name.eq_ignore_ascii_case(b"branch") {
+                branch = param.value.map(unquote);
+            }
+        })?;
+        Ok(Self { transport, host, port, params, branch })
     }
 
     /// True when the branch promises to be unique (RFC 3261 §8.1.1.7): it begins with the magic cookie and has more.
@@ -81,12 +85,7 @@ fn expect<'a>(bytes: &'a [u8], word: &[u8]) -> Result<&'a [u8], Malformed> {
 
 /// `host [ COLON port ]`, where COLON may have white space around it.
 fn parse_sent_by(bytes: &[u8]) -> Result<(Host<'_>, Option<u16>), Malformed> {
-    let host_end = match bytes.first() {
-        Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
-        _ => bytes.iter().position(|&byte| byte == b':' || is_lws(byte)).unwrap_or(bytes.len()),
-    };
-    let (host, rest) = bytes.split_at_checked(host_end).ok_or(Malformed)?;
-    let host = Host::parse(host)?;
+    let (host, rest) = Host::split(bytes)?;
     let rest = trim(rest);
     if rest.is_empty() {
         return Ok((host, None));

@@ -3,7 +3,7 @@
 //! ```text
 //!                  | INVITE: pass
 //!                  v
-//!   INVITE: send  +------------+  transport error: report
+//!   INVITE: send  +------------+
 //!   1xx: send  +--| Proceeding |
 //!              +->|            |
 //!                 +------------+
@@ -21,6 +21,9 @@
 //!                  | timer I  Terminated
 //!                  +------------^
 //! ```
+//!
+//! A transport error is reported and changes no state (RFC 6026 §7.1): the INVITE that comes again must find its
+//! transaction, or it would be a second call.
 
 use super::{Class, Effect, Step, Timer, step};
 
@@ -77,7 +80,7 @@ const fn proceeding(event: Event, reliable: bool) -> Step<State> {
         (Event::Respond(Class::Failure), false) => {
             step(State::Completed, &[Effect::Send, Effect::Start(Timer::G), Effect::Start(Timer::H)])
         }
-        (Event::TransportError, _) => step(State::Terminated, &[Effect::ReportTransportError]),
+        (Event::TransportError, _) => step(State::Proceeding, &[Effect::ReportTransportError]),
         (Event::Ack | Event::Timer(_), _) => step(State::Proceeding, &[]),
     }
 }
@@ -90,7 +93,7 @@ const fn completed(event: Event, reliable: bool) -> Step<State> {
         (Event::Ack, false) => step(State::Confirmed, &[Effect::StopRetransmitting, Effect::Start(Timer::I)]),
         (Event::Timer(Timer::G), _) => step(State::Completed, &[Effect::Send, Effect::Repeat(Timer::G)]),
         (Event::Timer(Timer::H), _) => step(State::Terminated, &[Effect::ReportTimeout]),
-        (Event::TransportError, _) => step(State::Terminated, &[Effect::ReportTransportError]),
+        (Event::TransportError, _) => step(State::Completed, &[Effect::ReportTransportError]),
         (Event::Respond(_) | Event::Timer(_), _) => step(State::Completed, &[]),
     }
 }
@@ -109,8 +112,7 @@ const fn accepted(event: Event) -> Step<State> {
         Event::Respond(Class::Success) => step(State::Accepted, &[Effect::Send]),
         Event::Ack => step(State::Accepted, &[Effect::PassUp]),
         Event::Timer(Timer::L) => step(State::Terminated, &[]),
-        Event::Request | Event::Respond(_) | Event::Timer(_) | Event::TransportError => {
-            step(State::Accepted, &[])
-        }
+        Event::TransportError => step(State::Accepted, &[Effect::ReportTransportError]),
+        Event::Request | Event::Respond(_) | Event::Timer(_) => step(State::Accepted, &[]),
     }
 }

@@ -61,8 +61,8 @@ pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
 const fn trying(event: Event, reliable: bool) -> Step<State> {
     match event {
         Event::Respond(class) => respond(class, reliable),
-        Event::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
-        Event::Request | Event::Timer(_) => step(State::Trying, &[]),
+        // Nothing was sent yet, so nothing can have failed.
+        Event::Request | Event::Timer(_) | Event::TransportError => step(State::Trying, &[]),
     }
 }
 

@@ -1,0 +1,216 @@
+//! The command line.
+
+use clap::error::ErrorKind;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "Examples:
+  ringway serve                          start on safe defaults: domain localhost, 127.0.0.1:5060
+  ringway user add alice                 add a user; prints the password once
+  ringway serve --config ringway.toml    start with a configuration
+  ringway show registrations             who is registered, and where
+
+Exit status: 0 done, 1 the operation failed, 2 bad usage or bad configuration.";
+
+/// A SIP server: registrar, proxy and redirect server.
+#[derive(Debug, Parser)]
+#[command(name = "ringway", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    #[command(
+        after_help = "Without --config it reads ./ringway.toml if there is one, else it uses safe defaults.
+It prints one line beginning with `ready` when it listens. SIGTERM stops it in good order; SIGHUP reloads.
+
+Examples:
+  ringway serve
+  ringway serve --config /etc/ringway.toml"
+    )]
+    Serve(ServeArgs),
+    /// Add, change, list and remove users; a running server sees it within a second
+    User(UserArgs),
+    /// Check a configuration file without starting
+    #[command(after_help = "Examples:
+  ringway check ringway.toml
+  ringway check ringway.toml --json")]
+    Check(CheckArgs),
+    /// Ask the running server what it is doing
+    #[command(after_help = "Examples:
+  ringway show registrations
+  ringway show registrations --json
+  ringway show stats --admin 127.0.0.1:8060")]
+    Show(ShowArgs),
+}
+
+/// Arguments of `ringway serve`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServeArgs {
+    /// The configuration [default: ./ringway.toml if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `ringway check`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CheckArgs {
+    /// The configuration to check
+    pub(crate) file: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `ringway show`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ShowArgs {
+    /// What to show
+    pub(crate) what: Shown,
+    /// The server's configuration, which says where its admin API is [default: ./ringway.toml if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the admin API is, if not where the configuration says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `ringway show` can show.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shown {
+    /// Who is registered: address-of-record, contact, transport, address, time left
+    Registrations,
+    /// Calls under way
+    Calls,
+    /// Open TCP connections
+    Connections,
+    /// Counters and gauges
+    Stats,
+}
+
+/// Arguments of `ringway user`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  ringway user add alice
+  echo \"$PASSWORD\" | ringway user add bob@example.org --password-stdin
+  ringway user import users.csv
+  ringway user bind gateway sip:gw@192.0.2.7:5060")]
+pub(crate) struct UserArgs {
+    /// What to do with users.
+    #[command(subcommand)]
+    pub(crate) command: UserCommand,
+    /// The server's configuration [default: ./ringway.toml if it is there]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What can be done with users.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user
+    #[command(after_help = "Without --password-stdin it makes a strong password and prints it this once.
+
+Examples:
+  ringway user add alice
+  ringway user add alice --domain example.org
+  echo \"$PASSWORD\" | ringway user add alice --password-stdin")]
+    Add(PasswordArgs),
+    /// Add many users from a CSV file: all of them, or none
+    #[command(
+        after_help = "The header is `username,password` and optionally `domain`; the first wrong row is named.
+
+Example:
+  ringway user import users.csv"
+    )]
+    Import {
+        /// The CSV file
+        file: PathBuf,
+    },
+    /// List all users with their permanent contacts
+    #[command(after_help = "Example:
+  ringway user list --json")]
+    List,
+    /// Give a user another password
+    #[command(after_help = "Without --password-stdin it makes a strong password and prints it this once.
+
+Examples:
+  ringway user passwd alice
+  echo \"$PASSWORD\" | ringway user passwd alice --password-stdin")]
+    Passwd(PasswordArgs),
+    /// Remove a user and its permanent contacts
+    #[command(after_help = "Example:
+  ringway user remove alice")]
+    Remove(NameArgs),
+    /// Give a user a permanent contact: it is called there without registering
+    #[command(after_help = "Example:
+  ringway user bind gateway sip:gw@192.0.2.7:5060")]
+    Bind {
+        #[command(flatten)]
+        user: NameArgs,
+        /// Where the user is: a SIP URI
+        contact: String,
+    },
+    /// Take a permanent contact from a user, or all of them
+    #[command(after_help = "Examples:
+  ringway user unbind gateway sip:gw@192.0.2.7:5060
+  ringway user unbind gateway")]
+    Unbind {
+        #[command(flatten)]
+        user: NameArgs,
+        /// The contact; all of them if it is left out
+        contact: Option<String>,
+    },
+}
+
+/// A user.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NameArgs {
+    /// The user's name, or NAME@DOMAIN
+    pub(crate) name: String,
+    /// The user's domain [default: the first of the configuration]
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+}
+
+/// A user and its new password.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PasswordArgs {
+    #[command(flatten)]
+    pub(crate) user: NameArgs,
+    /// Read the password from standard input instead of making one
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+/// Reads the command line; `Err`: all is said, and this is the exit status.
+pub(crate) fn parse() -> Result<Args, ExitCode> {
+    Args::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // It fails when nobody reads it.
+            let _ = error.print();
+            ExitCode::from(error.exit_code() as u8)
+        }
+        _ => {
+            let text = error.to_string();
+            let first: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+            let first = first.join(" ");
+            eprintln!("ringway: {}; --help shows how it is used", first.trim_start_matches("error: "));
+            ExitCode::from(2)
+        }
+    })
+}

@@ -1,0 +1,31 @@
+//! `ringway check`: a configuration without a start.
+
+use crate::args::CheckArgs;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output;
+use serde_json::json;
+
+pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let text = Config::read(&args.file)?;
+    let errors = Config::parse(&text, Some(&args.file)).err().unwrap_or_default();
+    let file = args.file.display().to_string();
+    if args.json {
+        let errors: Vec<_> = errors
+            .iter()
+            .map(|error| json!({"line": error.line, "key": error.key, "message": error.message}))
+            .collect();
+        output::line(&json!({"file": file, "ok": errors.is_empty(), "errors": errors}).to_string())?;
+    } else if errors.is_empty() {
+        output::line(&format!("{file}: ok"))?;
+    } else {
+        for error in &errors {
+            eprintln!("ringway: {error}");
+        }
+    }
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(Failure::failed(format!("{file}: 1 error; correct it and check again"))),
+        count => Err(Failure::failed(format!("{file}: {count} errors; correct them and check again"))),
+    }
+}

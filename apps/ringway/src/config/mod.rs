@@ -1,0 +1,180 @@
+//! The configuration: every key of the file, with its default and its limits.
+//!
+//! Does: reads `ringway.toml` into a [`Config`], or says for each error which line and key it is and what to do.
+//! Nothing is ignored: an unknown key, and a key whose feature is not there yet, are errors.
+//!
+//! Start reading at [`Config::load`]; the sections are in `sections.rs`.
+
+mod listeners;
+mod reader;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use listeners::Listener;
+pub(crate) use reader::ConfigError;
+
+use crate::failure::Failure;
+use ringway_linux::store::{Durability, StoreUrl};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What is read without `--config`, if it is there.
+const DEFAULT_FILE: &str = "ringway.toml";
+/// A larger file is no configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// The file it came from; `None`: defaults.
+    pub(crate) file: Option<PathBuf>,
+    /// What the server is responsible for, lower-case; at least one.
+    pub(crate) domains: Vec<String>,
+    /// At least one.
+    pub(crate) listen: Vec<Listener>,
+    /// Worker threads; 0: one for each core.
+    pub(crate) workers: u16,
+    pub(crate) store: StoreConfig,
+    pub(crate) auth: Auth,
+    pub(crate) registrar: Registrar,
+    pub(crate) routing: Routing,
+    pub(crate) limits: Limits,
+    pub(crate) admin: AdminConfig,
+    pub(crate) log: Log,
+}
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreConfig {
+    pub(crate) url: StoreUrl,
+    pub(crate) durability: Durability,
+}
+
+/// `[auth]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Auth {
+    /// False: anyone may register and call within our domains.
+    pub(crate) enabled: bool,
+    pub(crate) realm: String,
+    /// Offered in this order; at least one.
+    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) nonce_lifetime_s: u32,
+    /// Also challenge requests inside a dialog.
+    pub(crate) in_dialog: bool,
+}
+
+/// A digest algorithm (RFC 8760).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    Sha256,
+    Md5,
+}
+
+/// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registrar {
+    pub(crate) min_expires_s: u32,
+    pub(crate) default_expires_s: u32,
+    pub(crate) max_expires_s: u32,
+    pub(crate) max_contacts: u32,
+}
+
+/// `[routing]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Routing {
+    pub(crate) mode: Mode,
+    /// False: stateless proxying (RFC 3261 §16.11).
+    pub(crate) stateful: bool,
+    pub(crate) record_route: bool,
+}
+
+/// What is done with a request for a registered user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Proxy,
+    Redirect,
+}
+
+/// `[limits]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Requests a second from one address; 0: no limit.
+    pub(crate) per_source_rate: u32,
+    pub(crate) max_message_bytes: usize,
+    pub(crate) max_connections: usize,
+}
+
+/// `[admin]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdminConfig {
+    pub(crate) listen: SocketAddr,
+    /// Empty: none, on loopback only.
+    pub(crate) token: String,
+}
+
+/// `[log]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) level: Level,
+    pub(crate) format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Config {
+    /// Reads `file`; without one `./ringway.toml` if it is there; without that, the defaults. To reload, give it the
+    /// `file` of the configuration in use.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
+        let default = Path::new(DEFAULT_FILE);
+        let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
+            return Self::parse("", None).map_err(configuration);
+        };
+        Self::parse(&Self::read(file)?, Some(file)).map_err(configuration)
+    }
+
+    /// Reads a configuration file's text.
+    pub(crate) fn read(file: &Path) -> Result<String, Failure> {
+        let name = file.display();
+        let unreadable = |error| Failure::usage(format!("{name}: cannot read it: {error}; check the path"));
+        let bytes = fs::metadata(file).map_err(unreadable)?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(Failure::usage(format!("{name}: larger than 1 MiB; give the configuration file")));
+        }
+        fs::read_to_string(file).map_err(unreadable)
+    }
+
+    /// Reads a configuration from text that stands in `file`. All errors are given, by line.
+    pub(crate) fn parse(text: &str, file: Option<&Path>) -> Result<Self, Vec<ConfigError>> {
+        sections::read(text, file)
+    }
+
+    /// Where it came from, in words.
+    pub(crate) fn source(&self) -> String {
+        match &self.file {
+            Some(file) => file.display().to_string(),
+            None => "the default configuration".to_owned(),
+        }
+    }
+}
+
+fn configuration(errors: Vec<ConfigError>) -> Failure {
+    Failure::configuration(errors.iter().map(ConfigError::to_string).collect())
+}

@@ -1,0 +1,239 @@
+//! Reading typed values out of TOML, with the line of everything.
+
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigError {
+    /// The file, as it was given.
+    pub(crate) file: String,
+    /// From 1.
+    pub(crate) line: usize,
+    /// `[section] key`, or what stands there instead; empty when the file is not TOML.
+    pub(crate) key: String,
+    /// What is wrong, and what to do.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, key, message } = self;
+        if key.is_empty() {
+            write!(f, "{file}:{line}: {message}")
+        } else {
+            write!(f, "{file}:{line}: {key}: {message}")
+        }
+    }
+}
+
+/// A file being read: knows lines, collects errors.
+pub(super) struct Reader<'a> {
+    file: String,
+    text: &'a str,
+    errors: Vec<ConfigError>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str, file: Option<&Path>) -> Self {
+        let file = file.map_or_else(|| "ringway.toml".to_owned(), |file| file.display().to_string());
+        Self { file, text, errors: Vec::new() }
+    }
+
+    /// Adds an error at a byte of the text.
+    pub(super) fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
+        self.errors.push(ConfigError {
+            file: self.file.clone(),
+            line,
+            key: key.into(),
+            message: message.into().replace('\n', " "),
+        });
+    }
+
+    /// The errors, in the order of their lines.
+    pub(super) fn errors(mut self) -> Vec<ConfigError> {
+        self.errors.sort_by_key(|error| error.line);
+        self.errors
+    }
+}
+
+/// A section, or the top of the file, while its keys are read one by one.
+pub(super) struct Section<'t, 'i> {
+    /// Empty: the top of the file.
+    name: &'static str,
+    table: Option<&'t DeTable<'i>>,
+    /// The keys asked for so far.
+    known: Vec<&'static str>,
+}
+
+impl<'t, 'i> Section<'t, 'i> {
+    pub(super) fn top(table: &'t DeTable<'i>) -> Self {
+        Self { name: "", table: Some(table), known: Vec::new() }
+    }
+
+    /// The section `name`, which may be left out.
+    pub(super) fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Self {
+        let table = match self.value(name).map(|value| (value.get_ref(), value.span())) {
+            None => None,
+            Some((DeValue::Table(table), _)) => Some(table),
+            Some((_, span)) => {
+                reader.error(span.start, name, format!("is a section; write [{name}] on a line of its own"));
+                None
+            }
+        };
+        Self { name, table, known: Vec::new() }
+    }
+
+    /// Where the value of `key` stands, if it is there.
+    pub(super) fn place(&self, key: &str) -> Option<usize> {
+        self.entry(key).map(|(span, _)| span.start)
+    }
+
+    /// How errors name `key`.
+    pub(super) fn path(&self, key: &str) -> String {
+        if self.name.is_empty() { key.to_owned() } else { format!("[{}] {key}", self.name) }
+    }
+
+    /// The value of `key`, if it is there.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
+        self.known.push(key);
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    /// True or false.
+    pub(super) fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
+        let Some(value) = self.value(key) else { return default };
+        match value.get_ref() {
+            DeValue::Boolean(is_on) => *is_on,
+            other => {
+                reader.error(value.span().start, self.path(key), wrong_type("true or false", other));
+                default
+            }
+        }
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn number(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        default: u32,
+        range: RangeInclusive<u32>,
+    ) -> u32 {
+        let Some(value) = self.value(key) else { return default };
+        let at = value.span().start;
+        let DeValue::Integer(integer) = value.get_ref() else {
+            reader.error(at, self.path(key), wrong_type("a whole number", value.get_ref()));
+            return default;
+        };
+        let number = i64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        match number.and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number)) {
+            Some(number) => number,
+            None => {
+                let (least, most) = (range.start(), range.end());
+                reader.error(
+                    at,
+                    self.path(key),
+                    format!("{integer} is out of range; give {least} to {most}"),
+                );
+                default
+            }
+        }
+    }
+
+    /// A string, and where it stands.
+    pub(super) fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
+        let value = self.value(key)?;
+        self.string(reader, key, value)
+    }
+
+    /// A list of strings, each with where it stands.
+    pub(super) fn texts(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+    ) -> Option<Vec<(&'t str, usize)>> {
+        let value = self.value(key)?;
+        let DeValue::Array(items) = value.get_ref() else {
+            let message = wrong_type("a list of strings, as [\"…\", \"…\"]", value.get_ref());
+            reader.error(value.span().start, self.path(key), message);
+            return None;
+        };
+        Some(items.iter().filter_map(|item| self.string(reader, key, item)).collect())
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        default: T,
+        words: &[(&str, T)],
+    ) -> T {
+        let Some((text, at)) = self.text(reader, key) else { return default };
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, meaning)) => *meaning,
+            None => {
+                reader.error(at, self.path(key), format!("{text:?} is unknown; give {}", one_of(words)));
+                default
+            }
+        }
+    }
+
+    /// Complains about keys that nobody asked for.
+    pub(super) fn finish(self, reader: &mut Reader<'_>) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let name: &str = key.get_ref();
+            if !self.known.contains(&name) {
+                let known = self.known.join(", ");
+                let message = format!("unknown key; take it out, or give one of: {known}");
+                let path = if self.is_section(name) { format!("[{name}]") } else { self.path(name) };
+                reader.error(key.span().start, path, message);
+            }
+        }
+    }
+
+    /// True when `key` is at the top of the file and stands for a section.
+    fn is_section(&self, key: &str) -> bool {
+        let is_table = |value: &Spanned<DeValue<'_>>| matches!(value.get_ref(), DeValue::Table(_));
+        self.name.is_empty() && self.entry(key).is_some_and(|(_, value)| is_table(value))
+    }
+
+    fn string(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &str,
+        value: &'t Spanned<DeValue<'i>>,
+    ) -> Option<(&'t str, usize)> {
+        match value.get_ref() {
+            DeValue::String(text) => Some((text, value.span().start)),
+            other => {
+                reader.error(value.span().start, self.path(key), wrong_type("a string in quotes", other));
+                None
+            }
+        }
+    }
+
+    fn entry(&self, key: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'i>>)> {
+        self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(name, value)| (name.span(), value))
+    }
+}
+
+fn wrong_type(wanted: &str, found: &DeValue<'_>) -> String {
+    format!("is of type {} here; give {wanted}", found.type_str())
+}
+
+/// `"a", "b" or "c"`.
+fn one_of<T>(words: &[(&str, T)]) -> String {
+    let quoted: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,187 @@
+use super::*;
+use ringway_sansio::Transport;
+
+/// The contract's own example, without what is not there yet.
+const WHOLE: &str = r#"
+domains = ["Example.org", "192.0.2.1", "[2001:db8::1]"]
+listen = ["udp:0.0.0.0:5060", "tcp:[::]:5060", "udp:127.0.0.1:0", "udp:127.0.0.1:0"]
+workers = 4
+[store]
+url = "sqlite:///var/lib/ringway.db"
+durability = "strict"
+[location]
+url = "local:"
+[auth]
+enabled = false
+realm = "somewhere else"
+algorithms = ["MD5", "SHA-256"]
+nonce_lifetime_s = 30
+in_dialog = true
+[registrar]
+min_expires_s = 10
+default_expires_s = 20
+max_expires_s = 30
+max_contacts = 3
+[routing]
+mode = "redirect"
+stateful = false
+record_route = false
+[limits]
+per_source_rate = 0
+max_message_bytes = 4000
+max_connections = 7
+memory_mb = 0
+[admin]
+listen = "0.0.0.0:8060"
+token = "s3cret"
+[log]
+level = "debug"
+format = "json"
+"#;
+
+fn errors(text: &str) -> Vec<String> {
+    match Config::parse(text, Some(Path::new("ringway.toml"))) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ConfigError::to_string).collect(),
+    }
+}
+
+#[test]
+fn nothing_gives_the_safe_defaults_of_the_contract() {
+    let config = Config::parse("", None).unwrap();
+    assert_eq!(config.domains, ["localhost"]);
+    let listen: Vec<_> = config.listen.iter().map(Listener::to_string).collect();
+    assert_eq!(listen, ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"]);
+    assert_eq!(config.workers, 0);
+    assert_eq!(config.store.url, StoreUrl::Sqlite("ringway.db".into()));
+    assert_eq!(config.store.durability, Durability::Relaxed);
+    assert!(config.auth.enabled && !config.auth.in_dialog);
+    assert_eq!(config.auth.realm, "localhost");
+    assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
+    assert_eq!(config.auth.nonce_lifetime_s, 300);
+    let registrar =
+        Registrar { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 };
+    assert_eq!(config.registrar, registrar);
+    assert_eq!(config.routing, Routing { mode: Mode::Proxy, stateful: true, record_route: true });
+    let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 20_000 };
+    assert_eq!(config.limits, limits);
+    assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
+    assert_eq!(config.log, Log { level: Level::Info, format: LogFormat::Text });
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = Config::parse(WHOLE, None).unwrap();
+    assert_eq!(config.domains, ["example.org", "192.0.2.1", "[2001:db8::1]"]);
+    assert_eq!(config.listen[1].transport, Transport::Tcp);
+    assert_eq!(config.listen.len(), 4);
+    assert_eq!(config.workers, 4);
+    assert_eq!(config.store.url, StoreUrl::Sqlite("/var/lib/ringway.db".into()));
+    assert_eq!(config.store.durability, Durability::Strict);
+    let auth = Auth {
+        enabled: false,
+        realm: "somewhere else".to_owned(),
+        algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
+        nonce_lifetime_s: 30,
+        in_dialog: true,
+    };
+    assert_eq!(config.auth, auth);
+    let registrar =
+        Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
+    assert_eq!(config.registrar, registrar);
+    assert_eq!(config.routing, Routing { mode: Mode::Redirect, stateful: false, record_route: false });
+    assert_eq!(config.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
+    assert_eq!(config.admin.token, "s3cret");
+    assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
+}
+
+/// What is wrong, the line it is said of, the key, and a word of what to do.
+#[test]
+fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
+    let table = [
+        ("\ndomain = [\"a\"]", 2, "domain", "unknown key"),
+        ("domains = []", 1, "domains", "give 1 to 1000"),
+        ("domains = \"a\"", 1, "domains", "a list of strings"),
+        ("domains = [\"a\", 3]", 1, "domains", "a string in quotes"),
+        ("domains = [\"\"]", 1, "domains", "no domain"),
+        ("domains = [\"exa mple\"]", 1, "domains", "no domain"),
+        ("domains = [\"-a.org\"]", 1, "domains", "no domain"),
+        ("domains = [\n \"a.org\",\n \"A.org\",\n]", 3, "domains", "twice"),
+        ("listen = []", 1, "listen", "give 1 to 255"),
+        ("listen = [\"udp:localhost:5060\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
+        ("listen = [\"udp:127.0.0.1\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
+        ("listen = [\"127.0.0.1:5060\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
+        ("listen = [\"sctp:127.0.0.1:5060\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
+        ("listen = [\"udp:127.0.0.1:99999\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
+        ("listen = [\"udp:127.0.0.1:5060\", \"udp:127.0.0.1:5060\"]", 1, "listen", "twice"),
+        ("listen = [\"tls:127.0.0.1:5061\"]", 1, "listen", "no TLS"),
+        ("listen = [\n\"udp:127.0.0.1:5060\",\n\"ws:127.0.0.1:80\"]", 3, "listen", "WebSocket"),
+        ("listen = [\"wss:127.0.0.1:443\"]", 1, "listen", "WebSocket"),
+        ("workers = 257", 1, "workers", "0 to 256"),
+        ("workers = -1", 1, "workers", "0 to 256"),
+        ("workers = \"2\"", 1, "workers", "whole number"),
+        ("workers = 1.5", 1, "workers", "whole number"),
+        ("store = 1", 1, "store", "[store]"),
+        ("[store]\nurl = \"postgres://h/d\"", 2, "[store] url", "no PostgreSQL"),
+        ("[store]\nurl = \"mysql://h/d\"", 2, "[store] url", "no MySQL"),
+        ("[store]\nurl = \"ringway.db\"", 2, "[store] url", "sqlite://FILE"),
+        ("[store]\nurl = \"sqlite://\"", 2, "[store] url", "sqlite://FILE"),
+        ("[store]\ndurability = \"safe\"", 2, "[store] durability", "\"relaxed\" or \"strict\""),
+        ("[store]\ndurable = true", 2, "[store] durable", "unknown key"),
+        ("[location]\nurl = \"redis://h:1\"", 2, "[location] url", "no Redis"),
+        ("[location]\nurl = \"etcd://h:1\"", 2, "[location] url", "local:"),
+        ("[auth]\nenabled = 1", 2, "[auth] enabled", "true or false"),
+        ("[auth]\nrealm = \"\"", 2, "[auth] realm", "1 to 255"),
+        ("[auth]\nrealm = \"a\\\"b\"", 2, "[auth] realm", "quotes"),
+        ("[auth]\nrealm = \"a\\r\\nb\"", 2, "[auth] realm", "control"),
+        ("[auth]\nalgorithms = []", 2, "[auth] algorithms", "empty"),
+        ("[auth]\nalgorithms = [\"SHA-1\"]", 2, "[auth] algorithms", "SHA-256"),
+        ("[auth]\nalgorithms = [\"MD5\", \"MD5\"]", 2, "[auth] algorithms", "twice"),
+        ("[auth]\nnonce_lifetime_s = 0", 2, "[auth] nonce_lifetime_s", "1 to 86400"),
+        ("[registrar]\nmin_expires_s = 0", 2, "[registrar] min_expires_s", "1 to"),
+        ("[registrar]\nmin_expires_s = 4000", 2, "[registrar] min_expires_s", "min <= default <= max"),
+        ("[registrar]\nmax_expires_s = 100", 2, "[registrar] max_expires_s", "min <= default <= max"),
+        ("[registrar]\n\ndefault_expires_s = 9000", 3, "[registrar] default_expires_s", "min <= default"),
+        ("[registrar]\nmax_contacts = 0", 2, "[registrar] max_contacts", "1 to 1000"),
+        ("[routing]\nmode = \"b2bua\"", 2, "[routing] mode", "\"proxy\" or \"redirect\""),
+        ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
+        ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
+        ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),
+        ("[limits]\nmax_connections = 0", 2, "[limits] max_connections", "1 to"),
+        ("[limits]\nper_source_rate = 99999999999999999999", 2, "[limits] per_source_rate", "0 to"),
+        ("[limits]\nmemory_mb = 512", 2, "[limits] memory_mb", "give 0"),
+        ("[admin]\nlisten = \"8060\"", 2, "[admin] listen", "ADDRESS:PORT"),
+        ("[admin]\nlisten = \"0.0.0.0:8060\"", 2, "[admin] listen", "token"),
+        ("[admin]\nlisten = \"[::]:8060\"\ntoken = \"\"", 2, "[admin] listen", "token"),
+        ("[admin]\ntoken = \"a b\"", 2, "[admin] token", "visible"),
+        ("[log]\nlevel = \"loud\"", 2, "[log] level", "\"debug\""),
+        ("[log]\nformat = \"xml\"", 2, "[log] format", "\"text\" or \"json\""),
+        ("\n\n[tls]\ncertificate = \"c.pem\"", 3, "[tls]", "no TLS yet"),
+        ("[database]\nurl = 1", 1, "[database]", "unknown key"),
+        ("domains = [\"a\"]\nworkers = \n", 2, "not TOML", "correct the line"),
+        ("workers = 1\nworkers = 2", 2, "not TOML", "correct the line"),
+    ];
+    for (text, line, key, advice) in table {
+        let errors = errors(text);
+        assert_eq!(errors.len(), 1, "{text:?}: {errors:?}");
+        let start = format!("ringway.toml:{line}: {key}:");
+        assert!(errors[0].starts_with(&start), "{text:?}: {}", errors[0]);
+        assert!(errors[0].contains(advice), "{text:?}: {}", errors[0]);
+        assert!(!errors[0].contains('\n'), "{text:?}");
+    }
+}
+
+#[test]
+fn all_errors_are_told_in_the_order_of_their_lines() {
+    let errors = errors("workers = 300\n[tls]\n[log]\nlevel = 1\n[auth]\nx = 1\n");
+    let lines: Vec<_> = errors.iter().map(|error| error.split(':').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["1", "2", "4", "6"], "{errors:?}");
+}
+
+#[test]
+fn ipv6_loopback_needs_no_token_and_mapped_addresses_are_seen_through() {
+    assert!(errors("[admin]\nlisten = \"[::1]:8060\"").is_empty());
+    assert!(errors("[admin]\nlisten = \"[::ffff:127.0.0.1]:8060\"").is_empty());
+    assert_eq!(errors("[admin]\nlisten = \"[::ffff:192.0.2.1]:8060\"").len(), 1);
+    assert!(errors("[admin]\nlisten = \"127.0.0.1:0\"").is_empty());
+}

@@ -1,0 +1,70 @@
+//! What `ringway user` changes while the server runs.
+
+use super::Node;
+use super::services::SharedServices;
+use ringway_linux::Shards;
+use ringway_linux::store::{ChangeKind, Store};
+use ringway_server::shard_of_user;
+use std::sync::Arc;
+
+/// Follows the store's list of changes.
+pub(super) struct Follower {
+    store: Arc<Store>,
+    services: Arc<SharedServices>,
+    shards: Shards<Node>,
+    seq: u64,
+    has_failed: bool,
+}
+
+impl Follower {
+    pub(super) fn new(
+        store: Arc<Store>,
+        services: Arc<SharedServices>,
+        shards: Shards<Node>,
+        seq: u64,
+    ) -> Self {
+        Self { store, services, shards, seq, has_failed: false }
+    }
+
+    /// Takes what changed since the last time. A store that cannot be read is said once; calls go on.
+    pub(super) fn follow(&mut self) {
+        loop {
+            let changes = match self.store.changes_since(self.seq) {
+                Ok(changes) => changes,
+                Err(error) => {
+                    if !self.has_failed {
+                        tracing::error!("changes of users are not seen for now: {error}");
+                    }
+                    self.has_failed = true;
+                    return;
+                }
+            };
+            self.has_failed = false;
+            if changes.is_empty() {
+                return;
+            }
+            for change in changes {
+                self.seq = self.seq.max(change.seq);
+                self.apply(&change.name, &change.domain, change.kind);
+            }
+        }
+    }
+
+    fn apply(&self, name: &str, domain: &str, kind: ChangeKind) {
+        let shard = shard_of_user(name.as_bytes(), self.shards.len() as u16);
+        let aor = format!("{name}@{domain}");
+        match kind {
+            ChangeKind::Subscriber(credentials) => {
+                self.services.directory().insert(name, domain, credentials);
+            }
+            ChangeKind::Removed => {
+                self.services.directory().remove(name, domain);
+                self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
+            }
+            ChangeKind::Contacts(contacts) => {
+                let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
+                self.shards.with_shard(shard, |node| node.set_permanent_contacts(aor.as_bytes(), &list));
+            }
+        }
+    }
+}

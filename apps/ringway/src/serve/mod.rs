@@ -1,0 +1,301 @@
+//! `ringway serve`: opens the store, binds the listeners, brings everything into memory, runs until a signal.
+//!
+//! Start reading at [`run`]. The parts: `services.rs` is what the server machine asks of its surroundings, `settings.rs`
+//! turns the configuration into the machine's, `changes.rs` follows what `ringway user` does meanwhile, `view.rs` is what
+//! administrators see.
+
+mod changes;
+mod services;
+mod settings;
+mod view;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use changes::Follower;
+use ringway_linux::admin::{Admin, AdminServer};
+use ringway_linux::signals::{Signal, watch};
+use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
+use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards};
+use ringway_sansio::{Event, Instant, Seed};
+use ringway_server::{Action, Server, shard_of_user};
+use services::SharedServices;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The machine that every shard is.
+type Node = Server<Arc<SharedServices>>;
+
+/// Runs the server until SIGTERM or SIGINT.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
+    let clock = Clock::new();
+    let store = Arc::new(Store::open(&config.store.url)?);
+    let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+    let bound = Bound::bind(&wanted, usize::from(config.workers))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
+    let secret = store.secret()?;
+    let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
+    let services = Arc::new(SharedServices::new(&config, new_seed()?, clock.now()));
+    let mut nodes = new_nodes(&settings, &services, bound.workers(), new_seed()?, clock.now());
+    let seq = load(&store, &config, &services, &mut nodes)?;
+    let journal = recover(&config, &mut nodes, clock.now())?;
+
+    let shards_cell = Arc::new(OnceLock::new());
+    let writer = start_writer(journal, &config, bound.inboxes(), &shards_cell)?;
+    services.set_writer(writer);
+    let resolver = start_resolver(bound.inboxes(), &settings)?;
+    let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
+    let runtime_config = ringway_linux::Config {
+        clock,
+        durability: config.store.durability,
+        max_message_bytes: config.limits.max_message_bytes,
+        max_connections: config.limits.max_connections,
+        ..ringway_linux::Config::default()
+    };
+    let runtime = Runtime::start(bound, runtime_config, nodes, sink)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    // It is empty before: nothing else sets it.
+    let _ = shards_cell.set(runtime.shards());
+    let view = view::ServerView::new(&runtime, Arc::clone(&services), clock);
+    let admin_address = admin.address();
+    let admin_server = admin
+        .serve(Arc::new(view), &config.admin.token)
+        .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
+    say_started(&config, &runtime, admin_address)?;
+    let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
+    serve(config, settings, runtime, &services, follower, &signals, admin_server)
+}
+
+/// Until a signal ends it.
+fn serve(
+    mut config: Config,
+    mut settings: Arc<ringway_server::Config>,
+    runtime: Runtime<Node>,
+    services: &SharedServices,
+    mut follower: Follower,
+    signals: &Receiver<Signal>,
+    mut admin: AdminServer,
+) -> Result<(), Failure> {
+    let end = loop {
+        match signals.recv_timeout(FOLLOW_EVERY) {
+            Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Ok(Signal::Reload) => match settings::reload(&config, &settings) {
+                Ok((new_config, new_settings)) => {
+                    services.reconfigure(&new_config);
+                    settings = Arc::new(new_settings);
+                    for shard in 0..runtime.shards().len() as u16 {
+                        let settings = Arc::clone(&settings);
+                        runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
+                    }
+                    config = new_config;
+                    say_open(&config);
+                    tracing::info!("configuration reloaded");
+                }
+                Err(failure) => {
+                    for line in failure.lines() {
+                        tracing::error!("configuration not reloaded, the old one stays: {line}");
+                    }
+                }
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if runtime.has_failed() {
+            break Err(Failure::failed("a worker thread ended by itself; start the server again"));
+        }
+        follower.follow();
+    };
+    tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
+    let all_done = runtime.stop(GRACE, Server::is_idle);
+    if !all_done {
+        tracing::warn!("stopped with requests unanswered");
+    }
+    services.stop_writer();
+    admin.stop();
+    end
+}
+
+fn new_seed() -> Result<Seed, Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::failed(format!("the system gives no random bytes: {error}")))?;
+    Ok(Seed::from_bytes(bytes))
+}
+
+fn new_nodes(
+    settings: &Arc<ringway_server::Config>,
+    services: &Arc<SharedServices>,
+    workers: usize,
+    seed: Seed,
+    now: Instant,
+) -> Vec<Node> {
+    let count = (workers * SHARDS_PER_WORKER).clamp(1, SHARDS_MAX);
+    (0..count as u16)
+        .map(|shard| Server::new(Arc::clone(settings), Arc::clone(services), shard, seed, now))
+        .collect()
+}
+
+/// Subscribers and permanent contacts, from the database into memory.
+fn load(
+    store: &Store,
+    config: &Config,
+    services: &SharedServices,
+    nodes: &mut [Node],
+) -> Result<u64, Failure> {
+    let mut contacts: HashMap<String, Vec<String>> = HashMap::new();
+    let loaded = store.load(
+        |row| services.add_subscriber(&row),
+        |name, domain, contact| {
+            contacts.entry(format!("{name}@{domain}")).or_default().push(contact.to_owned());
+        },
+    )?;
+    let count = nodes.len() as u16;
+    for (aor, contacts) in &contacts {
+        let (name, _) = aor.rsplit_once('@').unwrap_or((aor, ""));
+        let shard = shard_of_user(name.as_bytes(), count);
+        let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
+        if let Some(node) = nodes.get_mut(usize::from(shard)) {
+            node.set_permanent_contacts(aor.as_bytes(), &list);
+        }
+    }
+    let strangers = store.subscribers_of_other_realms(&config.auth.realm)?;
+    if strangers > 0 && config.auth.enabled {
+        tracing::warn!(
+            "{strangers} of {} users have a password for another realm than {:?}: they cannot register until `ringway \
+             user passwd` gives them one",
+            loaded.subscribers,
+            config.auth.realm
+        );
+    }
+    Ok(loaded.seq)
+}
+
+/// The bindings that were there before, from the journal into memory.
+fn recover(config: &Config, nodes: &mut [Node], now: Instant) -> Result<Option<Journal>, Failure> {
+    let Some(path) = config.store.url.bindings() else { return Ok(None) };
+    let count = nodes.len() as u16;
+    let mut unreadable = 0_u64;
+    let journal = Journal::recover(&path, |aor, record| {
+        let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
+        let shard = shard_of_user(user, count);
+        if let Some(node) = nodes.get_mut(usize::from(shard))
+            && node.restore(aor, record, now).is_err()
+        {
+            unreadable += 1;
+        }
+    })?;
+    if unreadable > 0 {
+        tracing::warn!("{unreadable} registrations in {} could not be read and are left out", path.display());
+    }
+    Ok(Some(journal))
+}
+
+fn start_writer(
+    journal: Option<Journal>,
+    config: &Config,
+    inboxes: Inboxes,
+    shards: &Arc<OnceLock<Shards<Node>>>,
+) -> Result<Writer, Failure> {
+    let Some(journal) = journal else { return Ok(Writer::memory()) };
+    let source = snapshot_source(Arc::clone(shards));
+    let is_strict = config.store.durability == Durability::Strict;
+    let on_durable = Box::new(move |_| {
+        if is_strict {
+            inboxes.wake();
+        }
+    });
+    Writer::start(journal, config.store.durability, source, on_durable)
+        .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
+}
+
+/// Walks the bindings shard by shard, a few users at a time, so that no message waits long for the lock.
+fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
+    Box::new(move |put| {
+        let Some(shards) = shards.get() else { return };
+        for shard in 0..shards.len() as u16 {
+            let mut from = Some(0);
+            while let Some(place) = from {
+                from = shards
+                    .with_shard(shard, |node| {
+                        node.location().records_from(place, USERS_AT_ONCE, |aor, record| put(aor, record))
+                    })
+                    .flatten();
+            }
+        }
+    })
+}
+
+fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result<Resolver, Failure> {
+    let has_v4 = settings.listeners.iter().any(|listener| listener.bound.is_ipv4());
+    let has_v6 = settings.listeners.iter().any(|listener| listener.bound.is_ipv6());
+    let usable = move |address: &std::net::IpAddr| if address.is_ipv4() { has_v4 } else { has_v6 };
+    let answer = move |query, shard, address| {
+        // A full inbox loses the answer; the request it is for then times out.
+        inboxes.deliver(shard, Event::Resolved { query, address });
+    };
+    Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+}
+
+/// Where the shards' wishes go.
+struct Sink {
+    services: Arc<SharedServices>,
+    resolver: Resolver,
+}
+
+impl ActionSink<Action> for Sink {
+    fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
+        for action in actions {
+            match action {
+                Action::Resolve { query, host } => {
+                    // A question that is not taken is one that nobody answers: the request times out.
+                    self.resolver.ask(shard, query, &host);
+                }
+            }
+        }
+        self.services.last_stored()
+    }
+
+    fn stored_through(&self) -> u64 {
+        self.services.durable()
+    }
+}
+
+/// The one line on standard output, and what should be said aloud.
+fn say_started(config: &Config, runtime: &Runtime<Node>, admin: std::net::SocketAddr) -> Result<(), Failure> {
+    say_open(config);
+    tracing::info!("admin API on http://{admin}/");
+    let mut line = String::from("ready");
+    for listener in runtime.listeners() {
+        line.push(' ');
+        line.push_str(&listener.to_string());
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush())?;
+    Ok(())
+}
+
+fn say_open(config: &Config) {
+    if !config.auth.enabled {
+        tracing::warn!(
+            "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] enabled = \
+             true unless this network is closed"
+        );
+    }
+}
+
+/// How often changes by `ringway user` are looked for; they are seen within a second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(400);
+
+/// How long SIGTERM waits for what is under way.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Shards a worker: enough that two workers seldom want the same one.
+const SHARDS_PER_WORKER: usize = 8;
+
+const SHARDS_MAX: usize = 1024;
+
+/// Users that a snapshot copies under one lock.
+const USERS_AT_ONCE: u32 = 256;

@@ -1,0 +1,206 @@
+//! What administrators see of the running server.
+
+use super::Node;
+use super::services::SharedServices;
+use ringway_linux::admin::{Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_linux::{Clock, Connections, Runtime, Shards, Tally};
+use ringway_sansio::ConnectionId;
+use ringway_server::RegistrationRef;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) struct ServerView {
+    shards: Shards<Node>,
+    connections: Connections,
+    tally: Tally,
+    services: Arc<SharedServices>,
+    clock: Clock,
+}
+
+impl ServerView {
+    pub(super) fn new(runtime: &Runtime<Node>, services: Arc<SharedServices>, clock: Clock) -> Self {
+        Self {
+            shards: runtime.shards(),
+            connections: runtime.connections(),
+            tally: runtime.tally(),
+            services,
+            clock,
+        }
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.shards.len() as u16
+    }
+
+    fn registration(&self, found: RegistrationRef<'_>) -> Registration {
+        let owned = found.to_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let left = owned.expires.since(self.clock.now());
+        Registration {
+            aor: format!("sip:{}", text(&owned.aor)),
+            contact: text(&owned.contact),
+            transport: owned.transport.to_string(),
+            address: (!owned.is_permanent).then(|| owned.address.to_string()),
+            expires_s: (!owned.is_permanent).then(|| left.as_secs()),
+            q: f64::from(owned.q) / 1000.0,
+            permanent: owned.is_permanent,
+        }
+    }
+}
+
+impl View for ServerView {
+    /// The cursor is a shard and a place in it.
+    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+        let (mut shard, mut place) = after.and_then(read_cursor).unwrap_or((0, 0));
+        let mut page = Page::default();
+        for number in 0..self.shard_count() {
+            page.total +=
+                self.shards.with_shard(number, |node| node.location().bindings_len() as u64).unwrap_or(0);
+        }
+        while shard < self.shard_count() {
+            if page.items.len() >= limit {
+                page.next = Some(format!("{shard}.{place}"));
+                break;
+            }
+            let room = u32::try_from(limit - page.items.len()).unwrap_or(u32::MAX).min(PLACES_AT_ONCE);
+            let next = self.shards.with_shard(shard, |node| {
+                node.location().bindings_from(place, room, |found| page.items.push(self.registration(found)))
+            });
+            match next.flatten() {
+                Some(next) => place = next,
+                None => (shard, place) = (shard + 1, 0),
+            }
+        }
+        page
+    }
+
+    fn calls(&self, _after: Option<&str>, limit: usize) -> Page<Call> {
+        let now = self.clock.now();
+        let mut page = Page::default();
+        for shard in 0..self.shard_count() {
+            self.shards.with_shard(shard, |node| {
+                node.ringing_calls(|call| {
+                    page.total += 1;
+                    if page.items.len() < limit {
+                        page.items.push(Call {
+                            call_id: String::from_utf8_lossy(call.call_id).into_owned(),
+                            from: String::from_utf8_lossy(call.from).into_owned(),
+                            to: String::from_utf8_lossy(call.to).into_owned(),
+                            state: if call.rings { "ringing" } else { "trying" }.to_owned(),
+                            age_s: now.since(call.since).as_secs(),
+                        });
+                    }
+                });
+            });
+        }
+        page
+    }
+
+    fn connections(&self, after: Option<&str>, limit: usize) -> Page<Connection> {
+        let now = self.clock.now();
+        let after = after.and_then(|text| text.parse().ok()).map(ConnectionId);
+        let open = self.connections.page(after, limit);
+        let next = if open.len() < limit { None } else { open.last().map(|last| last.id.0.to_string()) };
+        let items = open
+            .iter()
+            .map(|connection| Connection {
+                transport: connection.transport.to_string(),
+                address: connection.remote.to_string(),
+                local: connection.local.to_string(),
+                age_s: now.since(connection.since).as_secs(),
+            })
+            .collect();
+        Page { items, total: self.tally.counts().connections_open, next }
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = Vec::new();
+        let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
+        let (mut bindings, mut users, mut contexts) = (0, 0, 0);
+        let (mut servers, mut clients) = (0, 0);
+        let mut counters = ringway_transaction::Counters::default();
+        for shard in 0..self.shard_count() {
+            self.shards.with_shard(shard, |node| {
+                node.counters()
+                    .for_each(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
+                bindings += node.location().bindings_len();
+                users += node.location().users_len();
+                contexts += node.contexts_len();
+                let (of_servers, of_clients) = node.transactions().len();
+                servers += of_servers;
+                clients += of_clients;
+                add(&mut counters, node.transactions().counters());
+            });
+        }
+        let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
+        stats.push(gauge("bindings", "Contacts registered, permanent ones included.", bindings));
+        stats.push(gauge("users_registered", "Users with a contact.", users));
+        stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
+        stats.push(gauge("requests_forwarding", "Requests being forwarded or just answered.", contexts));
+        stats.push(gauge("server_transactions", "Server transactions.", servers));
+        stats.push(gauge("client_transactions", "Client transactions.", clients));
+        for (name, (help, value)) in sums {
+            stats.push(Stat::counter(name, help, value));
+        }
+        stats.extend(transaction_stats(&counters));
+        stats.extend(self.tally.counts().each().map(|(name, value)| {
+            Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
+        }));
+        stats.extend(self.store_stats());
+        stats
+    }
+}
+
+impl ServerView {
+    fn store_stats(&self) -> Stats {
+        let store = self.services.writer_stats();
+        let (nonces, evicted) = self.services.nonces();
+        let failed = f64::from(u8::from(self.services.store_has_failed()));
+        vec![
+            Stat::gauge("nonces_remembered", "Nonces whose counts are remembered.", nonces as f64),
+            Stat::counter("nonces_evicted", "Nonces forgotten early because there were too many.", evicted),
+            Stat::gauge("store_failed", "1 while bindings cannot be brought to the disk.", failed),
+            Stat::counter("store_records", "Records given to the store.", store.appended),
+            Stat::counter("store_records_dropped", "Records the store had no room for.", store.dropped),
+            Stat::counter("store_writes", "Batches written to the disk.", store.writes),
+            Stat::counter("store_failures", "Writes, syncs and snapshots that failed.", store.failures),
+            Stat::counter("store_snapshots", "Snapshots written.", store.snapshots),
+            Stat::gauge("store_disk_bytes", "Bytes of the binding journal.", store.disk_bytes as f64),
+            Stat::gauge("store_waiting_bytes", "Bytes that wait for the disk.", store.waiting_bytes as f64),
+        ]
+    }
+}
+
+fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
+    vec![
+        Stat::counter("requests_retransmitted", "Requests sent again.", counters.requests_retransmitted),
+        Stat::counter("responses_retransmitted", "Responses sent again.", counters.responses_retransmitted),
+        Stat::counter("requests_absorbed", "Requests recognised as repetitions.", counters.requests_absorbed),
+        Stat::counter("client_timeouts", "Requests nobody answered in time.", counters.client_timeouts),
+        Stat::counter("acks_missed", "Failed INVITEs whose ACK never came.", counters.acks_missed),
+        Stat::counter("stray_responses", "Responses to nothing this server sent.", counters.stray_responses),
+        Stat::counter(
+            "transactions_refused",
+            "Requests without room for a transaction.",
+            counters.refused_full,
+        ),
+    ]
+}
+
+fn add(sum: &mut ringway_transaction::Counters, one: &ringway_transaction::Counters) {
+    sum.requests_retransmitted += one.requests_retransmitted;
+    sum.responses_retransmitted += one.responses_retransmitted;
+    sum.requests_absorbed += one.requests_absorbed;
+    sum.client_timeouts += one.client_timeouts;
+    sum.acks_missed += one.acks_missed;
+    sum.stray_responses += one.stray_responses;
+    sum.refused_full += one.refused_full;
+}
+
+fn read_cursor(text: &str) -> Option<(u16, u32)> {
+    let (shard, place) = text.split_once('.')?;
+    Some((shard.parse().ok()?, place.parse().ok()?))
+}
+
+/// Users looked at under one lock.
+const PLACES_AT_ONCE: u32 = 512;

@@ -1,0 +1,281 @@
+//! `ringway show`: what the running server says of itself, over its admin API.
+
+use crate::args::{ShowArgs, Shown};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output::{self, printable};
+use ringway_linux::admin::{Call, Connection, Registration};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use ureq::Agent;
+
+/// How long the server may take for one answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Items asked for at a time.
+const PAGE_ITEMS: usize = 5000;
+
+pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    let server = Server::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
+    match args.what {
+        Shown::Registrations => list::<Registration>(&server, "registrations", args.json),
+        Shown::Calls => list::<Call>(&server, "calls", args.json),
+        Shown::Connections => list::<Connection>(&server, "connections", args.json),
+        Shown::Stats => stats(&server, args.json),
+    }
+}
+
+/// The admin API of a running server.
+struct Server {
+    agent: Agent,
+    address: SocketAddr,
+    token: String,
+}
+
+impl Server {
+    fn new(listen: SocketAddr, token: &str) -> Result<Self, Failure> {
+        if listen.port() == 0 {
+            return Err(Failure::usage(
+                "[admin] listen has port 0, so the server's port is not known here; give it with --admin ADDRESS:PORT",
+            ));
+        }
+        // What listens on every address is asked on loopback.
+        let ip = match listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let agent = Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIME_MAX))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build()
+            .into();
+        Ok(Self { agent, address: SocketAddr::new(ip, listen.port()), token: token.to_owned() })
+    }
+
+    fn ask(&self, path: &str) -> Result<Value, Failure> {
+        let url = format!("http://{}{path}", self.address);
+        let mut request = self.agent.get(&url);
+        if !self.token.is_empty() {
+            request = request.header("Authorization", format!("Bearer {}", self.token));
+        }
+        let mut answer = request.call().map_err(|error| {
+            Failure::failed(format!(
+                "no server answers at {} ({error}); start one with `ringway serve`, or say with --config or --admin \
+                 where it is",
+                self.address
+            ))
+        })?;
+        let status = answer.status().as_u16();
+        let body =
+            answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().map_err(|error| {
+                Failure::failed(format!("{url}: the answer broke off: {error}; try again"))
+            })?;
+        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        match (status, value) {
+            (200, Value::Object(object)) => Ok(Value::Object(object)),
+            (401, _) => Err(Failure::failed(format!(
+                "{url}: the server wants its token; use --config with the server's configuration, which has [admin] \
+                 token"
+            ))),
+            (status, value) => {
+                let why =
+                    value.get("error").and_then(Value::as_str).unwrap_or("no admin API of a ringway server");
+                Err(Failure::failed(format!("{url}: {status}: {}; check the address", printable(why))))
+            }
+        }
+    }
+}
+
+/// An item of a listing, as a row of a table.
+trait Row: Serialize + DeserializeOwned {
+    const HEADER: &[&str];
+    fn cells(&self) -> Vec<String>;
+}
+
+impl Row for Registration {
+    const HEADER: &[&str] = &["AOR", "CONTACT", "TRANSPORT", "ADDRESS", "TIME LEFT"];
+
+    fn cells(&self) -> Vec<String> {
+        let left = match self.expires_s {
+            Some(seconds) if !self.permanent => duration(seconds),
+            Some(_) | None => "permanent".to_owned(),
+        };
+        let address = self.address.as_deref().unwrap_or("-");
+        vec![self.aor.clone(), self.contact.clone(), self.transport.clone(), address.to_owned(), left]
+    }
+}
+
+impl Row for Call {
+    const HEADER: &[&str] = &["FROM", "TO", "STATE", "SINCE", "CALL-ID"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.from.clone(),
+            self.to.clone(),
+            self.state.clone(),
+            duration(self.age_s),
+            self.call_id.clone(),
+        ]
+    }
+}
+
+impl Row for Connection {
+    const HEADER: &[&str] = &["TRANSPORT", "ADDRESS", "LOCAL", "SINCE"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.transport.clone(), self.address.clone(), self.local.clone(), duration(self.age_s)]
+    }
+}
+
+/// Shows a listing, part by part, so that a million rows need no more memory than one part.
+fn list<T: Row>(server: &Server, name: &str, is_json: bool) -> Result<(), Failure> {
+    let mut out = output::buffered();
+    let mut widths = Vec::new();
+    let mut path = format!("/api/{name}?limit={PAGE_ITEMS}");
+    let mut is_first = true;
+    loop {
+        let mut answer = server.ask(&path)?;
+        let items = answer.get_mut(name).map(Value::take).unwrap_or_default();
+        let items: Vec<T> = serde_json::from_value(items).map_err(|error| {
+            Failure::failed(format!(
+                "{}: the answer is not understood ({error}); use the server's own version of ringway",
+                server.address
+            ))
+        })?;
+        if is_json {
+            write_json(&mut out, name, &items, is_first)?;
+        } else {
+            write_table(&mut out, &items, &mut widths)?;
+        }
+        is_first = false;
+        match answer.get("next").and_then(Value::as_str) {
+            Some(next) if !items.is_empty() => {
+                path = format!("/api/{name}?limit={PAGE_ITEMS}&after={}", escape(next));
+            }
+            Some(_) | None => {
+                let total = answer.get("total").and_then(Value::as_u64).unwrap_or_default();
+                if is_json {
+                    writeln!(out, "],\"total\":{total}}}")?;
+                } else {
+                    writeln!(out, "{total} {name}")?;
+                }
+                return Ok(out.flush()?);
+            }
+        }
+    }
+}
+
+fn write_json<T: Row>(out: &mut impl Write, name: &str, items: &[T], is_first: bool) -> io::Result<()> {
+    if is_first {
+        write!(out, "{{\"{name}\":[")?;
+    }
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 || !is_first {
+            write!(out, ",")?;
+        }
+        serde_json::to_writer(&mut *out, item)?;
+    }
+    Ok(())
+}
+
+/// Writes rows aligned with those before them; the first part decides the least widths.
+fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize>) -> io::Result<()> {
+    let rows: Vec<Vec<String>> =
+        items.iter().map(|item| item.cells().iter().map(|cell| printable(cell)).collect()).collect();
+    let is_first = widths.is_empty();
+    if is_first {
+        *widths = T::HEADER.iter().map(|title| title.len()).collect();
+    }
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let header = is_first.then(|| T::HEADER.iter().map(|title| (*title).to_owned()).collect());
+    for row in header.iter().chain(&rows) {
+        let cells: Vec<_> = row.iter().zip(&*widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn stats(server: &Server, is_json: bool) -> Result<(), Failure> {
+    let answer = server.ask("/api/stats")?;
+    if is_json {
+        return Ok(output::line(&answer.to_string())?);
+    }
+    let none = Map::new();
+    let figures = answer.as_object().unwrap_or(&none);
+    let width = figures.keys().map(|name| name.chars().count()).max().unwrap_or_default();
+    let mut out = output::buffered();
+    for (name, value) in figures {
+        writeln!(out, "{:<width$}  {value}", printable(name))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// `59m 12s`.
+fn duration(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
+        (hours, minutes, _) => format!("{hours}h {minutes}m"),
+    }
+}
+
+/// A cursor as a query's value (RFC 3986 §2.1).
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_told_in_two_units() {
+        let told: Vec<_> = [0, 59, 60, 3552, 3600, 90_061].map(duration).into();
+        assert_eq!(told, ["0s", "59s", "1m 0s", "59m 12s", "1h 0m", "25h 1m"]);
+    }
+
+    #[test]
+    fn a_cursor_survives_a_query() {
+        assert_eq!(escape("sip:a&b=c@d/é"), "sip%3Aa%26b%3Dc%40d%2F%C3%A9");
+    }
+
+    #[test]
+    fn rows_are_aligned_over_parts_and_obey_no_terminal_codes() {
+        let connection = |address: &str| Connection {
+            transport: "tcp".to_owned(),
+            address: address.to_owned(),
+            local: "l".to_owned(),
+            age_s: 5,
+        };
+        let (mut out, mut widths) = (Vec::new(), Vec::new());
+        write_table(&mut out, &[connection("192.0.2.1:5060")], &mut widths).unwrap();
+        write_table(&mut out, &[connection("h\u{1b}[31m")], &mut widths).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "TRANSPORT  ADDRESS         LOCAL  SINCE\n\
+             tcp        192.0.2.1:5060  l      5s\n\
+             tcp        h\u{fffd}[31m          l      5s\n"
+        );
+    }
+}

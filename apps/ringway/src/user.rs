@@ -1,0 +1,234 @@
+//! `ringway user`: subscribers and permanent contacts.
+
+use crate::args::{NameArgs, PasswordArgs, UserArgs, UserCommand};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output::{self, printable};
+use indicatif::{ProgressBar, ProgressStyle};
+use ringway_linux::store::{Store, StoreUrl, UserName};
+use serde_json::{Value, json};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Symbols of made passwords: 32 of them, none that is mistaken for another.
+const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// 5 bits each: 100 bits.
+const MADE_PASSWORD_SYMBOLS: usize = 20;
+/// The longest password that is read.
+const PASSWORD_BYTES_MAX: u64 = 1024;
+/// An import that takes longer shows how far it is.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    if config.store.url == StoreUrl::Memory {
+        return Err(Failure::usage(format!(
+            "{}: [store] url is memory:, so users exist only inside the running server and cannot be changed from \
+             here; set url = \"sqlite://ringway.db\"",
+            config.source()
+        )));
+    }
+    let users = Users { store: Store::open(&config.store.url)?, config, is_json: args.json };
+    match args.command {
+        UserCommand::Add(password) => users.add(&password),
+        UserCommand::Import { file } => users.import(&file),
+        UserCommand::List => users.list(),
+        UserCommand::Passwd(password) => users.passwd(&password),
+        UserCommand::Remove(name) => users.remove(&name),
+        UserCommand::Bind { user, contact } => users.bind(&user, &contact),
+        UserCommand::Unbind { user, contact } => users.unbind(&user, contact.as_deref()),
+    }
+}
+
+struct Users {
+    store: Store,
+    config: Config,
+    is_json: bool,
+}
+
+impl Users {
+    fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
+        let user = self.name(&args.user)?;
+        let (password, is_made) = password(args)?;
+        self.store.add(&user, &self.config.auth.realm, &password)?;
+        self.note_foreign(user.domain());
+        self.tell_password(&user, "added", is_made.then_some(&password))
+    }
+
+    fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
+        let user = self.name(&args.user)?;
+        let (password, is_made) = password(args)?;
+        self.store.passwd(&user, &self.config.auth.realm, &password)?;
+        self.tell_password(&user, "changed", is_made.then_some(&password))
+    }
+
+    fn import(&self, file: &Path) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut bar = None;
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let domain = self.domain();
+        let imported = self.store.import(file, domain, &self.config.auth.realm, |position| {
+            if begun.elapsed() > PROGRESS_AFTER {
+                bar.get_or_insert_with(|| progress(bytes)).set_position(position);
+            }
+        });
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        let imported = imported?;
+        for domain in &imported.domains {
+            self.note_foreign(domain);
+        }
+        let users = imported.users;
+        self.tell(&format!("{users} users imported"), &json!({"imported": users}))
+    }
+
+    fn list(&self) -> Result<(), Failure> {
+        let mut out = output::buffered();
+        let mut total = 0u64;
+        let mut written = if self.is_json {
+            write!(out, "{{\"users\":[")
+        } else {
+            writeln!(out, "{:<32} {:<24} PERMANENT CONTACTS", "USER", "REALM")
+        };
+        self.store.list(|name, domain, realm, contacts| {
+            if written.is_err() {
+                return false;
+            }
+            let contacts: Vec<_> = contacts.unwrap_or_default().lines().collect();
+            written = if self.is_json {
+                let comma = if total == 0 { "" } else { "," };
+                let user = json!({"name": name, "domain": domain, "realm": realm, "contacts": contacts});
+                write!(out, "{comma}{user}")
+            } else {
+                let user = printable(&format!("{name}@{domain}"));
+                let realm = printable(realm.unwrap_or("(no password)"));
+                writeln!(
+                    out,
+                    "{}",
+                    format!("{user:<32} {realm:<24} {}", printable(&contacts.join(" "))).trim_end()
+                )
+            };
+            total += 1;
+            true
+        })?;
+        written?;
+        if self.is_json {
+            writeln!(out, "],\"total\":{total}}}")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn remove(&self, args: &NameArgs) -> Result<(), Failure> {
+        let user = self.name(args)?;
+        self.store.remove(&user)?;
+        self.tell(&format!("{user} removed"), &json!({"user": user.to_string(), "result": "removed"}))
+    }
+
+    fn bind(&self, args: &NameArgs, contact: &str) -> Result<(), Failure> {
+        let user = self.name(args)?;
+        let is_new = self.store.bind(&user, contact)?;
+        self.note_foreign(user.domain());
+        if !self.store.is_subscriber(&user)? {
+            eprintln!("ringway: note: {user} has no password and cannot register; `user add` gives it one");
+        }
+        let result = if is_new { "bound" } else { "was bound already" };
+        let value = json!({"user": user.to_string(), "contact": contact, "result": result});
+        self.tell(&format!("{user} {result} to {contact}"), &value)
+    }
+
+    fn unbind(&self, args: &NameArgs, contact: Option<&str>) -> Result<(), Failure> {
+        let user = self.name(args)?;
+        let removed = self.store.unbind(&user, contact)?;
+        let contacts = if removed == 1 { "contact" } else { "contacts" };
+        let value = json!({"user": user.to_string(), "result": "unbound", "contacts": removed});
+        self.tell(&format!("{removed} permanent {contacts} taken from {user}"), &value)
+    }
+
+    /// `NAME`, `NAME@DOMAIN` or `sip:NAME@DOMAIN`.
+    fn name(&self, args: &NameArgs) -> Result<UserName, Failure> {
+        let given = args.name.strip_prefix("sip:").unwrap_or(&args.name);
+        let (name, own) = match given.rsplit_once('@') {
+            Some((name, domain)) => (name, Some(domain)),
+            None => (given, None),
+        };
+        if let (Some(own), Some(domain)) = (own, &args.domain)
+            && !own.eq_ignore_ascii_case(domain)
+        {
+            return Err(Failure::usage(format!(
+                "{given}: --domain {domain} says otherwise; give the domain once"
+            )));
+        }
+        let domain = own.or(args.domain.as_deref()).unwrap_or(self.domain());
+        Ok(UserName::new(name, domain)?)
+    }
+
+    /// The domain of users who are named without one.
+    fn domain(&self) -> &str {
+        self.config.domains.first().map_or("localhost", String::as_str)
+    }
+
+    fn note_foreign(&self, domain: &str) {
+        if !self.config.domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
+            let source = self.config.source();
+            eprintln!(
+                "ringway: note: {domain} is not among the domains of {source}; add it there to serve its users"
+            );
+        }
+    }
+
+    fn tell_password(&self, user: &UserName, done: &str, made: Option<&String>) -> Result<(), Failure> {
+        let mut value = json!({"user": user.to_string(), "result": done});
+        let text = match made {
+            Some(password) => {
+                if let Value::Object(object) = &mut value {
+                    object.insert("password".to_owned(), json!(password));
+                }
+                format!("{user} {done}; the password, shown only this once: {password}")
+            }
+            None => format!("{user} {done}"),
+        };
+        self.tell(&text, &value)
+    }
+
+    fn tell(&self, text: &str, value: &Value) -> Result<(), Failure> {
+        if self.is_json { Ok(output::line(&value.to_string())?) } else { Ok(output::line(text)?) }
+    }
+}
+
+/// The password, and whether it was made here.
+fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
+    if !args.password_stdin {
+        return Ok((made_password()?, true));
+    }
+    let mut text = String::new();
+    io::stdin()
+        .lock()
+        .take(PASSWORD_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::failed(format!("cannot read the password from standard input: {error}")))?;
+    if text.len() as u64 > PASSWORD_BYTES_MAX {
+        return Err(Failure::usage(
+            "the password on standard input is longer than 1024 bytes; give a shorter one",
+        ));
+    }
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    Ok((password.strip_suffix('\r').unwrap_or(password).to_owned(), false))
+}
+
+fn made_password() -> Result<String, Failure> {
+    let mut random = [0; MADE_PASSWORD_SYMBOLS];
+    getrandom::fill(&mut random).map_err(|error| {
+        Failure::failed(format!("the operating system gave no random bytes ({error}); use --password-stdin"))
+    })?;
+    Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
+}
+
+fn progress(bytes: u64) -> ProgressBar {
+    let bar = ProgressBar::new(bytes);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}

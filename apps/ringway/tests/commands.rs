@@ -1,0 +1,376 @@
+//! The commands through the built program: what they print, where, and their exit status.
+//!
+//! Tested: user, check, show, and what goes wrong with each. Not tested here: serve, which has tests of its own.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_linux::admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// What a command did.
+#[derive(Debug)]
+struct Done {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Done {
+    /// It did what was asked.
+    fn ok(self) -> String {
+        assert_eq!(self.status, 0, "{self:?}");
+        self.out
+    }
+
+    /// It failed with `status` and one line on standard error, which is given.
+    fn refused(self, status: i32) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        assert!(self.out.is_empty(), "{self:?}");
+        self.err
+    }
+
+    fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+}
+
+fn ringway_with_input(folder: &Path, args: &[&str], input: &str) -> Done {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Done {
+        status: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn ringway(folder: &Path, args: &[&str]) -> Done {
+    ringway_with_input(folder, args, "")
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// All users, by `user list --json`.
+fn users(folder: &Path) -> Vec<String> {
+    let list = ringway(folder, &["user", "list", "--json"]).json();
+    let users = list["users"].as_array().unwrap();
+    assert_eq!(list["total"], users.len());
+    users.iter().map(|user| format!("{}@{}", user["name"], user["domain"]).replace('"', "")).collect()
+}
+
+#[test]
+fn a_user_is_added_with_a_made_password_shown_once() {
+    let folder = folder();
+    let out = ringway(folder.path(), &["user", "add", "alice"]).ok();
+    let password = out.trim_end().rsplit(' ').next().unwrap();
+    assert!(out.starts_with("alice@localhost added") && password.len() == 20, "{out}");
+    let again = ringway(folder.path(), &["user", "passwd", "alice", "--json"]).json();
+    assert_eq!(again["user"], "alice@localhost");
+    assert_ne!(again["password"], password);
+    assert_eq!(users(folder.path()), ["alice@localhost"]);
+    let error = ringway(folder.path(), &["user", "add", "alice"]).refused(1);
+    assert!(error.contains("alice@localhost exists already") && error.contains("passwd"), "{error}");
+}
+
+#[test]
+fn a_password_from_standard_input_is_not_shown() {
+    let folder = folder();
+    let add = ["user", "add", "bob@Example.org", "--password-stdin"];
+    let out = ringway_with_input(folder.path(), &add, "s3cret\n");
+    assert!(out.err.contains("example.org is not among the domains"), "{out:?}");
+    assert_eq!(out.ok(), "bob@example.org added\n");
+    assert_eq!(users(folder.path()), ["bob@example.org"]);
+    let carol = ["user", "add", "carol", "--password-stdin"];
+    let error = ringway_with_input(folder.path(), &carol, "\n").refused(2);
+    assert!(error.contains("empty"), "{error}");
+    let error = ringway_with_input(folder.path(), &carol, &"x".repeat(2000)).refused(2);
+    assert!(error.contains("1024"), "{error}");
+}
+
+#[test]
+fn names_come_with_or_without_their_domain_and_from_the_configuration() {
+    let folder = folder();
+    fs::write(folder.path().join("ringway.toml"), "domains = [\"example.org\", \"example.com\"]\n").unwrap();
+    for (args, user) in [
+        (&["user", "add", "a"][..], "a@example.org"),
+        (&["user", "add", "b", "--domain", "example.com"], "b@example.com"),
+        (&["user", "add", "sip:c@example.com"], "c@example.com"),
+    ] {
+        assert!(ringway(folder.path(), args).ok().starts_with(user), "{user}");
+    }
+    let error =
+        ringway(folder.path(), &["user", "add", "d@example.com", "--domain", "example.org"]).refused(2);
+    assert!(error.contains("once"), "{error}");
+    for name in ["", "a b", "a:b"] {
+        ringway(folder.path(), &["user", "add", name]).refused(2);
+    }
+}
+
+#[test]
+fn a_file_of_users_is_imported_whole_or_not_at_all() {
+    let folder = folder();
+    let csv = folder.path().join("users.csv");
+    fs::write(&csv, "username,password\nalice,one\nbob\n").unwrap();
+    let error = ringway(folder.path(), &["user", "import", "users.csv"]).refused(1);
+    assert!(error.contains("users.csv:3: ") && error.contains("nothing was imported"), "{error}");
+    assert!(users(folder.path()).is_empty());
+    fs::write(&csv, "username,password\nalice,one\nbob,two\n").unwrap();
+    assert_eq!(
+        ringway(folder.path(), &["user", "import", "users.csv", "--json"]).json(),
+        json!({"imported": 2})
+    );
+    assert_eq!(users(folder.path()), ["alice@localhost", "bob@localhost"]);
+    let error = ringway(folder.path(), &["user", "import", "none.csv"]).refused(1);
+    assert!(error.contains("none.csv"), "{error}");
+}
+
+#[test]
+fn permanent_contacts_come_and_go_and_leave_with_their_user() {
+    let folder = folder();
+    let path = folder.path();
+    ringway(path, &["user", "add", "bob"]).ok();
+    let contact = "sip:bob@127.0.0.1:5070";
+    assert_eq!(
+        ringway(path, &["user", "bind", "bob", contact]).ok(),
+        "bob@localhost bound to sip:bob@127.0.0.1:5070\n"
+    );
+    ringway(path, &["user", "bind", "bob", "sip:bob@127.0.0.1:5071"]).ok();
+    let list = ringway(path, &["user", "list"]).ok();
+    assert!(list.contains("sip:bob@127.0.0.1:5070 sip:bob@127.0.0.1:5071"), "{list}");
+    let error = ringway(path, &["user", "bind", "bob", "127.0.0.1"]).refused(2);
+    assert!(error.contains("SIP URI"), "{error}");
+    ringway(path, &["user", "unbind", "bob", contact]).ok();
+    ringway(path, &["user", "unbind", "bob", contact]).refused(1);
+    ringway(path, &["user", "unbind", "bob"]).ok();
+    ringway(path, &["user", "unbind", "bob"]).refused(1);
+    let note = ringway(path, &["user", "bind", "gateway", "sip:192.0.2.7"]);
+    assert!(note.status == 0 && note.err.contains("no password"), "{note:?}");
+    ringway(path, &["user", "remove", "bob"]).ok();
+    let error = ringway(path, &["user", "remove", "bob"]).refused(1);
+    assert!(error.contains("bob@localhost is not a user"), "{error}");
+    assert_eq!(users(path), ["gateway@localhost"]);
+}
+
+#[test]
+fn users_of_a_memory_store_cannot_be_changed_from_outside() {
+    let folder = folder();
+    fs::write(folder.path().join("m.toml"), "[store]\nurl = \"memory:\"\n").unwrap();
+    let error = ringway(folder.path(), &["user", "add", "alice", "--config", "m.toml"]).refused(2);
+    assert!(error.contains("m.toml") && error.contains("memory:") && error.contains("sqlite://"), "{error}");
+}
+
+#[test]
+fn a_damaged_database_is_refused_by_name() {
+    let folder = folder();
+    fs::write(folder.path().join("ringway.db"), "no database at all, not even nearly, ".repeat(100)).unwrap();
+    let error = ringway(folder.path(), &["user", "list"]).refused(1);
+    assert!(error.contains("ringway.db") && error.contains("restore a backup"), "{error}");
+}
+
+#[test]
+fn a_configuration_is_checked_without_a_start() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("good.toml"), "domains = [\"example.org\"]\n").unwrap();
+    fs::write(path.join("bad.toml"), "workers = 1000\n\n[registrar]\nmin_expires_s = 9000\n[tls]\n").unwrap();
+    assert_eq!(ringway(path, &["check", "good.toml"]).ok(), "good.toml: ok\n");
+    assert_eq!(
+        ringway(path, &["check", "good.toml", "--json"]).json(),
+        json!({"file": "good.toml", "ok": true, "errors": []})
+    );
+    let bad = ringway(path, &["check", "bad.toml"]);
+    let lines: Vec<_> = bad.err.lines().collect();
+    assert_eq!((bad.status, lines.len()), (1, 4), "{bad:?}");
+    assert!(lines[0].contains("bad.toml:1: workers: "), "{}", lines[0]);
+    assert!(lines[1].contains("bad.toml:4: [registrar] min_expires_s: "), "{}", lines[1]);
+    assert!(lines[2].contains("bad.toml:5: [tls]: "), "{}", lines[2]);
+    let bad = ringway(path, &["check", "bad.toml", "--json"]);
+    let value: Value = serde_json::from_str(&bad.out).unwrap();
+    assert_eq!((bad.status, &value["ok"], &value["errors"][1]["line"]), (1, &json!(false), &json!(4)));
+    let error = ringway(path, &["check", "none.toml"]).refused(2);
+    assert!(error.contains("none.toml"), "{error}");
+    // The same file where a good one is needed is bad configuration.
+    let served = ringway(path, &["serve", "--config", "bad.toml"]);
+    assert_eq!((served.status, served.err.lines().count()), (2, 3), "{served:?}");
+    ringway(path, &["serve", "--config", "none.toml"]).refused(2);
+}
+
+#[test]
+fn bad_usage_is_one_line_and_status_2() {
+    let folder = folder();
+    for args in [
+        &["frobnicate"][..],
+        &["user", "add"],
+        &["user", "add", "alice", "--colour"],
+        &["check"],
+        &["show", "nothing"],
+        &["serve", "--config"],
+        &["phone"],
+    ] {
+        let error = ringway(folder.path(), args).refused(2);
+        assert!(error.contains("--help"), "{args:?}: {error}");
+    }
+    assert_eq!(ringway(folder.path(), &[]).status, 2);
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "bad usage left a file behind");
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    let folder = folder();
+    let commands = [
+        "",
+        "serve",
+        "check",
+        "show",
+        "user",
+        "user add",
+        "user import",
+        "user list",
+        "user passwd",
+        "user remove",
+        "user bind",
+        "user unbind",
+    ];
+    for command in commands {
+        let mut args: Vec<_> = command.split_whitespace().collect();
+        args.push("--help");
+        let help = ringway(folder.path(), &args).ok();
+        assert!(
+            help.contains("Example") && help.contains(&format!("ringway {command}")),
+            "{command}: {help}"
+        );
+    }
+}
+
+/// A server with more registrations than fit into one answer.
+struct Many(u64);
+
+impl View for Many {
+    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+        let first: u64 = after.map_or(0, |after| after.strip_prefix("é&#").unwrap().parse().unwrap());
+        let end = (first + limit as u64).min(self.0);
+        let items = (first..end).map(registration).collect();
+        Page { items, total: self.0, next: (end < self.0).then(|| format!("é&#{end}")) }
+    }
+
+    fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn connections(&self, _: Option<&str>, _: usize) -> Page<Connection> {
+        Page::default()
+    }
+
+    fn stats(&self) -> Stats {
+        vec![Stat::gauge("registrations", "Contacts held.", self.0 as f64)]
+    }
+}
+
+fn registration(n: u64) -> Registration {
+    let is_permanent = n == 1;
+    Registration {
+        aor: format!("sip:user{n}@example.org"),
+        contact: format!("sip:user{n}@192.0.2.1:5060"),
+        transport: "udp".to_owned(),
+        address: (!is_permanent).then(|| "192.0.2.1:5060".to_owned()),
+        expires_s: (!is_permanent).then_some(3552),
+        q: 1.0,
+        permanent: is_permanent,
+    }
+}
+
+fn serve(count: u64, token: &str) -> AdminServer {
+    Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Many(count)), token).unwrap()
+}
+
+#[test]
+fn registrations_are_shown_as_a_table_and_as_json_with_all_their_parts() {
+    let folder = folder();
+    let server = serve(12_000, "");
+    let admin = server.address().to_string();
+    let table = ringway(folder.path(), &["show", "registrations", "--admin", &admin]).ok();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 12_002);
+    let words = |line: &str| {
+        line.split("  ").map(str::trim).filter(|w| !w.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(lines[0]), ["AOR", "CONTACT", "TRANSPORT", "ADDRESS", "TIME LEFT"]);
+    assert_eq!(
+        words(lines[1]),
+        ["sip:user0@example.org", "sip:user0@192.0.2.1:5060", "udp", "192.0.2.1:5060", "59m 12s"]
+    );
+    assert_eq!(words(lines[2]).last().unwrap(), "permanent");
+    assert_eq!(lines[12_001], "12000 registrations");
+    let value = ringway(folder.path(), &["show", "registrations", "--json", "--admin", &admin]).json();
+    assert_eq!((&value["total"], value["registrations"].as_array().unwrap().len()), (&json!(12_000), 12_000));
+    assert_eq!(value["registrations"][11_999]["aor"], "sip:user11999@example.org");
+    assert_eq!(value["registrations"][1]["permanent"], true);
+    for what in ["calls", "connections"] {
+        let value = ringway(folder.path(), &["show", what, "--json", "--admin", &admin]).json();
+        assert_eq!(value, json!({what: [], "total": 0}));
+    }
+    let stats = ringway(folder.path(), &["show", "stats", "--json", "--admin", &admin]).json();
+    assert_eq!(stats, json!({"registrations": 12_000}));
+    assert_eq!(ringway(folder.path(), &["show", "stats", "--admin", &admin]).ok(), "registrations  12000\n");
+}
+
+#[test]
+fn show_takes_address_and_token_from_the_servers_configuration() {
+    let folder = folder();
+    let server = serve(2, "t0ken");
+    let config = |token: &str| {
+        let text = format!("[admin]\nlisten = \"{}\"\ntoken = \"{token}\"\n", server.address());
+        fs::write(folder.path().join("ringway.toml"), text).unwrap();
+        ringway(folder.path(), &["show", "registrations"])
+    };
+    assert!(config("t0ken").ok().ends_with("2 registrations\n"));
+    let error = config("wrong").refused(1);
+    assert!(error.contains("token"), "{error}");
+}
+
+#[test]
+fn without_a_server_show_says_where_it_asked_and_what_to_do() {
+    let folder = folder();
+    let mut server = serve(1, "");
+    let admin = server.address().to_string();
+    server.stop();
+    let error = ringway(folder.path(), &["show", "stats", "--admin", &admin]).refused(1);
+    assert!(error.contains(&admin) && error.contains("ringway serve"), "{error}");
+    fs::write(folder.path().join("ringway.toml"), "[admin]\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let error = ringway(folder.path(), &["show", "stats"]).refused(2);
+    assert!(error.contains("--admin"), "{error}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let folder = folder();
+    let server = serve(12_000, "");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+        .args(["show", "registrations", "--admin", &server.address().to_string()])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}

@@ -1,0 +1,194 @@
+//! The pages: which path shows what.
+
+use super::gate::Gate;
+use super::view::{MetricKind, Page, Stats, View};
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Items in one answer unless `limit` asks for fewer or more.
+const LIMIT_DEFAULT: usize = 1000;
+/// The most items in one answer.
+const LIMIT_MAX: usize = 10_000;
+
+const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringway</title>
+<h1>Ringway</h1>
+<p>This server is running. What it shows:</p>
+<ul>
+<li><a href=\"/api/registrations\">/api/registrations</a> who is registered, and where (<code>?after=CURSOR&amp;limit=N</code>)
+<li><a href=\"/api/calls\">/api/calls</a> calls under way
+<li><a href=\"/api/connections\">/api/connections</a> open TCP connections
+<li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
+<li><a href=\"/metrics\">/metrics</a> the same for Prometheus
+</ul>
+<p>The same in a terminal: <code>ringway show registrations</code></p>
+</html>
+";
+
+type Shown = State<Arc<dyn View>>;
+
+/// All paths, behind `gate`.
+pub(super) fn router(view: Arc<dyn View>, gate: Arc<Gate>) -> Router {
+    Router::new()
+        .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
+        .route("/api/registrations", get(registrations))
+        .route("/api/calls", get(calls))
+        .route("/api/connections", get(connections))
+        .route("/api/stats", get(async |State(view): Shown| json_of(&stats(&view.stats()))))
+        .route(
+            "/metrics",
+            get(async |State(view): Shown| {
+                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&view.stats()))
+            }),
+        )
+        .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
+        .method_not_allowed_fallback(async || {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed here")
+        })
+        .layer(from_fn_with_state(gate, guard))
+        .with_state(view)
+}
+
+async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let mut response = match gate.check(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err((status, why)) => refusal(status, why),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
+    response
+}
+
+/// Which part of a listing is wanted.
+#[derive(Deserialize)]
+struct Part {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+type Wanted = Result<Query<Part>, QueryRejection>;
+
+async fn registrations(State(view): Shown, wanted: Wanted) -> Response {
+    part("registrations", wanted, |after, limit| view.registrations(after, limit))
+}
+
+async fn calls(State(view): Shown, wanted: Wanted) -> Response {
+    part("calls", wanted, |after, limit| view.calls(after, limit))
+}
+
+async fn connections(State(view): Shown, wanted: Wanted) -> Response {
+    part("connections", wanted, |after, limit| view.connections(after, limit))
+}
+
+fn part<T: Serialize>(name: &str, wanted: Wanted, list: impl Fn(Option<&str>, usize) -> Page<T>) -> Response {
+    let Ok(Query(wanted)) = wanted else {
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "write ?after=CURSOR&limit=N, with N a number from 1 to 10000",
+        );
+    };
+    let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    let after = wanted.after.as_deref().filter(|after| !after.is_empty());
+    let page = list(after, limit);
+    json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
+}
+
+/// The flat object of `/api/stats`.
+fn stats(stats: &Stats) -> Value {
+    let mut flat = Map::new();
+    for stat in stats {
+        let name = match &stat.label {
+            None => stat.name.to_string(),
+            Some((_, value)) => format!("{}.{value}", stat.name),
+        };
+        let is_whole = stat.value.fract() == 0.0 && stat.value.abs() < 9e15;
+        let number =
+            if is_whole { Some(Number::from(stat.value as i64)) } else { Number::from_f64(stat.value) };
+        flat.insert(name, number.map_or(Value::Null, Value::Number));
+    }
+    Value::Object(flat)
+}
+
+/// Prometheus' text format 0.0.4.
+fn metrics(stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut last = "";
+    for stat in stats {
+        if last != stat.name {
+            last = &stat.name;
+            let kind = match stat.kind {
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+            };
+            let help = stat.help.replace('\\', "\\\\").replace('\n', "\\n");
+            let _ = writeln!(text, "# HELP ringway_{last} {help}\n# TYPE ringway_{last} {kind}");
+        }
+        let _ = match &stat.label {
+            None => writeln!(text, "ringway_{last} {}", stat.value),
+            Some((label, value)) => {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                writeln!(text, "ringway_{last}{{{label}=\"{value}\"}} {}", stat.value)
+            }
+        };
+    }
+    text
+}
+
+fn typed(kind: &'static str, text: String) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
+}
+
+fn json_of(value: &Value) -> Response {
+    typed("application/json", format!("{value}\n"))
+}
+
+fn refusal(status: StatusCode, why: &str) -> Response {
+    let mut response = (status, json_of(&json!({ "error": why }))).into_response();
+    *response.status_mut() = status;
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::Stat;
+    use super::*;
+
+    #[test]
+    fn figures_are_written_for_people_and_for_prometheus() {
+        let figures = vec![
+            Stat::counter("requests_total", "Requests received.", 12).labelled("method", "REGISTER"),
+            Stat::counter("requests_total", "Requests received.", 3).labelled("method", "IN\"VITE"),
+            Stat::gauge("queue_wait_s", "Time in the queue.", 0.25),
+        ];
+        assert_eq!(
+            stats(&figures),
+            json!({"requests_total.REGISTER": 12, "requests_total.IN\"VITE": 3, "queue_wait_s": 0.25})
+        );
+        assert_eq!(
+            metrics(&figures),
+            "# HELP ringway_requests_total Requests received.\n\
+             # TYPE ringway_requests_total counter\n\
+             ringway_requests_total{method=\"REGISTER\"} 12\n\
+             ringway_requests_total{method=\"IN\\\"VITE\"} 3\n\
+             # HELP ringway_queue_wait_s Time in the queue.\n\
+             # TYPE ringway_queue_wait_s gauge\n\
+             ringway_queue_wait_s 0.25\n"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Packets that promise something is stored and wait until it is.
+
+use ringway_sansio::{Flow, Instant, Outbox, Token};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A worker's packets that are kept back, in the order they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    entries: VecDeque<Entry>,
+    /// The entries' bytes, one behind the other, with `free` bytes of packets gone before them.
+    bytes: Vec<u8>,
+    free: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    through: u64,
+    since: Instant,
+    flow: Flow,
+    token: Token,
+    len: usize,
+}
+
+impl Held {
+    /// Keeps a packet until the store has reached `through`. False: too many are kept, and it is dropped; the peer's
+    /// retransmission brings it again.
+    pub(crate) fn keep(
+        &mut self,
+        through: u64,
+        now: Instant,
+        flow: Flow,
+        token: Token,
+        bytes: &[u8],
+    ) -> bool {
+        if self.entries.len() >= PACKETS_MAX || self.bytes.len() - self.free + bytes.len() > BYTES_MAX {
+            return false;
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.entries.push_back(Entry { through, since: now, flow, token, len: bytes.len() });
+        true
+    }
+
+    /// Moves what the store has reached into `out`, and says how many waited so long that nobody waits for them any
+    /// more, which are dropped.
+    pub(crate) fn release(&mut self, stored_through: u64, now: Instant, out: &mut Outbox) -> u64 {
+        let mut dropped = 0;
+        while let Some(entry) = self.entries.front() {
+            let end = self.free + entry.len;
+            if entry.through <= stored_through {
+                out.send(entry.flow, entry.token, self.bytes.get(self.free..end).unwrap_or_default());
+            } else if now.since(entry.since) > HELD_MAX {
+                dropped += 1;
+            } else {
+                break;
+            }
+            self.free = end;
+            self.entries.pop_front();
+        }
+        if self.entries.is_empty() {
+            self.bytes.clear();
+            self.free = 0;
+        } else if self.free > COMPACT_BYTES && self.free > self.bytes.len() / 2 {
+            self.bytes.drain(..self.free);
+            self.free = 0;
+        }
+        dropped
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// The most packets one worker keeps back.
+const PACKETS_MAX: usize = 65_536;
+
+/// The most bytes one worker keeps back.
+const BYTES_MAX: usize = 64 << 20;
+
+/// How long a packet is kept back: after 64 × T1 no client transaction waits for it (RFC 3261 §17.1.2.2, timer F).
+const HELD_MAX: Duration = Duration::from_secs(32);
+
+const COMPACT_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::ListenerId;
+
+    fn flow() -> Flow {
+        Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap())
+    }
+
+    fn texts(out: &Outbox) -> Vec<String> {
+        out.packets().map(|(_, bytes)| String::from_utf8(bytes.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn packets_go_when_the_store_has_reached_them_and_not_before() {
+        let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
+        for (through, text) in [(1, "a"), (1, "bb"), (3, "ccc")] {
+            assert!(held.keep(through, now, flow(), Token::NONE, text.as_bytes()));
+        }
+        assert_eq!(held.release(0, now, &mut out), 0);
+        assert!(out.is_empty());
+        held.release(2, now, &mut out);
+        assert_eq!(texts(&out), ["a", "bb"]);
+        out.clear();
+        held.release(3, now, &mut out);
+        assert_eq!(texts(&out), ["ccc"]);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let (mut held, mut out) = (Held::default(), Outbox::new());
+        held.keep(9, Instant::from_secs(1), flow(), Token::NONE, b"late");
+        assert_eq!(held.release(0, Instant::from_secs(33), &mut out), 0);
+        assert_eq!(held.release(0, Instant::from_secs(34), &mut out), 1);
+        assert!(held.is_empty() && out.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_the_arena_is_reclaimed() {
+        let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
+        let kilobyte = [b'x'; 1024];
+        let kept =
+            (0..PACKETS_MAX + 10).filter(|_| held.keep(1, now, flow(), Token::NONE, &kilobyte)).count();
+        assert_eq!(kept, PACKETS_MAX);
+        held.release(1, now, &mut out);
+        for round in 2..5_000 {
+            held.keep(round, now, flow(), Token::NONE, &kilobyte);
+            held.keep(round + 1, now, flow(), Token::NONE, &kilobyte);
+            held.release(round, now, &mut out);
+            out.clear();
+        }
+        assert!(held.bytes.len() < 4 << 20, "{}", held.bytes.len());
+    }
+}

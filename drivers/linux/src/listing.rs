@@ -1,0 +1,94 @@
+//! Which connections are open, for those who look from outside. Workers write here when one opens or closes, not when
+//! it carries a message.
+
+use ringway_sansio::{ConnectionId, Instant, Transport};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A stream connection that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenConnection {
+    /// Its number.
+    pub id: ConnectionId,
+    /// How its bytes travel.
+    pub transport: Transport,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// When it was opened.
+    pub since: Instant,
+}
+
+/// The open connections of a runtime, for any thread.
+#[derive(Clone)]
+pub struct Connections {
+    workers: Arc<[OfWorker]>,
+}
+
+impl Connections {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers: (0..workers).map(|_| OfWorker::default()).collect() }
+    }
+
+    /// Up to `limit` of them by their numbers, those after `after` if one is given.
+    pub fn page(&self, after: Option<ConnectionId>, limit: usize) -> Vec<OpenConnection> {
+        let from = after.map_or(Unbounded, |id| Excluded(id.0));
+        let mut page = Vec::new();
+        // A worker's number stands in the upper bits of a connection's, so the workers' lists follow each other.
+        for worker in self.workers.iter() {
+            let open = worker.open.lock().unwrap_or_else(PoisonError::into_inner);
+            page.extend(
+                open.range((from, Unbounded)).take(limit - page.len()).map(|(_, connection)| *connection),
+            );
+        }
+        page
+    }
+
+    pub(crate) fn opened(&self, worker: usize, connection: OpenConnection) {
+        if let Some(worker) = self.workers.get(worker) {
+            worker.open.lock().unwrap_or_else(PoisonError::into_inner).insert(connection.id.0, connection);
+        }
+    }
+
+    pub(crate) fn closed(&self, worker: usize, id: ConnectionId) {
+        if let Some(worker) = self.workers.get(worker) {
+            worker.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.0);
+        }
+    }
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct OfWorker {
+    open: Mutex<BTreeMap<u64, OpenConnection>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_each_other_across_workers() {
+        let list = Connections::new(2);
+        let address = "127.0.0.1:5060".parse().unwrap();
+        let ids = [1, 2, 3, 1 << 56 | 1, 1 << 56 | 2];
+        for id in ids.map(ConnectionId) {
+            let since = Instant::from_secs(1);
+            let connection =
+                OpenConnection { id, transport: Transport::Tcp, local: address, remote: address, since };
+            list.opened((id.0 >> 56) as usize, connection);
+        }
+        list.closed(0, ConnectionId(2));
+        let page = |after: Option<u64>| {
+            let page = list.page(after.map(ConnectionId), 2);
+            page.iter().map(|connection| connection.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None), [1, 3]);
+        assert_eq!(page(Some(3)), [1 << 56 | 1, 1 << 56 | 2]);
+        assert_eq!(page(Some(2)), [3, 1 << 56 | 1]);
+        assert!(page(Some(u64::MAX)).is_empty());
+    }
+}

@@ -1,0 +1,312 @@
+//! The whole: worker threads over bound listeners and shards, from start to stop.
+
+use crate::action::ActionSink;
+use crate::clock::Clock;
+use crate::connection::StreamLimits;
+use crate::counters::{Counters, Counts};
+use crate::inbox::Inboxes;
+use crate::listen::{Bound, Listen};
+use crate::listing::Connections;
+use crate::shard::Shards;
+use crate::store::Durability;
+use crate::sys;
+use crate::worker::{Parts, Worker};
+use ringway_sansio::{Event, Node};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How a runtime works.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The time the nodes see; give the one they were made with.
+    pub clock: Clock,
+    /// Whether packets that promise something is stored wait until it is.
+    pub durability: Durability,
+    /// The longest message a stream may bring, bytes.
+    pub max_message_bytes: usize,
+    /// Connections open at a time, accepted and dialled together; more are refused.
+    pub max_connections: usize,
+    /// Datagrams received or sent with one call, 1 to 64.
+    pub datagram_batch: usize,
+    /// What one stream connection may take.
+    pub streams: StreamLimits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: Clock::new(),
+            durability: Durability::Relaxed,
+            max_message_bytes: 65_535,
+            max_connections: 20_000,
+            datagram_batch: 32,
+            streams: StreamLimits::default(),
+        }
+    }
+}
+
+/// Nodes running on worker threads. Dropping it ends the threads without grace.
+pub struct Runtime<N: Node> {
+    common: Arc<Common>,
+    shards: Shards<N>,
+    counters: Vec<Arc<Counters>>,
+    listeners: Vec<Listen>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<N: Node + Send + 'static> Runtime<N> {
+    /// Starts the workers. `nodes` are the shards, in order; what they wish done goes to `sink`.
+    ///
+    /// It raises the process's limit of open files as far as the system lets it.
+    pub fn start(
+        bound: Bound,
+        config: Config,
+        nodes: Vec<N>,
+        sink: Arc<dyn ActionSink<N::Action>>,
+    ) -> Result<Self, StartError>
+    where
+        N::Action: 'static,
+    {
+        if nodes.is_empty() || nodes.len() > usize::from(u16::MAX) {
+            return Err(StartError::Shards(nodes.len()));
+        }
+        // If it stays low, connections beyond it are refused and counted.
+        let _ = sys::raise_open_files();
+        let Bound { listeners, sockets, inboxes } = bound;
+        let common = Arc::new(Common::new(&config, inboxes.clone()));
+        let shards = Shards::new(nodes, inboxes);
+        let mut runtime = Self { common, shards, counters: Vec::new(), listeners, threads: Vec::new() };
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            runtime.spawn(index, sockets, Arc::clone(&sink)).map_err(StartError::Machine)?;
+        }
+        Ok(runtime)
+    }
+
+    /// Ends: takes no more connections, goes on with messages and timers until every node is `idle` and all is
+    /// written, at most for `grace`; then ends the threads. True if nothing was left undone.
+    pub fn stop(mut self, grace: Duration, mut idle: impl FnMut(&N) -> bool) -> bool {
+        let end = Instant::now() + grace;
+        self.common.enter(Phase::Draining);
+        let done = loop {
+            let counts = self.counts();
+            let all_idle = (0..self.shards.len())
+                .all(|shard| self.shards.with_shard(shard as u16, |node| idle(node)).unwrap_or(true));
+            if all_idle && counts.held == 0 && counts.unwritten_bytes == 0 {
+                break true;
+            }
+            if Instant::now() >= end {
+                break false;
+            }
+            std::thread::sleep(STOP_POLL);
+        };
+        self.end_threads();
+        done
+    }
+}
+
+impl<N: Node> Runtime<N> {
+    /// The listeners in the order they were configured, with the ports they have.
+    pub fn listeners(&self) -> &[Listen] {
+        &self.listeners
+    }
+
+    /// Access to the nodes, for any thread.
+    pub fn shards(&self) -> Shards<N> {
+        self.shards.clone()
+    }
+
+    /// The way to the workers, for any thread.
+    pub fn inboxes(&self) -> Inboxes {
+        self.common.inboxes.clone()
+    }
+
+    /// Hands an event, such as the answer to a look-up, to the node of `shard`. False: too many wait, it is dropped.
+    pub fn deliver_event(&self, shard: u16, event: Event) -> bool {
+        self.common.inboxes.deliver(shard, event)
+    }
+
+    /// The counts of all workers together.
+    pub fn counts(&self) -> Counts {
+        self.tally().counts()
+    }
+
+    /// The connections that are open.
+    pub fn connections(&self) -> Connections {
+        self.common.connections.clone()
+    }
+
+    /// A handle to the counts that outlives borrows of the runtime.
+    pub fn tally(&self) -> Tally {
+        Tally { counters: self.counters.clone() }
+    }
+
+    /// True when a worker has ended by itself: a node panicked, or the system took epoll away. What its sockets take
+    /// in is lost; the program should end and be started again.
+    pub fn has_failed(&self) -> bool {
+        self.common.failed.load(Ordering::Relaxed)
+    }
+
+    fn end_threads(&mut self) {
+        self.common.enter(Phase::Ending);
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so and is counted as failed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<N: Node + Send + 'static> Runtime<N> {
+    fn spawn(
+        &mut self,
+        index: usize,
+        sockets: Vec<crate::listen::ListenSocket>,
+        sink: Arc<dyn ActionSink<N::Action>>,
+    ) -> io::Result<()>
+    where
+        N::Action: 'static,
+    {
+        let counters = Arc::new(Counters::default());
+        self.counters.push(Arc::clone(&counters));
+        let common = Arc::clone(&self.common);
+        let parts = Parts::new(index, Arc::clone(&common), counters, self.shards.clone(), sink, sockets)?;
+        let body = move || {
+            let mut guard = FailureGuard { common, failed: true };
+            // Receive buffers hold pointers and stay on their thread, so the worker is made here.
+            guard.failed = Worker::new(parts).run().is_err();
+        };
+        self.threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(body)?);
+        Ok(())
+    }
+}
+
+impl<N: Node> Drop for Runtime<N> {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+/// Why a runtime does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No shard, or more than their numbers can name.
+    #[error("{0} shards are not possible: give 1 to 65535")]
+    Shards(usize),
+    /// The system gives no thread or no descriptor.
+    #[error("cannot start the workers: {0}; raise the limits of open files and threads (ulimit -n, -u)")]
+    Machine(io::Error),
+}
+
+/// Reads a runtime's counts from any thread, also when it has ended.
+#[derive(Clone)]
+pub struct Tally {
+    counters: Vec<Arc<Counters>>,
+}
+
+impl Tally {
+    /// The counts of all workers together.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counters in &self.counters {
+            counters.add_to(&mut sum);
+        }
+        sum
+    }
+
+    /// The counts of each worker.
+    pub fn by_worker(&self) -> Vec<Counts> {
+        let one = |counters: &Arc<Counters>| {
+            let mut counts = Counts::default();
+            counters.add_to(&mut counts);
+            counts
+        };
+        self.counters.iter().map(one).collect()
+    }
+}
+
+/// What all workers of a runtime share.
+pub(crate) struct Common {
+    pub(crate) clock: Clock,
+    pub(crate) durability: Durability,
+    pub(crate) max_message_bytes: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) datagram_batch: usize,
+    pub(crate) streams: StreamLimits,
+    /// Connections of all workers, accepted or dialled.
+    pub(crate) open: AtomicUsize,
+    pub(crate) connections: Connections,
+    pub(crate) inboxes: Inboxes,
+    spread: RandomState,
+    phase: AtomicU8,
+    failed: AtomicBool,
+}
+
+/// Where a runtime is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// No new connections.
+    Draining,
+    /// One more turn, and out.
+    Ending,
+}
+
+impl Common {
+    fn new(config: &Config, inboxes: Inboxes) -> Self {
+        Self {
+            clock: config.clock,
+            durability: config.durability,
+            max_message_bytes: config.max_message_bytes,
+            max_connections: config.max_connections,
+            datagram_batch: config.datagram_batch,
+            streams: config.streams,
+            open: AtomicUsize::new(0),
+            connections: Connections::new(inboxes.len()),
+            inboxes,
+            spread: RandomState::new(),
+            phase: AtomicU8::new(Phase::Running as u8),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// The worker that dials an address.
+    pub(crate) fn dialler_of(&self, remote: SocketAddr) -> usize {
+        match self.inboxes.len() {
+            0 | 1 => 0,
+            workers => (self.spread.hash_one(remote) % workers as u64) as usize,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Ending,
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
+        self.inboxes.wake();
+    }
+}
+
+/// Notes the end of a worker that was not asked for, also by a panic.
+struct FailureGuard {
+    common: Arc<Common>,
+    failed: bool,
+}
+
+impl Drop for FailureGuard {
+    fn drop(&mut self) {
+        if self.failed {
+            self.common.failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+const STOP_POLL: Duration = Duration::from_millis(5);

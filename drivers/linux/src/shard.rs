@@ -1,0 +1,181 @@
+//! The nodes: each behind its own lock, each with the time at which it wants to be called next.
+//!
+//! Any worker may run any shard for one message; a shard's timers are run by its owner, worker `shard % workers`.
+
+use crate::inbox::Inboxes;
+use ringway_sansio::{Instant, Node, Token};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The shard that is told when a packet with this token cannot be sent: its number stands in the upper 16 bits. Every
+/// node that gives out tokens keeps to this.
+pub const fn shard_of_token(token: Token) -> u16 {
+    (token.0 >> 48) as u16
+}
+
+/// Access to the nodes of a runtime from any thread.
+pub struct Shards<N> {
+    list: Arc<[Shard<N>]>,
+    inboxes: Inboxes,
+}
+
+impl<N> Clone for Shards<N> {
+    fn clone(&self) -> Self {
+        Self { list: Arc::clone(&self.list), inboxes: self.inboxes.clone() }
+    }
+}
+
+/// Aligned so that no two shards share a cache line, nor a pair of lines that the processor fetches together.
+#[repr(align(128))]
+struct Shard<N> {
+    node: Mutex<N>,
+    /// Nanoseconds; [`Instant::FAR`]: none. Written only under the lock.
+    deadline: AtomicU64,
+}
+
+impl<N: Node> Shards<N> {
+    pub(crate) fn new(nodes: Vec<N>, inboxes: Inboxes) -> Self {
+        let shard = |node: N| Shard {
+            deadline: AtomicU64::new(deadline_of(&node).as_nanos()),
+            node: Mutex::new(node),
+        };
+        Self { list: nodes.into_iter().map(shard).collect(), inboxes }
+    }
+
+    /// How many shards there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True when there is none, which no running runtime has.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Runs `f` on one node while no worker does. Keep it short: messages of this shard wait. `None`: no such shard.
+    pub fn with_shard<R>(&self, shard: u16, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        self.run(None, shard, f)
+    }
+
+    /// Runs `f` on one node for `worker`, and tells the owner when it now sleeps too long.
+    pub(crate) fn run<R>(&self, worker: Option<usize>, shard: u16, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        let entry = self.list.get(usize::from(shard))?;
+        // A node whose worker panicked is still the best state there is.
+        let mut node = entry.node.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut node);
+        let deadline = deadline_of(&*node);
+        if entry.deadline.load(Ordering::Relaxed) != deadline.as_nanos() {
+            let owner = self.inboxes.owner_of(shard);
+            if worker == Some(owner) {
+                entry.deadline.store(deadline.as_nanos(), Ordering::Release);
+            } else {
+                entry.deadline.store(deadline.as_nanos(), Ordering::SeqCst);
+                drop(node);
+                if let Some(inbox) = self.inboxes.of(owner) {
+                    inbox.wake_before(deadline);
+                }
+            }
+        }
+        Some(result)
+    }
+
+    /// The shards whose timers `worker` runs.
+    pub(crate) fn owned_by(&self, worker: usize) -> impl Iterator<Item = u16> + use<N> {
+        let step = self.inboxes.len().max(1);
+        let count = self.list.len();
+        (worker..count).step_by(step).filter_map(|shard| u16::try_from(shard).ok())
+    }
+
+    /// When a shard wants to be called.
+    pub(crate) fn deadline(&self, shard: u16) -> Instant {
+        self.list
+            .get(usize::from(shard))
+            .map_or(Instant::FAR, |shard| Instant::from_nanos(shard.deadline.load(Ordering::SeqCst)))
+    }
+}
+
+fn deadline_of<N: Node>(node: &N) -> Instant {
+    node.next_deadline().map_or(Instant::FAR, |deadline| deadline.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::{Deadline, Event, Framer, FramingError, Outbox, Received};
+
+    /// A node that is nothing but its deadline.
+    struct Alarm(Option<u64>);
+
+    impl Node for Alarm {
+        type Action = ();
+        type Framer = Never;
+
+        fn shard_of(_bytes: &[u8], _shards: u16) -> u16 {
+            0
+        }
+
+        fn on_message(&mut self, _: Instant, _: Received<'_>, _: &mut Outbox, _: &mut Vec<()>) {}
+
+        fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+
+        fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+
+        fn next_deadline(&self) -> Option<Deadline> {
+            self.0.map(|secs| Deadline { at: Instant::from_secs(secs), reason: "a test" })
+        }
+    }
+
+    struct Never;
+
+    impl Framer for Never {
+        fn new(_max_message_bytes: usize) -> Self {
+            Self
+        }
+
+        fn push(&mut self, _bytes: &[u8]) {}
+
+        fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError> {
+            Ok(None)
+        }
+
+        fn pongs(&mut self) -> usize {
+            0
+        }
+
+        const PONG: &'static [u8] = b"";
+
+        fn is_partial(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_owner_is_woken_when_another_arms_a_timer_within_its_sleep() {
+        let inboxes = Inboxes::new(2).unwrap();
+        let shards = Shards::new((0..4).map(|_| Alarm(None)).collect(), inboxes.clone());
+        let owner = inboxes.of(1).unwrap();
+        owner.fall_asleep(Instant::from_secs(100));
+        for (worker, secs, asleep) in [(Some(0), 200, true), (Some(1), 50, true), (Some(0), 60, false)] {
+            shards.run(worker, 3, |node| node.0 = Some(secs));
+            assert_eq!((owner.is_asleep(), shards.deadline(3)), (asleep, Instant::from_secs(secs)));
+        }
+        owner.fall_asleep(Instant::from_secs(100));
+        shards.with_shard(3, |node| node.0 = Some(70));
+        assert!(!owner.is_asleep(), "threads that are no workers wake it too");
+        shards.with_shard(3, |node| node.0 = None);
+        assert_eq!(shards.deadline(3), Instant::FAR);
+    }
+
+    #[test]
+    fn shards_are_owned_once() {
+        let shards = Shards::new((0..7).map(|_| Alarm(None)).collect(), Inboxes::new(3).unwrap());
+        let owned: Vec<Vec<u16>> = (0..3).map(|worker| shards.owned_by(worker).collect()).collect();
+        assert_eq!(owned, [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
+        assert_eq!(shards.with_shard(7, |_| ()), None);
+    }
+
+    #[test]
+    fn a_token_names_its_shard() {
+        assert_eq!(shard_of_token(Token(0x1234_0000_0000_0001)), 0x1234);
+    }
+}

@@ -1,0 +1,48 @@
+//! The process's signals as messages.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
+
+/// What the process is asked to do from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM or SIGINT: finish and exit.
+    Terminate,
+    /// SIGHUP: read the configuration again.
+    Reload,
+}
+
+/// Takes SIGTERM, SIGINT and SIGHUP from their defaults and gives them to the receiver, for as long as that lives.
+pub fn watch() -> io::Result<Receiver<Signal>> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let (to, from) = channel();
+    let body = move || {
+        for number in signals.forever() {
+            let signal = if number == SIGHUP { Signal::Reload } else { Signal::Terminate };
+            if to.send(signal).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(body)?;
+    Ok(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn signals_arrive_as_messages() {
+        let signals = watch().unwrap();
+        for (number, expected) in
+            [(SIGHUP, Signal::Reload), (SIGTERM, Signal::Terminate), (SIGINT, Signal::Terminate)]
+        {
+            signal_hook::low_level::raise(number).unwrap();
+            assert_eq!(signals.recv_timeout(Duration::from_secs(5)), Ok(expected));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What changed since a server last looked.
+
+use super::subscribers::SubscriberRow;
+use super::{Credentials, Store, StoreError};
+use rusqlite::{Connection, params};
+
+/// How many changes one look gives at most.
+const CHANGES_MAX: i64 = 10_000;
+
+/// A user of whom something changed, with what is so now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its number; give the last one to the next [`Store::changes_since`].
+    pub seq: u64,
+    /// The user part.
+    pub name: String,
+    /// The domain, lower-case.
+    pub domain: String,
+    /// What it is now.
+    pub kind: ChangeKind,
+}
+
+/// What a user has now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A password: new, or another one.
+    Subscriber(Credentials),
+    /// No password any more; its registrations should end.
+    Removed,
+    /// These permanent contacts, and no others.
+    Contacts(Vec<String>),
+}
+
+/// Which table a change was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Subscriber = 1,
+    Contacts = 2,
+}
+
+impl Store {
+    /// What changed after number `seq`, oldest first, at most 10,000 changes: ask again until none come. A user who
+    /// changed twice comes once, as it is now.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn changes_since(&self, seq: u64) -> Result<Vec<Change>, StoreError> {
+        let connection = self.lock();
+        read(&connection, seq).map_err(self.sql())
+    }
+}
+
+fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
+         FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
+         WHERE c.seq > ?1 ORDER BY c.seq LIMIT ?2",
+    )?;
+    let mut contacts = connection
+        .prepare_cached("SELECT contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact")?;
+    let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX), CHANGES_MAX])?;
+    let mut changes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);
+        let is_subscriber = row.get_ref(4)?.as_str_or_null()?.is_some();
+        let kind = if row.get::<_, i64>(1)? == Kind::Contacts as i64 {
+            let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
+            ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+        } else if is_subscriber {
+            let subscriber = SubscriberRow::read(row, 4)?;
+            ChangeKind::Subscriber(Credentials { md5: *subscriber.ha1_md5, sha256: *subscriber.ha1_sha256 })
+        } else {
+            ChangeKind::Removed
+        };
+        changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
+    }
+    Ok(changes)
+}
+
+/// Takes note that something about a user changed.
+pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO changed (domain, name, kind) VALUES (?1, ?2, ?3)")?
+        .execute(params![domain, name, kind as i64])?;
+    Ok(())
+}
+
+/// The number of the latest change.
+pub(super) fn last(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .query_row("SELECT coalesce(max(seq), 0) FROM changed", [], |row| row.get::<_, i64>(0))
+        .map(i64::unsigned_abs)
+}

@@ -1,0 +1,216 @@
+//! The journal of bindings: append-only segments, and now and then a snapshot that makes the old ones unneeded.
+
+use super::record::encode_synced;
+use super::recovery::{self, Recovery};
+use super::segment::{HEADER_BYTES, Header, Kind, Names};
+use super::{Disk, DiskFile, LocalDisk, StoreError};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Segments may always grow to this many bytes before a snapshot is written.
+pub(super) const COMPACT_BYTES_MIN: u64 = 64 << 20;
+/// Beyond that they may grow to this many times the last snapshot.
+pub(super) const COMPACT_SNAPSHOTS: u64 = 2;
+
+/// A journal that was read and is open for appending. Give it to [`super::Writer::start`].
+pub struct Journal {
+    names: Names,
+    disk: Arc<dyn Disk>,
+    segment: Box<dyn DiskFile>,
+    number: u64,
+    /// Good bytes in the segment; what a failed write left behind them is cut off before the next one.
+    length: u64,
+    needs_cut: bool,
+    /// Bytes of the segment that are on the disk.
+    synced: u64,
+    /// The `synced` that the segment itself tells.
+    marked: u64,
+    older_bytes: u64,
+    snapshot_bytes: u64,
+    compact_bytes_min: u64,
+    recovery: Recovery,
+    /// Held as long as the journal lives; the system lets go of it when the process dies.
+    _lock: File,
+}
+
+impl Journal {
+    /// Reads the journal whose files begin with `path` (they are made if there are none) and hands over its records,
+    /// oldest first: key, value; an empty value says that the key is gone. Each record is the whole state of its key,
+    /// so a later one replaces an earlier one.
+    ///
+    /// # Errors
+    /// Another process holds the journal; a file is damaged or of another version; the file system refuses.
+    pub fn recover(path: &Path, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, StoreError> {
+        Self::recover_on(Arc::new(LocalDisk), path, on_record)
+    }
+
+    /// [`Journal::recover`], with writes going to `disk`.
+    ///
+    /// # Errors
+    /// As [`Journal::recover`].
+    pub fn recover_on(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        mut on_record: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Self, StoreError> {
+        let names = Names::new(path);
+        let lock = lock(&names)?;
+        let (recovery, position) = recovery::recover(&names, &*disk, &mut on_record)?;
+        let file = names.segment(position.segment);
+        let (segment, length) = if position.length < HEADER_BYTES as u64 {
+            let segment = create_segment(&names, &*disk, position.segment, 0)
+                .map_err(StoreError::io(&file, "create the journal"))?;
+            (segment, HEADER_BYTES as u64)
+        } else {
+            let segment =
+                disk.append_to(&file, position.length).map_err(StoreError::io(&file, "open for writing"))?;
+            (segment, position.length)
+        };
+        Ok(Self {
+            names,
+            disk,
+            segment,
+            number: position.segment,
+            length,
+            needs_cut: false,
+            synced: 0,
+            marked: 0,
+            older_bytes: position.older_bytes,
+            snapshot_bytes: position.snapshot_bytes,
+            compact_bytes_min: COMPACT_BYTES_MIN,
+            recovery,
+            _lock: lock,
+        })
+    }
+
+    /// Lets segments grow to only `bytes` before a snapshot is written, instead of 64 MiB; for tests.
+    #[must_use]
+    pub fn compact_from(mut self, bytes: u64) -> Self {
+        self.compact_bytes_min = bytes;
+        self
+    }
+
+    /// What was read.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// What the names of all its files begin with.
+    pub fn path(&self) -> &Path {
+        self.names.snapshot()
+    }
+
+    /// Adds a batch of sealed records. `batch` is left as it was.
+    pub(super) fn append(&mut self, batch: &mut Vec<u8>) -> io::Result<()> {
+        if self.needs_cut {
+            self.segment.cut(self.length)?;
+            self.needs_cut = false;
+        }
+        let records = batch.len();
+        if self.marked != self.synced {
+            encode_synced(batch, self.synced);
+        }
+        let written = self.segment.append(batch);
+        let bytes = batch.len() as u64;
+        batch.truncate(records);
+        match written {
+            Ok(()) => {
+                self.length += bytes;
+                self.marked = self.synced;
+                Ok(())
+            }
+            Err(error) => {
+                self.needs_cut = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns once all that was appended is on the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.segment.sync()?;
+        self.synced = self.length;
+        Ok(())
+    }
+
+    /// Begins a new segment. What the old one has beyond its last sync may be damaged after a crash, and recovery is
+    /// told so.
+    pub(super) fn begin_segment(&mut self) -> io::Result<u64> {
+        let number = self.number + 1;
+        let segment = create_segment(&self.names, &*self.disk, number, self.synced)?;
+        self.older_bytes += self.length;
+        self.segment = segment;
+        self.number = number;
+        self.length = HEADER_BYTES as u64;
+        self.needs_cut = false;
+        self.synced = self.length;
+        self.marked = self.length;
+        Ok(number)
+    }
+
+    /// Tells the segment that all of it is on the disk, so that later damage to it is known as damage.
+    pub(super) fn close(&mut self) {
+        if self.synced == self.length && self.marked != self.synced && !self.needs_cut {
+            // Without this record the next start works as well.
+            let _ = self.append(&mut Vec::new()).and_then(|()| self.sync());
+        }
+    }
+
+    /// True when the segments have grown so much that a snapshot pays.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        let grown = self.older_bytes + self.length;
+        grown > self.compact_bytes_min.max(self.snapshot_bytes.saturating_mul(COMPACT_SNAPSHOTS))
+    }
+
+    /// Takes note that a snapshot of `bytes` replaced all segments before the open one.
+    pub(super) fn snapshot_written(&mut self, bytes: u64) {
+        self.snapshot_bytes = bytes;
+        self.older_bytes = 0;
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Bytes of all segments and the snapshot.
+    pub(super) fn bytes(&self) -> u64 {
+        self.snapshot_bytes + self.older_bytes + self.length
+    }
+}
+
+fn lock(names: &Names) -> Result<File, StoreError> {
+    let path = names.lock();
+    let file = File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .map_err(StoreError::io(&path, "create the lock file"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { file: path }),
+        Err(TryLockError::Error(source)) => {
+            Err(StoreError::Io { file: path, doing: "lock it against a second server", source })
+        }
+    }
+}
+
+/// Makes segment `number` with its header, and returns once both are on the disk: a segment that has records has a
+/// header that can be trusted.
+fn create_segment(
+    names: &Names,
+    disk: &dyn Disk,
+    number: u64,
+    previous_synced: u64,
+) -> io::Result<Box<dyn DiskFile>> {
+    let mut segment = disk.create(&names.segment(number))?;
+    segment.append(&Header { kind: Kind::Segment, number, previous_synced }.encode())?;
+    segment.sync()?;
+    disk.sync_folder(names.folder())?;
+    Ok(segment)
+}

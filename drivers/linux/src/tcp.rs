@@ -1,0 +1,506 @@
+//! A worker's streams: its listening sockets, and the connections it accepted or dialled.
+//!
+//! A [`ConnectionId`] holds the owner's number (8 bits), the connection's slot (20 bits) and how often the slot was
+//! used before (36 bits). A slot that has been used that often is not used again, so a number never comes twice.
+
+use crate::connection::{Closing, Connection, Filled, More, Origin, State};
+use crate::counters::Counters;
+use crate::listen::set_stream_options;
+use crate::listing::OpenConnection;
+use crate::runtime::Common;
+use crate::sys::{self, Epoll, Interest};
+use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The worker that owns a connection.
+pub(crate) fn owner_of(connection: ConnectionId) -> usize {
+    (connection.0 >> OWNER_SHIFT) as usize
+}
+
+pub(crate) struct Streams<F> {
+    worker: usize,
+    epoll: Arc<Epoll>,
+    common: Arc<Common>,
+    counters: Arc<Counters>,
+    /// By listener; `None` for datagram listeners, and for all once no more connections are taken.
+    listening: Vec<Option<(TcpListener, u64)>>,
+    slots: Vec<Slot<F>>,
+    free: Vec<u32>,
+    dialled: HashMap<SocketAddr, ConnectionId>,
+    open: usize,
+    connecting: usize,
+    unwritten: usize,
+    alarms: Wheel<Alarm>,
+    room: Box<[u8]>,
+    /// A file that is given up for a moment to refuse a connection when no other is left.
+    spare: Option<File>,
+    /// What the shards must be told.
+    pub(crate) reports: Vec<Report>,
+}
+
+/// What the shards must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// All of them.
+    Closed(ConnectionId),
+    /// The one that gave out the token.
+    Unreachable(Token),
+}
+
+/// What is left in a connection's framer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frames {
+    /// Nothing whole.
+    All,
+    /// Perhaps more messages.
+    More,
+    /// Bytes that are no message. What came before is still to be answered; then the connection is to be closed.
+    Broken,
+}
+
+struct Slot<F> {
+    uses: u64,
+    connection: Option<Box<Connection<F>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Alarm {
+    Connection(ConnectionId),
+    /// Accepting was paused; go on.
+    Accept(usize),
+}
+
+impl<F: Framer> Streams<F> {
+    /// The listening sockets come with the number under which epoll names them.
+    pub(crate) fn new(
+        worker: usize,
+        common: Arc<Common>,
+        counters: Arc<Counters>,
+        epoll: Arc<Epoll>,
+        listening: Vec<Option<(TcpListener, u64)>>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            worker,
+            epoll,
+            common,
+            counters,
+            listening,
+            slots: Vec::new(),
+            free: Vec::new(),
+            dialled: HashMap::new(),
+            open: 0,
+            connecting: 0,
+            unwritten: 0,
+            alarms: Wheel::new(now),
+            room: vec![0; READ_BYTES].into_boxed_slice(),
+            spare: File::open("/dev/null").ok(),
+            reports: Vec::new(),
+        }
+    }
+
+    /// Takes waiting connections off a listener.
+    pub(crate) fn accept(&mut self, listener: usize, now: Instant) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(Some((socket, _))) = self.listening.get(listener) else { return };
+            match sys::accept(socket.as_fd()) {
+                Ok((fd, peer)) => self.accepted(TcpStream::from(fd), listener, peer, now),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    // The peer was gone before we looked.
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => return self.refuse_one(listener, now),
+                },
+            }
+        }
+    }
+
+    /// Sends over a connection, or says that it is gone.
+    pub(crate) fn send(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
+        let Some(connection) = find(&mut self.slots, id) else { return self.unreachable(token) };
+        let before = connection.queued();
+        let sent = connection.send(bytes, token, more, now);
+        let after = connection.queued();
+        self.unwritten = self.unwritten + after - before;
+        self.counters.stream_messages_out.one();
+        match sent {
+            Ok(count) => self.counters.stream_bytes_out.add(count as u64),
+            Err(_) => return self.close(id, Closing::Ended),
+        }
+        if after > self.common.streams.write_queue_bytes_max || self.unwritten > UNWRITTEN_BYTES_MAX {
+            self.close(id, Closing::Unread);
+        } else if more == More::None && (after > 0 || before > 0) {
+            self.settle(id);
+        }
+    }
+
+    /// Sends over the connection dialled to the flow's peer before, or a new one.
+    pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
+        if let Some(&id) = self.dialled.get(&flow.remote) {
+            return self.send(id, token, bytes, more, now);
+        }
+        if self.connecting >= CONNECTING_MAX || !self.admit() {
+            self.counters.connections_refused.one();
+            return self.unreachable(token);
+        }
+        let placed = connect(flow.remote)
+            .and_then(|stream| self.place(stream, flow.listener, flow.remote, Origin::Dialled, now));
+        match placed {
+            Ok(id) => {
+                self.counters.connections_dialled.one();
+                self.connecting += 1;
+                self.dialled.insert(flow.remote, id);
+                self.send(id, token, bytes, more, now);
+            }
+            Err(_) => {
+                self.counters.dial_failures.one();
+                self.common.open.fetch_sub(1, Ordering::Relaxed);
+                self.unreachable(token);
+            }
+        }
+    }
+
+    /// Goes on with a connection that has room to write, or that is made or could not be.
+    pub(crate) fn writable(&mut self, id: ConnectionId, now: Instant) {
+        let Some(connection) = find(&mut self.slots, id) else { return };
+        if connection.state == State::Connecting {
+            match connection.stream.take_error() {
+                Ok(None) => connection.opened(now),
+                Ok(Some(_)) | Err(_) => return self.close(id, Closing::NotConnected),
+            }
+            self.connecting -= 1;
+            list(&self.common, self.worker, connection);
+        }
+        let before = connection.queued();
+        let drained = connection.drain(now);
+        self.unwritten -= before - connection.queued();
+        match drained {
+            Ok(count) => {
+                self.counters.stream_bytes_out.add(count as u64);
+                self.settle(id);
+            }
+            Err(_) => self.close(id, Closing::Ended),
+        }
+    }
+
+    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more, and
+    /// [`Streams::close`] if this or that says so.
+    pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
+        let Some(connection) = find(&mut self.slots, id) else { return Filled::Nothing };
+        if connection.state == State::Connecting {
+            return Filled::Nothing;
+        }
+        let filled = connection.fill(&mut self.room, now);
+        if let Filled::Bytes(count) = filled {
+            self.counters.stream_bytes_in.add(count as u64);
+        }
+        filled
+    }
+
+    /// Gives up to a batch of messages to `each`.
+    pub(crate) fn frames(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        mut each: impl FnMut(Flow, &[u8]),
+    ) -> Frames {
+        let Some(connection) = find(&mut self.slots, id) else { return Frames::All };
+        let mut whole = 0;
+        let state = loop {
+            match connection.framer.next_frame() {
+                Ok(Some(frame)) => each(connection.flow, frame),
+                Ok(None) => break Frames::All,
+                Err(_) => break Frames::Broken,
+            }
+            whole += 1;
+            if whole >= FRAMES_PER_BATCH {
+                break Frames::More;
+            }
+        };
+        self.counters.stream_messages_in.add(whole);
+        connection.note_frames(whole > 0, now);
+        let pongs = connection.framer.pongs();
+        if pongs > 0 {
+            self.counters.keep_alives.add(pongs as u64);
+            let answer = F::PONG.repeat(pongs.min(PONGS_PER_READ));
+            self.send(id, Token::NONE, &answer, More::None, now);
+        }
+        self.settle(id);
+        state
+    }
+
+    /// Closes a connection and notes who must be told.
+    pub(crate) fn close(&mut self, id: ConnectionId, why: Closing) {
+        let (_, index, _) = parts_of(id);
+        if find(&mut self.slots, id).is_none() {
+            return;
+        }
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
+        let Some(mut connection) = slot.connection.take() else { return };
+        slot.uses += 1;
+        if slot.uses <= USES_MAX {
+            self.free.push(index);
+        }
+        self.alarms.cancel(connection.timer);
+        self.open -= 1;
+        self.common.open.fetch_sub(1, Ordering::Relaxed);
+        self.unwritten -= connection.queued();
+        if connection.state == State::Connecting {
+            self.connecting -= 1;
+        } else {
+            self.reports.push(Report::Closed(id));
+            self.common.connections.closed(self.worker, id);
+        }
+        if self.dialled.get(&connection.flow.remote) == Some(&id) {
+            self.dialled.remove(&connection.flow.remote);
+        }
+        let counters = &self.counters;
+        match why {
+            Closing::Ended => {}
+            Closing::NotConnected => counters.dial_failures.one(),
+            Closing::Framing => counters.framing_errors.one(),
+            Closing::Slow => counters.slow_closes.one(),
+            Closing::Idle => counters.idle_closes.one(),
+            Closing::Unread => counters.write_queue_closes.one(),
+        }
+        counters.connections_open.set(self.open as u64);
+        for token in connection.unwritten() {
+            counters.unreachable.one();
+            self.reports.push(Report::Unreachable(token));
+        }
+    }
+
+    /// Notes that the sender of a packet must be told that it could not be sent.
+    pub(crate) fn unreachable(&mut self, token: Token) {
+        if token != Token::NONE {
+            self.counters.unreachable.one();
+            self.reports.push(Report::Unreachable(token));
+        }
+    }
+
+    /// Notes that a packet for another worker's stream found no room.
+    pub(crate) fn inbox_full(&mut self, token: Token) {
+        self.counters.inbox_drops.one();
+        self.unreachable(token);
+    }
+
+    /// Does what is due.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while let Some(alarm) = self.alarms.expire(now) {
+            match alarm {
+                Alarm::Accept(listener) => self.watch_listener(listener, Interest::Read),
+                Alarm::Connection(id) => {
+                    let Some(connection) = find(&mut self.slots, id) else { continue };
+                    connection.timer = TimerKey::NONE;
+                    connection.timer_at = Instant::FAR;
+                    let (at, why) = connection.deadline(&self.common.streams);
+                    if at <= now { self.close(id, why) } else { self.settle(id) }
+                }
+            }
+        }
+    }
+
+    /// When [`Streams::expire`] is wanted.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.alarms.next_due()
+    }
+
+    /// Takes no more connections.
+    pub(crate) fn stop_listening(&mut self) {
+        for socket in &mut self.listening {
+            *socket = None;
+        }
+    }
+
+    /// Bytes that wait for room in a stream.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.unwritten
+    }
+
+    fn accepted(&mut self, stream: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
+        // Dropping the stream closes it.
+        if !self.admit() {
+            return self.counters.connections_refused.one();
+        }
+        let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
+        match self.place(stream, id, Flow::canonical(peer), Origin::Accepted, now) {
+            Ok(_) => self.counters.connections_accepted.one(),
+            Err(_) => {
+                self.common.open.fetch_sub(1, Ordering::Relaxed);
+                self.counters.connections_refused.one();
+            }
+        }
+    }
+
+    /// No file is left for a waiting connection: the spare one makes room to take and close it, so that its peer knows
+    /// and the listener does not report it for ever. If even that fails, nothing is accepted for a moment.
+    fn refuse_one(&mut self, listener: usize, now: Instant) {
+        self.counters.connections_refused.one();
+        self.spare = None;
+        let taken = match self.listening.get(listener) {
+            Some(Some((socket, _))) => sys::accept(socket.as_fd()).is_ok(),
+            _ => return,
+        };
+        self.spare = File::open("/dev/null").ok();
+        if !taken || self.spare.is_none() {
+            self.watch_listener(listener, Interest::Nothing);
+            self.alarms.arm(now + ACCEPT_PAUSE, Alarm::Accept(listener));
+        }
+    }
+
+    fn watch_listener(&self, listener: usize, interest: Interest) {
+        if let Some(Some((socket, token))) = self.listening.get(listener) {
+            // It fails only for a descriptor that is not watched, and this one has been from the start.
+            let _ = self.epoll.modify(socket.as_fd(), *token, interest);
+        }
+    }
+
+    /// Counts a new connection in, unless there are too many.
+    fn admit(&self) -> bool {
+        let open = self.common.open.fetch_add(1, Ordering::Relaxed);
+        if open >= self.common.max_connections {
+            self.common.open.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    fn place(
+        &mut self,
+        stream: TcpStream,
+        listener: ListenerId,
+        remote: SocketAddr,
+        origin: Origin,
+        now: Instant,
+    ) -> io::Result<ConnectionId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < SLOTS_MAX => {
+                self.slots.push(Slot { uses: 1, connection: None });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(ErrorKind::OutOfMemory.into()),
+        };
+        let uses = self.slots.get(index as usize).map_or(0, |slot| slot.uses);
+        let id = id_of(self.worker, index, uses);
+        let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
+        let framer = F::new(self.common.max_message_bytes);
+        let connection = Box::new(Connection::new(stream, flow, origin, framer, now));
+        if let Err(error) = self.epoll.add(connection.stream.as_fd(), id.0, connection.interest) {
+            self.free.push(index);
+            return Err(error);
+        }
+        if connection.state == State::Open {
+            list(&self.common, self.worker, &connection);
+        }
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.connection = Some(connection);
+        }
+        self.open += 1;
+        self.counters.connections_open.set(self.open as u64);
+        self.settle(id);
+        Ok(id)
+    }
+
+    /// Brings what epoll watches and the timer up to the connection's state. A timer that is early is left: it looks
+    /// again when it fires.
+    fn settle(&mut self, id: ConnectionId) {
+        let Some(connection) = find(&mut self.slots, id) else { return };
+        let wanted = connection.wanted();
+        if wanted != connection.interest {
+            connection.interest = wanted;
+            if self.epoll.modify(connection.stream.as_fd(), id.0, wanted).is_err() {
+                return self.close(id, Closing::Ended);
+            }
+        }
+        let (at, _) = connection.deadline(&self.common.streams);
+        if at < connection.timer_at {
+            self.alarms.cancel(connection.timer);
+            connection.timer = self.alarms.arm(at, Alarm::Connection(id));
+            connection.timer_at = at;
+        }
+    }
+}
+
+fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Connection<F>> {
+    let (_, index, uses) = parts_of(id);
+    let slot = slots.get_mut(index as usize)?;
+    if slot.uses == uses { slot.connection.as_deref_mut() } else { None }
+}
+
+/// Shows an open connection to those who look from outside.
+fn list<F: Framer>(common: &Common, worker: usize, connection: &Connection<F>) {
+    let Flow { transport, remote, connection: id, .. } = connection.flow;
+    // An end without an address has just been closed by the other.
+    if let (Some(id), Ok(local)) = (id, connection.stream.local_addr()) {
+        let since = connection.since;
+        common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
+    }
+}
+
+/// Begins to connect, without waiting.
+fn connect(remote: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    set_stream_options(&socket)?;
+    match socket.connect(&remote.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+fn id_of(worker: usize, index: u32, uses: u64) -> ConnectionId {
+    ConnectionId((worker as u64) << OWNER_SHIFT | u64::from(index) << SLOT_SHIFT | uses)
+}
+
+fn parts_of(id: ConnectionId) -> (usize, u32, u64) {
+    let index = (id.0 >> SLOT_SHIFT) as u32 & (SLOTS_MAX as u32 - 1);
+    (owner_of(id), index, id.0 & USES_MAX)
+}
+
+const OWNER_SHIFT: u32 = 56;
+const SLOT_SHIFT: u32 = 36;
+const SLOTS_MAX: usize = 1 << (OWNER_SHIFT - SLOT_SHIFT);
+const USES_MAX: u64 = (1 << SLOT_SHIFT) - 1;
+
+/// Read at once from a stream, bytes; some tens of messages, so that no peer that floods keeps the others waiting.
+const READ_BYTES: usize = 16 << 10;
+
+/// Messages of one connection before what they caused is sent and others get their turn.
+const FRAMES_PER_BATCH: u64 = 32;
+
+/// Keep-alives answered for one read; a peer that sends more at once does not need them to learn that we live.
+const PONGS_PER_READ: usize = 16;
+
+const ACCEPTS_PER_TURN: usize = 32;
+
+/// Connections a worker dials at the same time.
+const CONNECTING_MAX: usize = 1024;
+
+/// Bytes that wait in all write queues of a worker.
+const UNWRITTEN_BYTES_MAX: usize = 256 << 20;
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_holds_owner_slot_and_use() {
+        for (worker, index, uses) in [(0, 0, 1), (254, SLOTS_MAX as u32 - 1, USES_MAX), (3, 77, 12)] {
+            let id = id_of(worker, index, uses);
+            assert_eq!((owner_of(id), parts_of(id)), (worker, (worker, index, uses)));
+        }
+    }
+}

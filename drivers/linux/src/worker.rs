@@ -1,0 +1,492 @@
+//! One worker thread: waits for its sockets, hands each message to its shard, sends what came of it.
+//!
+//! A turn: wait; take what the sockets have, at most so much that others get theirs; take the inbox; run the timers;
+//! tell the shards what the transport reports. What a node wishes done goes to the sink before the node is let go; the
+//! packets that the nodes write in one batch are sent at its end.
+
+use crate::action::ActionSink;
+use crate::connection::{Closing, Filled, More};
+use crate::counters::Counters;
+use crate::held::Held;
+use crate::inbox::{Command, Commands, Inbox};
+use crate::listen::{ListenSocket, WORKERS_MAX};
+use crate::runtime::{Common, Phase};
+use crate::shard::{Shards, shard_of_token};
+use crate::store::Durability;
+use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
+use crate::tcp::{self, Frames, Report, Streams};
+use crate::udp;
+use ringway_sansio::{
+    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+};
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a worker is made of that other threads may touch or that can fail to be made.
+pub(crate) struct Parts<N: Node> {
+    index: usize,
+    common: Arc<Common>,
+    counters: Arc<Counters>,
+    shards: Shards<N>,
+    sink: Arc<dyn ActionSink<N::Action>>,
+    epoll: Epoll,
+    sockets: Vec<ListenSocket>,
+}
+
+impl<N: Node> Parts<N> {
+    /// Makes them, and has the sockets watched.
+    pub(crate) fn new(
+        index: usize,
+        common: Arc<Common>,
+        counters: Arc<Counters>,
+        shards: Shards<N>,
+        sink: Arc<dyn ActionSink<N::Action>>,
+        sockets: Vec<ListenSocket>,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        for (listener, socket) in sockets.iter().enumerate() {
+            let fd = match socket {
+                ListenSocket::Udp(socket) => socket.as_fd(),
+                ListenSocket::Tcp(socket) => socket.as_fd(),
+            };
+            epoll.add(fd, OTHER | listener as u64, Interest::Read)?;
+        }
+        if let Some(inbox) = common.inboxes.of(index) {
+            epoll.add(inbox.event().as_fd(), INBOX, Interest::Read)?;
+        }
+        Ok(Self { index, common, counters, shards, sink, epoll, sockets })
+    }
+}
+
+pub(crate) struct Worker<N: Node> {
+    index: usize,
+    common: Arc<Common>,
+    counters: Arc<Counters>,
+    nodes: Nodes<N>,
+    epoll: Arc<Epoll>,
+    /// By listener; `None` for stream listeners.
+    udp: Vec<Option<UdpSocket>>,
+    receive: ReceiveBatch,
+    send: SendBatch,
+    streams: Streams<N::Framer>,
+    batch: Batch<N::Action>,
+    held: Held,
+    commands: Commands,
+    now: Instant,
+}
+
+/// The way from a worker to the nodes.
+struct Nodes<N: Node> {
+    worker: usize,
+    shards: Shards<N>,
+    sink: Arc<dyn ActionSink<N::Action>>,
+    /// Packets may have to wait for the store: the sink is asked after each call how far that is.
+    is_strict: bool,
+}
+
+/// What the nodes wrote since the last flush.
+struct Batch<A> {
+    out: Outbox,
+    /// Empty between calls; kept for its room.
+    actions: Vec<A>,
+    /// How far the store must be for all that this worker asked to be stored.
+    asked_through: u64,
+}
+
+impl<N: Node> Nodes<N> {
+    fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
+        let shard = N::shard_of(received.bytes, self.shards.len() as u16);
+        self.call(batch, shard, |node, out, actions| node.on_message(now, received, out, actions));
+    }
+
+    fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
+        self.call(batch, shard, |node, out, actions| node.on_event(now, event, out, actions));
+    }
+
+    fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
+        self.call(batch, shard, |node, out, actions| node.on_timeout(now, out, actions));
+    }
+
+    fn call(
+        &self,
+        batch: &mut Batch<N::Action>,
+        shard: u16,
+        f: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>),
+    ) {
+        self.shards.run(Some(self.worker), shard, |node| {
+            f(node, &mut batch.out, &mut batch.actions);
+            if self.is_strict || !batch.actions.is_empty() {
+                let asked = self.sink.act(self.worker, shard, batch.actions.drain(..));
+                batch.asked_through = batch.asked_through.max(asked);
+            }
+        });
+    }
+}
+
+impl<N: Node> Worker<N> {
+    pub(crate) fn new(parts: Parts<N>) -> Self {
+        let Parts { index, common, counters, shards, sink, epoll, sockets } = parts;
+        let now = common.clock.now();
+        let is_strict = common.durability == Durability::Strict;
+        let epoll = Arc::new(epoll);
+        let (mut udp, mut listening) = (Vec::new(), Vec::new());
+        for (listener, socket) in sockets.into_iter().enumerate() {
+            let (datagram, stream) = match socket {
+                ListenSocket::Udp(socket) => (Some(socket), None),
+                ListenSocket::Tcp(socket) => (None, Some((socket, OTHER | listener as u64))),
+            };
+            udp.push(datagram);
+            listening.push(stream);
+        }
+        let streams = Streams::new(
+            index,
+            Arc::clone(&common),
+            Arc::clone(&counters),
+            Arc::clone(&epoll),
+            listening,
+            now,
+        );
+        Self {
+            index,
+            receive: ReceiveBatch::new(common.datagram_batch),
+            send: SendBatch::new(common.datagram_batch),
+            common,
+            counters,
+            nodes: Nodes { worker: index, shards, sink, is_strict },
+            epoll,
+            udp,
+            streams,
+            batch: Batch { out: Outbox::new(), actions: Vec::new(), asked_through: 0 },
+            held: Held::default(),
+            commands: Commands::default(),
+            now,
+        }
+    }
+
+    /// Runs until the runtime is told to stop. An error is one of epoll itself, after which nothing can go on.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut ready = ReadyList::new(READY_MAX);
+        loop {
+            let phase = self.common.phase();
+            if phase != Phase::Running {
+                self.streams.stop_listening();
+            }
+            let timeout = self.begin_sleep();
+            self.epoll.wait(&mut ready, timeout)?;
+            if let (false, Some(inbox)) = (timeout.is_zero(), self.inbox()) {
+                inbox.awake();
+            }
+            self.now = self.common.clock.now();
+            for index in 0..ready.len() {
+                if let Some(ready) = ready.at(index) {
+                    self.on_ready(ready);
+                }
+            }
+            self.take_inbox();
+            self.run_timers();
+            self.release_held();
+            self.flush();
+            self.counters.held.set(self.held.len() as u64);
+            self.counters.unwritten_bytes.set(self.streams.unwritten() as u64);
+            if phase == Phase::Ending {
+                return Ok(());
+            }
+        }
+    }
+
+    fn on_ready(&mut self, ready: Ready) {
+        if ready.token & OTHER != OTHER {
+            let id = ConnectionId(ready.token);
+            if ready.write {
+                self.streams.writable(id, self.now);
+            }
+            if ready.read {
+                self.read_stream(id);
+            }
+            return self.flush();
+        }
+        if ready.token == INBOX {
+            if let Some(inbox) = self.inbox() {
+                inbox.event().reset();
+            }
+            return;
+        }
+        let listener = (ready.token & !OTHER) as usize;
+        match self.udp.get(listener) {
+            Some(Some(_)) => self.read_datagrams(listener),
+            Some(None) => self.streams.accept(listener, self.now),
+            None => {}
+        }
+    }
+
+    fn read_datagrams(&mut self, listener: usize) {
+        let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
+        for _ in 0..BATCHES_PER_TURN {
+            let Some(Some(socket)) = self.udp.get(listener) else { return };
+            let count = match self.receive.receive(socket.as_fd(), Wait::Never) {
+                Ok(count) => count,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    return;
+                }
+                Err(_) => return self.counters.receive_errors.one(),
+            };
+            self.now = self.common.clock.now();
+            let mut bytes_in = 0;
+            for index in 0..count {
+                let Some((remote, bytes)) = self.receive.datagram(index) else { continue };
+                bytes_in += bytes.len() as u64;
+                let flow = Flow::udp(id, Flow::canonical(remote));
+                self.nodes.on_message(&mut self.batch, self.now, Received { flow, bytes });
+            }
+            self.counters.datagrams_in.add(count as u64);
+            self.counters.datagram_bytes_in.add(bytes_in);
+            self.flush();
+            // After a small batch the next is hardly there yet, and asking costs as much as epoll does.
+            if count * 4 < self.receive.capacity() {
+                return;
+            }
+        }
+    }
+
+    fn read_stream(&mut self, id: ConnectionId) {
+        let filled = self.streams.fill(id, self.now);
+        if filled == Filled::Nothing {
+            return;
+        }
+        let broken = loop {
+            let Self { streams, nodes, batch, now, .. } = self;
+            let frames = streams.frames(id, *now, |flow, bytes| {
+                nodes.on_message(batch, *now, Received { flow, bytes });
+            });
+            match frames {
+                Frames::More => self.flush(),
+                Frames::All => break false,
+                Frames::Broken => break true,
+            }
+        };
+        if broken || filled == Filled::Ended {
+            // Answers to the last messages go out before the end.
+            self.flush();
+            self.streams.close(id, if broken { Closing::Framing } else { Closing::Ended });
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        if let Some(inbox) = self.inbox() {
+            inbox.take(&mut commands);
+        }
+        for command in commands.list.drain(..) {
+            match command {
+                Command::Stream { flow, token, bytes } => {
+                    let bytes = commands.bytes.get(bytes).unwrap_or_default();
+                    match flow.connection {
+                        Some(id) => self.streams.send(id, token, bytes, More::None, self.now),
+                        None => self.streams.dial(flow, token, bytes, More::None, self.now),
+                    }
+                }
+                Command::Event(shard, event) => self.nodes.on_event(&mut self.batch, self.now, shard, event),
+            }
+        }
+        commands.clear();
+        self.commands = commands;
+    }
+
+    fn run_timers(&mut self) {
+        self.streams.expire(self.now);
+        for shard in self.nodes.shards.owned_by(self.index) {
+            if self.nodes.shards.deadline(shard) <= self.now {
+                self.nodes.on_timeout(&mut self.batch, self.now, shard);
+                self.flush();
+            }
+        }
+    }
+
+    fn release_held(&mut self) {
+        if !self.held.is_empty() {
+            let dropped = self.held.release(self.nodes.sink.stored_through(), self.now, &mut self.batch.out);
+            self.counters.held_drops.add(dropped);
+        }
+    }
+
+    /// Sends what the nodes wrote, and tells them what came of it, which may make them write more. What is left after
+    /// a few rounds waits for the next turn, so that a node that never gives up cannot stop the others.
+    fn flush(&mut self) {
+        for _ in 0..FLUSH_ROUNDS {
+            self.send_packets();
+            if self.streams.reports.is_empty() {
+                return;
+            }
+            self.tell_reports();
+        }
+    }
+
+    fn send_packets(&mut self) {
+        if self.batch.out.is_empty() {
+            return;
+        }
+        let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
+        let asked = batch.asked_through;
+        let stored = match common.durability {
+            Durability::Relaxed => u64::MAX,
+            Durability::Strict => nodes.sink.stored_through(),
+        };
+        let must_wait = |packet: &Packet| packet.after_store && stored < asked;
+        let mut sending = send.begin();
+        let mut via = None;
+        let mut total = 0;
+        let mut datagram_bytes = 0;
+        let mut packets = batch.out.packets().peekable();
+        while let Some((packet, bytes)) = packets.next() {
+            total += bytes.len();
+            if must_wait(packet) {
+                if !held.keep(asked, *now, packet.flow, packet.token, bytes) {
+                    counters.held_drops.one();
+                }
+                continue;
+            }
+            match packet.flow.transport {
+                Transport::Udp => {
+                    let listener = usize::from(packet.flow.listener.0);
+                    let Some(Some(socket)) = udp.get(listener) else {
+                        counters.send_errors.one();
+                        streams.unreachable(packet.token);
+                        continue;
+                    };
+                    datagram_bytes += bytes.len();
+                    let (to, tag) = (packet.flow.remote, packet.token.0);
+                    if via == Some(listener) && sending.push(to, bytes, tag) {
+                        continue;
+                    }
+                    // Full, or of another socket.
+                    send_datagrams(&mut sending, udp, via, counters, streams);
+                    via = Some(listener);
+                    if !sending.push(to, bytes, tag) {
+                        debug_assert!(false, "an empty batch of socket {socket:?} has room");
+                    }
+                }
+                Transport::Tcp => {
+                    let more = match packets.peek() {
+                        Some((next, _)) if next.flow == packet.flow && !must_wait(next) => More::Follows,
+                        Some(_) | None => More::None,
+                    };
+                    send_stream(common, *index, streams, (packet.flow, packet.token), bytes, more, *now);
+                }
+            }
+        }
+        send_datagrams(&mut sending, udp, via, counters, streams);
+        counters.datagram_bytes_out.add(datagram_bytes as u64);
+        drop(packets);
+        if total > KEPT_ARENA_BYTES {
+            batch.out = Outbox::new();
+        } else {
+            batch.out.clear();
+        }
+    }
+
+    fn tell_reports(&mut self) {
+        let mut reports = std::mem::take(&mut self.streams.reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Closed(id) => {
+                    for shard in 0..self.nodes.shards.len() as u16 {
+                        self.nodes.on_event(&mut self.batch, self.now, shard, Event::Closed(id));
+                    }
+                }
+                Report::Unreachable(token) => {
+                    let shard = shard_of_token(token);
+                    self.nodes.on_event(&mut self.batch, self.now, shard, Event::Unreachable(token));
+                }
+            }
+        }
+        self.streams.reports = reports;
+    }
+
+    /// How long to wait for the sockets; announced, if it is not zero.
+    fn begin_sleep(&self) -> Duration {
+        let now = self.common.clock.now();
+        let until = self.next_deadline().min(now + SLEEP_MAX);
+        if until <= now || !self.streams.reports.is_empty() || self.common.phase() == Phase::Ending {
+            return Duration::ZERO;
+        }
+        let Some(inbox) = self.inbox() else { return until.since(now) };
+        inbox.fall_asleep(until);
+        // Whoever came before the announcement saw us awake.
+        if inbox.is_pending() || self.next_deadline() < until {
+            inbox.awake();
+            return Duration::ZERO;
+        }
+        until.since(now)
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let shards = &self.nodes.shards;
+        let shards = shards.owned_by(self.index).map(|shard| shards.deadline(shard)).min();
+        let streams = self.streams.next_due();
+        shards.into_iter().chain(streams).min().unwrap_or(Instant::FAR)
+    }
+
+    fn inbox(&self) -> Option<&Inbox> {
+        self.common.inboxes.of(self.index)
+    }
+}
+
+/// Sends a filled batch of datagrams through the socket it is for.
+fn send_datagrams<F: ringway_sansio::Framer>(
+    sending: &mut crate::sys::Sending<'_, '_>,
+    udp: &[Option<UdpSocket>],
+    via: Option<usize>,
+    counters: &Counters,
+    streams: &mut Streams<F>,
+) {
+    if let Some(Some(socket)) = via.and_then(|listener| udp.get(listener)) {
+        udp::send_all(sending, socket.as_fd(), counters, |token| streams.unreachable(token));
+    }
+}
+
+/// Sends over a stream of this worker, or has its owner do it. The owner of a connection that is to be dialled follows
+/// from the peer's address, so that all find the same one.
+fn send_stream<F: ringway_sansio::Framer>(
+    common: &Common,
+    worker: usize,
+    streams: &mut Streams<F>,
+    (flow, token): (Flow, Token),
+    bytes: &[u8],
+    more: More,
+    now: Instant,
+) {
+    let owner = match flow.connection {
+        Some(id) => tcp::owner_of(id),
+        None => common.dialler_of(flow.remote),
+    };
+    if owner == worker {
+        return match flow.connection {
+            Some(id) => streams.send(id, token, bytes, more, now),
+            None => streams.dial(flow, token, bytes, more, now),
+        };
+    }
+    let Some(inbox) = common.inboxes.of(owner) else { return streams.unreachable(token) };
+    if !inbox.push_stream(flow, token, bytes) {
+        streams.inbox_full(token);
+    }
+}
+
+/// Epoll's numbers that are not a connection's have the owner that no worker is.
+const OTHER: u64 = (WORKERS_MAX as u64) << 56;
+const INBOX: u64 = OTHER | 1 << 32;
+
+/// Descriptors looked at in one turn; the kernel names the others first the next time.
+const READY_MAX: usize = 64;
+
+/// Batches of datagrams before streams and timers get their turn: some 2 ms of work.
+const BATCHES_PER_TURN: usize = 8;
+
+const FLUSH_ROUNDS: usize = 8;
+
+const SLEEP_MAX: Duration = Duration::from_millis(250);
+
+/// An outbox that once held more gives the room back.
+const KEPT_ARENA_BYTES: usize = 8 << 20;

@@ -1,0 +1,61 @@
+//! What happens when the process may open no more files. Alone in its process, because the limit is the process's.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod io_node;
+
+use io_node::{PATIENCE, address, client, receive, start, until};
+use ringway_linux::Config;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+#[test]
+fn without_files_connections_are_refused_and_everything_else_goes_on() {
+    let runtime = start(&["tcp:127.0.0.1:0", "udp:127.0.0.1:0"], 1, 1, Config::default());
+    let mut old = TcpStream::connect(address(&runtime, 0)).unwrap();
+    old.set_read_timeout(Some(PATIENCE)).unwrap();
+    let datagrams = client(address(&runtime, 1));
+    until("it is accepted", || runtime.counts().connections_accepted == 1);
+
+    // Made before the limit, connected after it: only the server needs a file for them.
+    let waiting: Vec<_> = (0..5)
+        .map(|_| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap())
+        .collect();
+    limit_files(100);
+    let hoard = hoard();
+    for socket in &waiting {
+        socket.connect(&address(&runtime, 0).into()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    for socket in &waiting {
+        let end = (&*socket).read(&mut [0; 1]);
+        assert!(matches!(end, Ok(0)) || end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
+    }
+    assert!(runtime.counts().connections_refused >= 5);
+    old.write_all(b"0 echo\n").unwrap();
+    let mut answer = [0; 7];
+    old.read_exact(&mut answer).unwrap();
+    datagrams.send(b"0 echo").unwrap();
+    assert_eq!((&answer, receive(&datagrams).as_str()), (b"0 echo\n", "0 echo"));
+
+    drop(hoard);
+    let mut new = TcpStream::connect(address(&runtime, 0)).unwrap();
+    new.set_read_timeout(Some(PATIENCE)).unwrap();
+    new.write_all(b"0 echo\n").unwrap();
+    new.read_exact(&mut answer).unwrap();
+}
+
+/// Opens files until there are no more.
+fn hoard() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+fn limit_files(files: usize) {
+    let status = Command::new("prlimit")
+        .arg(format!("--pid={}", std::process::id()))
+        .arg(format!("--nofile={files}:"))
+        .status()
+        .expect("prlimit of util-linux");
+    assert!(status.success());
+}

@@ -1,0 +1,244 @@
+//! A node whose messages say what it shall do: lines of text, `SHARD VERB ARGUMENTS`. And what a test needs to talk
+//! to it.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
+use ringway_sansio::{
+    ConnectionId, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Outbox, Received,
+    Token,
+};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::vec::Drain;
+
+/// One shard of the machine under the driver.
+#[derive(Default)]
+pub(crate) struct Talker {
+    pub(crate) shard: u16,
+    pub(crate) events: Vec<Event>,
+    pub(crate) heard: Vec<String>,
+    timers: Vec<(Instant, Flow)>,
+}
+
+impl Node for Talker {
+    type Action = String;
+    type Framer = Lines;
+
+    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+        let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
+        let number =
+            digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+        (number % u64::from(shards)) as u16
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        received: Received<'_>,
+        out: &mut Outbox,
+        actions: &mut Vec<String>,
+    ) {
+        let text = String::from_utf8_lossy(received.bytes).into_owned();
+        let flow = received.flow;
+        let mut words = text.trim_end().splitn(5, ' ').skip(1);
+        let verb = words.next().unwrap_or_default();
+        let mut argument = || words.next().unwrap_or_default();
+        match verb {
+            "echo" => out.send(flow, Token::NONE, received.bytes),
+            "who" => {
+                let id = flow.connection.map_or(0, |id| id.0);
+                out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
+            }
+            // dial ADDRESS TOKEN TEXT
+            "dial" => {
+                let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
+                let token = self.token(argument());
+                out.send(to, token, format!("{}\n", argument()).as_bytes());
+            }
+            // to CONNECTION TOKEN TEXT
+            "to" => {
+                let connection = Some(ConnectionId(argument().parse().unwrap()));
+                let token = self.token(argument());
+                out.send(Flow { connection, ..flow }, token, format!("{}\n", argument()).as_bytes());
+            }
+            // udp LISTENER ADDRESS TOKEN
+            "udp" => {
+                let to = Flow::udp(ListenerId(argument().parse().unwrap()), argument().parse().unwrap());
+                let token = self.token(argument());
+                out.send(to, token, b"datagram");
+                out.send(flow, Token::NONE, b"after\n");
+            }
+            // flood COUNT BYTES TOKEN
+            "flood" => {
+                let count: usize = argument().parse().unwrap();
+                let mut line = vec![b'x'; argument().parse().unwrap()];
+                line.push(b'\n');
+                let token = self.token(argument());
+                (0..count).for_each(|_| out.send(flow, token, &line));
+            }
+            // timer MILLISECONDS
+            "timer" => {
+                let after = Duration::from_millis(argument().parse().unwrap());
+                self.timers.push((now + after, flow));
+            }
+            "store" => {
+                actions.push(argument().to_owned());
+                out.send(flow, Token::NONE, b"stored\n");
+                out.hold_last();
+            }
+            "panic" => panic!("as the message asks"),
+            _ => {}
+        }
+        self.heard.push(text);
+    }
+
+    fn on_event(&mut self, _now: Instant, event: Event, _out: &mut Outbox, _actions: &mut Vec<String>) {
+        self.events.push(event);
+    }
+
+    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, _actions: &mut Vec<String>) {
+        self.timers.retain(|&(at, flow)| {
+            if at <= now {
+                out.send(flow, Token::NONE, b"fired\n");
+            }
+            at > now
+        });
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let at = self.timers.iter().map(|&(at, _)| at).min()?;
+        Some(Deadline { at, reason: "a message asked for it" })
+    }
+}
+
+impl Talker {
+    /// A token of this shard, in the driver's convention.
+    fn token(&self, number: &str) -> Token {
+        match number.parse().unwrap() {
+            0 => Token::NONE,
+            number => Token(u64::from(self.shard) << 48 | number),
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.timers.is_empty()
+    }
+}
+
+/// Lines. `?` asks for a pong, `#` is an error.
+pub(crate) struct Lines {
+    bytes: Vec<u8>,
+    taken: usize,
+    max: usize,
+    pongs: usize,
+}
+
+impl Framer for Lines {
+    fn new(max_message_bytes: usize) -> Self {
+        Self { bytes: Vec::new(), taken: 0, max: max_message_bytes, pongs: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError> {
+        loop {
+            let rest = &self.bytes[self.taken..];
+            let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+                return if rest.len() > self.max { Err(FramingError("too long")) } else { Ok(None) };
+            };
+            let start = self.taken;
+            self.taken += end + 1;
+            match self.bytes[start] {
+                b'?' => self.pongs += 1,
+                b'#' => return Err(FramingError("a line that begins with #")),
+                _ => return Ok(Some(&self.bytes[start..=start + end])),
+            }
+        }
+    }
+
+    fn pongs(&mut self) -> usize {
+        std::mem::take(&mut self.pongs)
+    }
+
+    const PONG: &'static [u8] = b"!\n";
+
+    fn is_partial(&self) -> bool {
+        self.taken < self.bytes.len()
+    }
+}
+
+/// A sink that stores when the test says so.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) asked: AtomicU64,
+    pub(crate) stored: AtomicU64,
+    pub(crate) entries: std::sync::Mutex<Vec<(u16, String)>>,
+}
+
+impl ActionSink<String> for Ledger {
+    fn act(&self, _worker: usize, shard: u16, actions: Drain<'_, String>) -> u64 {
+        self.entries.lock().unwrap().extend(actions.map(|action| (shard, action)));
+        self.asked.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn stored_through(&self) -> u64 {
+        self.stored.load(Ordering::SeqCst)
+    }
+}
+
+/// A runtime with `shards` nodes on listeners of 127.0.0.1 and `workers` threads.
+pub(crate) fn start(listeners: &[&str], workers: usize, shards: u16, config: Config) -> Runtime<Talker> {
+    start_with(listeners, workers, shards, config, Arc::new(Ledger::default()))
+}
+
+pub(crate) fn start_with(
+    listeners: &[&str],
+    workers: usize,
+    shards: u16,
+    config: Config,
+    sink: Arc<Ledger>,
+) -> Runtime<Talker> {
+    let listeners: Vec<Listen> = listeners.iter().map(|text| text.parse().unwrap()).collect();
+    let bound = Bound::bind(&listeners, workers).unwrap();
+    let nodes = (0..shards).map(|shard| Talker { shard, ..Talker::default() }).collect();
+    Runtime::start(bound, config, nodes, sink).unwrap()
+}
+
+pub(crate) fn address(runtime: &Runtime<Talker>, listener: usize) -> SocketAddr {
+    runtime.listeners()[listener].address
+}
+
+/// A datagram client whose waits end.
+pub(crate) fn client(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+pub(crate) fn receive(socket: &UdpSocket) -> String {
+    let mut room = [0; 2048];
+    let count = socket.recv(&mut room).expect("an answer in time");
+    String::from_utf8_lossy(&room[..count]).into_owned()
+}
+
+/// All events of a shard.
+pub(crate) fn events(runtime: &Runtime<Talker>, shard: u16) -> Vec<Event> {
+    runtime.shards().with_shard(shard, |node| node.events.clone()).unwrap()
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < end, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,124 @@
+//! The runtime around the sockets. Tested: packets that wait for the store, events from other threads, start errors,
+//! stopping with and without grace, a node that panics.
+
+mod io_node;
+
+use io_node::{Ledger, Talker, address, client, events, receive, start, start_with, until};
+use ringway_linux::{Bound, Config, Durability, NoActions, Runtime, StartError};
+use ringway_sansio::Event;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[test]
+fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
+    let sink = Arc::new(Ledger::default());
+    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, config, Arc::clone(&sink));
+    let (patient, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
+    patient.send(b"2 store alice").unwrap();
+    until("the wish", || *sink.entries.lock().unwrap() == [(2, "alice".to_owned())]);
+    other.send(b"0 echo").unwrap();
+    assert_eq!(receive(&other), "0 echo");
+    until("the packet is held", || runtime.counts().held == 1);
+    patient.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(patient.recv(&mut [0; 64]).is_err(), "nothing is stored yet");
+
+    patient.set_read_timeout(Some(io_node::PATIENCE)).unwrap();
+    sink.stored.store(1, Ordering::SeqCst);
+    let woken = Instant::now();
+    runtime.inboxes().wake();
+    assert_eq!(receive(&patient), "stored\n");
+    assert!(woken.elapsed() < Duration::from_millis(100), "the store's call wakes the worker");
+    until("nothing is held", || runtime.counts().held == 0);
+}
+
+#[test]
+fn with_relaxed_durability_nothing_waits() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    let socket = client(address(&runtime, 0));
+    socket.send(b"0 store alice").unwrap();
+    assert_eq!(receive(&socket), "stored\n");
+}
+
+#[test]
+fn wishes_come_in_the_order_in_which_a_node_had_them_whichever_worker_ran_it() {
+    let sink = Arc::new(Ledger::default());
+    let runtime = start_with(&["udp:127.0.0.1:0"], 2, 2, Config::default(), Arc::clone(&sink));
+    let server = address(&runtime, 0);
+    let threads: Vec<_> = (0..6)
+        .map(|number| {
+            std::thread::spawn(move || {
+                let socket = client(server);
+                for turn in 0..300 {
+                    socket.send(format!("1 store {number}.{turn}").as_bytes()).unwrap();
+                    assert_eq!(receive(&socket), "stored\n");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let heard = runtime.shards().with_shard(1, |node| node.heard.clone()).unwrap();
+    let entries = sink.entries.lock().unwrap();
+    assert_eq!(entries.len(), 1800);
+    assert!(entries.iter().zip(&heard).all(|((shard, entry), text)| *shard == 1 && text.ends_with(entry)));
+}
+
+#[test]
+fn events_of_other_threads_reach_their_shard() {
+    let runtime = start(&["udp:127.0.0.1:0"], 2, 5, Config::default());
+    let inboxes = runtime.inboxes();
+    for shard in 0..5 {
+        let event = Event::Resolved { query: u64::from(shard), address: None };
+        assert!(inboxes.deliver(shard, event));
+        until("the event", || events(&runtime, shard) == [event]);
+    }
+}
+
+#[test]
+fn impossible_numbers_of_shards_are_refused() {
+    let bound = Bound::bind(&["udp:127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let result = Runtime::<Talker>::start(bound, Config::default(), Vec::new(), Arc::new(NoActions));
+    assert!(matches!(result.err(), Some(StartError::Shards(0))));
+}
+
+#[test]
+fn stopping_waits_for_what_is_under_way_and_takes_no_new_connections() {
+    let runtime = start(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"], 2, 2, Config::default());
+    let (datagrams, streams) = (address(&runtime, 0), address(&runtime, 1));
+    let listeners = runtime.listeners().to_vec();
+    let socket = client(datagrams);
+    socket.send(b"1 timer 300").unwrap();
+    socket.send(b"1 echo").unwrap();
+    assert_eq!(receive(&socket), "1 echo");
+    let start = Instant::now();
+    let stopping = std::thread::spawn(move || runtime.stop(Duration::from_secs(5), Talker::is_idle));
+    until("connections are refused", || TcpStream::connect(streams).is_err());
+    socket.send(b"0 echo still").unwrap();
+    assert_eq!(receive(&socket), "0 echo still");
+    assert_eq!(receive(&socket), "fired\n");
+    assert!(stopping.join().unwrap(), "nothing was left undone");
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(2), "{took:?}");
+    Bound::bind(&listeners, 1).expect("the addresses are free again");
+}
+
+#[test]
+fn grace_ends() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    let socket = client(address(&runtime, 0));
+    socket.send(b"0 timer 60000").unwrap();
+    until("the timer is armed", || runtime.shards().with_shard(0, |node| !node.is_idle()) == Some(true));
+    let start = Instant::now();
+    assert!(!runtime.stop(Duration::from_millis(100), Talker::is_idle));
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn a_node_that_panics_is_noticed() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    assert!(!runtime.has_failed());
+    client(address(&runtime, 0)).send(b"0 panic").unwrap();
+    until("the failure", || runtime.has_failed());
+}

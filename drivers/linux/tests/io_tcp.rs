@@ -1,0 +1,360 @@
+//! Streams through the driver. Tested: framing of any split, pipelining, keep-alives, framing errors, every limit by
+//! its name, events, dialling, reuse and failure to dial, sending to connections of another worker, the last answer
+//! before the end. Not tested: running out of files.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod io_node;
+
+use io_node::{PATIENCE, Talker, address, events, start, until};
+use ringway_linux::{Config, Runtime, StreamLimits};
+use ringway_sansio::{ConnectionId, Event, Token};
+use socket2::{Domain, Socket, Type};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A line-wise client whose waits end.
+struct Client {
+    lines: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(to: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(to).unwrap())
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { lines: BufReader::new(stream) }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.lines.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line in time");
+        line
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.say(text);
+        self.hear()
+    }
+
+    /// Its number in the driver.
+    fn id(&mut self) -> u64 {
+        self.ask("0 who\n").trim().parse().unwrap()
+    }
+
+    /// Waits for the end of the connection.
+    fn ends(&mut self) -> bool {
+        match self.lines.read_to_end(&mut Vec::new()) {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+fn tcp(workers: usize, config: Config) -> (Runtime<Talker>, SocketAddr) {
+    let runtime = start(&["tcp:127.0.0.1:0"], workers, 4, config);
+    let server = address(&runtime, 0);
+    (runtime, server)
+}
+
+fn limits(streams: StreamLimits) -> Config {
+    Config { streams, ..Config::default() }
+}
+
+#[test]
+fn any_split_gives_the_same_messages() {
+    let (runtime, server) = tcp(1, Config::default());
+    let text = "1 echo first\n2 echo second\n3 echo third\n";
+    for size in [1, 2, 7, 13, text.len()] {
+        let mut client = Client::connect(server);
+        for part in text.as_bytes().chunks(size) {
+            client.lines.get_mut().write_all(part).unwrap();
+        }
+        assert_eq!(client.hear() + &client.hear() + &client.hear(), text);
+    }
+    until("the counts", || runtime.counts().stream_messages_in == 15);
+}
+
+#[test]
+fn pipelined_messages_are_answered_in_order() {
+    let (_runtime, server) = tcp(2, Config::default());
+    let mut client = Client::connect(server);
+    let text: String = (0..3000).map(|number| format!("{number} echo\n")).collect();
+    let mut writer = client.lines.get_ref().try_clone().unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(text.as_bytes()).unwrap());
+    for number in 0..3000 {
+        assert_eq!(client.hear(), format!("{number} echo\n"));
+    }
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_keep_alive_is_answered() {
+    let (runtime, server) = tcp(1, Config::default());
+    let mut client = Client::connect(server);
+    assert_eq!(client.ask("?\n"), "!\n");
+    assert_eq!(client.ask("?\n?\n"), "!\n");
+    assert_eq!(client.hear(), "!\n");
+    assert_eq!(runtime.counts().keep_alives, 3);
+}
+
+#[test]
+fn bytes_that_are_no_message_close_the_connection_and_every_shard_is_told() {
+    let (runtime, server) = tcp(2, Config::default());
+    let mut client = Client::connect(server);
+    let id = client.id();
+    assert_eq!(client.ask("1 echo\n#\n2 echo\n"), "1 echo\n");
+    assert!(client.ends(), "what follows the error is not looked at");
+    for shard in 0..4 {
+        until("the event", || events(&runtime, shard) == [Event::Closed(ConnectionId(id))]);
+    }
+    assert_eq!(runtime.counts().framing_errors, 1);
+    until("it is gone", || runtime.counts().connections_open == 0);
+}
+
+#[test]
+fn open_connections_are_listed() {
+    let (runtime, server) = tcp(2, Config::default());
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    let mut client = Client::connect(server);
+    client.say(&format!("1 dial {to} 7 hello\n"));
+    let mut dialled = Client::of(peer.accept().unwrap().0);
+    assert_eq!(dialled.hear(), "hello\n");
+    let (accepted_id, dialled_id) = (client.id(), dialled.id());
+    let mut listed = runtime.connections().page(None, 10);
+    listed.sort_by_key(|connection| connection.id.0 == dialled_id);
+    let of = |stream: &TcpStream| (stream.peer_addr().unwrap(), stream.local_addr().unwrap());
+    let seen: Vec<_> = listed.iter().map(|one| (one.id.0, (one.local, one.remote))).collect();
+    let expected = [(accepted_id, of(client.lines.get_ref())), (dialled_id, of(dialled.lines.get_ref()))];
+    assert_eq!(seen, expected);
+    drop((client, dialled));
+    until("they are gone", || runtime.connections().page(None, 10).is_empty());
+}
+
+#[test]
+fn numbers_are_never_used_twice() {
+    let (runtime, server) = tcp(2, Config::default());
+    let ids: HashSet<u64> = (0..100).map(|_| Client::connect(server).id()).collect();
+    assert_eq!(ids.len(), 100);
+    until("all are gone", || runtime.counts().connections_open == 0);
+}
+
+#[test]
+fn the_last_answer_goes_out_before_the_end() {
+    let (_runtime, server) = tcp(1, Config::default());
+    let mut client = Client::connect(server);
+    client.say("1 echo last words\n");
+    client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.hear(), "1 echo last words\n");
+    assert!(client.ends());
+}
+
+#[test]
+fn more_connections_than_allowed_are_closed_at_once() {
+    let (runtime, server) = tcp(2, Config { max_connections: 3, ..Config::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();
+    assert!(clients.iter_mut().all(|client| client.id() != 0));
+    assert!(Client::connect(server).ends());
+    assert_eq!(runtime.counts().connections_refused, 1);
+    clients.pop();
+    until("one is gone", || runtime.counts().connections_open == 2);
+    assert_ne!(Client::connect(server).id(), 0);
+}
+
+#[test]
+fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
+    let message = Duration::from_millis(300);
+    let first_message = Duration::from_millis(600);
+    let (runtime, server) =
+        tcp(1, limits(StreamLimits { message, first_message, ..StreamLimits::default() }));
+    let mut slow = Client::connect(server);
+    let mut silent = Client::connect(server);
+    let mut honest = Client::connect(server);
+    assert_eq!(honest.ask("1 echo\n"), "1 echo\n");
+    let start = Instant::now();
+    let mut writer = slow.lines.get_ref().try_clone().unwrap();
+    std::thread::spawn(move || {
+        // A byte now and then does not win time.
+        while writer.write_all(b"1").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(slow.ends());
+    assert!(start.elapsed() >= Duration::from_millis(250) && start.elapsed() < Duration::from_millis(600));
+    assert!(silent.ends());
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(honest.ask("1 echo\n"), "1 echo\n", "who has spoken may be silent for longer");
+    assert_eq!(runtime.counts().slow_closes, 2);
+}
+
+#[test]
+fn idle_connections_are_closed() {
+    let idle = Duration::from_millis(300);
+    let (runtime, server) = tcp(1, limits(StreamLimits { idle, ..StreamLimits::default() }));
+    let mut client = Client::connect(server);
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(client.ask("1 echo\n"), "1 echo\n", "speaking keeps it open");
+    }
+    assert!(client.ends());
+    assert_eq!(runtime.counts().idle_closes, 1);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_closed_at_the_limit_of_its_queue() {
+    let write_queue_bytes_max = 100_000;
+    let (runtime, server) = tcp(1, limits(StreamLimits { write_queue_bytes_max, ..StreamLimits::default() }));
+    let mut client = Client::connect(server);
+    let id = client.id();
+    for _ in 0..20 {
+        // More than the kernel's own buffers take.
+        if client.lines.get_mut().write_all(b"1 flood 100 10000 7\n").is_err() {
+            break;
+        }
+    }
+    until("it is closed", || runtime.counts().write_queue_closes == 1);
+    until("its shard is told of messages that did not get out", || {
+        let events = events(&runtime, 1);
+        events.contains(&Event::Closed(ConnectionId(id)))
+            && events.contains(&Event::Unreachable(Token(1 << 48 | 7)))
+    });
+    until("its bytes are forgotten", || runtime.counts().unwritten_bytes == 0);
+}
+
+#[test]
+fn a_peer_that_reads_slowly_gets_everything() {
+    let config = limits(StreamLimits { write_queue_bytes_max: 64 << 20, ..StreamLimits::default() });
+    let (runtime, server) = tcp(1, config);
+    let mut client = Client::connect(server);
+    client.say("1 flood 2000 10000 7\n");
+    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    let mut room = vec![0; 1 << 20];
+    let mut left = 2000 * 10_001;
+    while left > 0 {
+        left -= client.lines.read(&mut room).expect("more bytes");
+    }
+    assert_eq!(client.ask("1 echo\n"), "1 echo\n");
+    until("nothing waits", || runtime.counts().unwritten_bytes == 0);
+    assert!(events(&runtime, 1).is_empty());
+}
+
+#[test]
+fn a_peer_that_never_reads_on_is_closed_in_time() {
+    let config = limits(StreamLimits {
+        write_queue_bytes_max: 64 << 20,
+        write_stall: Duration::from_millis(300),
+        ..StreamLimits::default()
+    });
+    let (runtime, server) = tcp(1, config);
+    let mut client = Client::connect(server);
+    client.say("1 flood 2000 10000 7\n");
+    until("it is closed", || runtime.counts().write_queue_closes == 1);
+}
+
+#[test]
+fn a_dialled_connection_is_used_again_and_made_anew_when_it_is_gone() {
+    let (runtime, server) = tcp(2, Config::default());
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    let mut clients: Vec<_> = (0..6).map(|_| Client::connect(server)).collect();
+    // They are spread over the workers; the dialled connection is the same for all.
+    for client in &mut clients {
+        client.say(&format!("1 dial {to} 7 hello\n"));
+    }
+    let mut accepted = Client::of(peer.accept().unwrap().0);
+    assert!((0..6).all(|_| accepted.hear() == "hello\n"));
+    assert_eq!(runtime.counts().connections_dialled, 1);
+    let id = accepted.id();
+    assert_eq!(accepted.ask("2 echo back\n"), "2 echo back\n", "the dialled peer may ask too");
+
+    drop(accepted);
+    until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
+    clients[0].say(&format!("1 dial {to} 7 again\n"));
+    let mut accepted = Client::of(peer.accept().unwrap().0);
+    assert_eq!(accepted.hear(), "again\n");
+    assert_ne!(accepted.id(), id);
+    assert_eq!(runtime.counts().connections_dialled, 2);
+    assert!(events(&runtime, 1).iter().all(|event| !matches!(event, Event::Unreachable(_))));
+}
+
+#[test]
+fn a_peer_that_cannot_be_dialled_is_told_to_the_shard_that_asked() {
+    let connect = Duration::from_millis(300);
+    let (runtime, server) = tcp(2, limits(StreamLimits { connect, ..StreamLimits::default() }));
+    let mut client = Client::connect(server);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    client.say(&format!("2 dial {closed} 5 hello\n2 dial {closed} 0 hello\n"));
+    until("the refusal", || events(&runtime, 2) == [Event::Unreachable(Token(2 << 48 | 5))]);
+
+    // A listener whose queue is full does not answer at all.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let silent = full.local_addr().unwrap().as_socket().unwrap();
+    let _queued = TcpStream::connect(silent).unwrap();
+    let start = Instant::now();
+    client.say(&format!("3 dial {silent} 6 hello\n"));
+    until("the time-out", || events(&runtime, 3) == [Event::Unreachable(Token(3 << 48 | 6))]);
+    assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
+    assert!(events(&runtime, 0).is_empty() && events(&runtime, 1).is_empty());
+}
+
+#[test]
+fn any_worker_reaches_any_connection() {
+    let (runtime, server) = tcp(2, Config::default());
+    let mut clients: Vec<_> = (0..12).map(|_| Client::connect(server)).collect();
+    let ids: Vec<_> = clients.iter_mut().map(Client::id).collect();
+    let owners: HashSet<_> = ids.iter().map(|id| id >> 56).collect();
+    assert_eq!(owners.len(), 2, "both workers have some");
+    for (from, client) in clients.iter_mut().enumerate() {
+        for (to, id) in ids.iter().enumerate() {
+            client.say(&format!("{to} to {id} 9 from{from}\n"));
+        }
+    }
+    for client in &mut clients {
+        let heard: HashSet<_> = (0..12).map(|_| client.hear()).collect();
+        assert_eq!(heard.len(), 12, "one of each");
+    }
+    assert!((0..4).all(|shard| events(&runtime, shard).is_empty()));
+}
+
+#[test]
+fn what_one_shard_sends_to_another_workers_connection_stays_in_order() {
+    let (_runtime, server) = tcp(2, Config::default());
+    let mut clients: Vec<_> = (0..8).map(|_| Client::connect(server)).collect();
+    let target = clients[0].id();
+    let mut sender = clients.pop().unwrap();
+    while sender.id() >> 56 == target >> 56 {
+        sender = clients.pop().expect("a client of the other worker");
+    }
+    let text: String = (0..2000).map(|number| format!("1 to {target} 0 {number}\n")).collect();
+    sender.say(&text);
+    for number in 0..2000 {
+        assert_eq!(clients[0].hear(), format!("{number}\n"));
+    }
+}
+
+#[test]
+fn a_connection_that_is_gone_is_unreachable() {
+    let (runtime, server) = tcp(2, Config::default());
+    let mut gone = Client::connect(server);
+    let id = gone.id();
+    drop(gone);
+    until("the end", || events(&runtime, 0).contains(&Event::Closed(ConnectionId(id))));
+    let mut client = Client::connect(server);
+    client.say(&format!("1 to {id} 3 hello\n1 to {} 4 hello\n", u64::MAX));
+    until("the reports", || {
+        let events = events(&runtime, 1);
+        events.contains(&Event::Unreachable(Token(1 << 48 | 3)))
+            && events.contains(&Event::Unreachable(Token(1 << 48 | 4)))
+    });
+}

@@ -1,0 +1,109 @@
+//! Datagrams through the driver. Tested: echo of many flows over several workers and shards, order within a flow under
+//! load, both families, packets that cannot be sent, batches longer than a call takes, timers. Not tested: loss by a
+//! full socket.
+
+mod io_node;
+
+use io_node::{address, client, events, receive, start, until};
+use ringway_linux::Config;
+use ringway_sansio::{Event, Token};
+use std::time::{Duration, Instant};
+
+#[test]
+fn many_flows_get_their_own_answers_and_spread_over_the_workers() {
+    let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
+    let clients: Vec<_> = (0..60).map(|_| client(address(&runtime, 0))).collect();
+    for round in 0..20 {
+        for (number, socket) in clients.iter().enumerate() {
+            socket.send(format!("{number} echo {round}").as_bytes()).unwrap();
+        }
+        for (number, socket) in clients.iter().enumerate() {
+            assert_eq!(receive(socket), format!("{number} echo {round}"));
+        }
+    }
+    until("the counts", || runtime.counts().datagrams_out == 1200);
+    let by_worker: Vec<_> = runtime.tally().by_worker().iter().map(|counts| counts.datagrams_in).collect();
+    assert!(by_worker.iter().all(|&count| count > 0), "{by_worker:?}");
+    assert_eq!(by_worker.iter().sum::<u64>(), 1200);
+    for shard in 0..4 {
+        let heard = runtime.shards().with_shard(shard, |node| node.heard.len());
+        assert_eq!(heard, Some(300), "messages go to the shard they name");
+    }
+}
+
+#[test]
+fn the_messages_of_a_flow_keep_their_order_under_load() {
+    const MESSAGES: usize = 4000;
+    const WINDOW: usize = 50;
+    let runtime = start(&["udp:127.0.0.1:0"], 2, 8, Config::default());
+    let server = address(&runtime, 0);
+    let threads: Vec<_> = (0..6)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let socket = client(server);
+                for number in 0..MESSAGES + WINDOW {
+                    if number < MESSAGES {
+                        // Each goes to another shard, so that only the driver keeps them in order.
+                        socket.send(format!("{number} echo").as_bytes()).unwrap();
+                    }
+                    if number >= WINDOW {
+                        assert_eq!(receive(&socket), format!("{} echo", number - WINDOW));
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn both_families_listen_at_the_same_time() {
+    let runtime = start(&["udp:127.0.0.1:0", "udp:[::1]:0"], 2, 2, Config::default());
+    for listener in [0, 1] {
+        let socket = client(address(&runtime, listener));
+        socket.send(b"1 echo").unwrap();
+        assert_eq!(receive(&socket), "1 echo");
+    }
+}
+
+#[test]
+fn a_packet_that_cannot_be_sent_is_told_to_its_shard_and_stops_no_other() {
+    let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
+    let socket = client(address(&runtime, 0));
+    // Broadcast is forbidden, an IPv6 peer is beyond an IPv4 socket, and listener 9 does not exist.
+    for (number, target) in ["0 255.255.255.255:9", "0 [::1]:9", "9 127.0.0.1:9"].iter().enumerate() {
+        socket.send(format!("3 udp {target} {}", number + 1).as_bytes()).unwrap();
+        assert_eq!(receive(&socket), "after\n");
+        until("the report", || events(&runtime, 3).len() > number);
+    }
+    let told: Vec<_> = (1..=3).map(|number| Event::Unreachable(Token(3 << 48 | number))).collect();
+    assert_eq!(events(&runtime, 3), told);
+    assert!((0..3).all(|shard| events(&runtime, shard).is_empty()), "nobody else is told");
+    assert_eq!((runtime.counts().send_errors, runtime.counts().unreachable), (3, 3));
+}
+
+#[test]
+fn more_packets_than_one_call_takes_all_go_out() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    let socket = client(address(&runtime, 0));
+    socket.send(b"0 flood 200 100 0").unwrap();
+    assert!((0..200).all(|_| receive(&socket).len() == 101));
+}
+
+#[test]
+fn timers_fire_in_time_whichever_worker_armed_them() {
+    let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
+    let clients: Vec<_> = (0..8).map(|_| client(address(&runtime, 0))).collect();
+    for round in 0..2 {
+        // In the second round the workers are asleep when the timer is armed.
+        std::thread::sleep(Duration::from_millis(50 * round));
+        for (number, socket) in clients.iter().enumerate() {
+            let armed = Instant::now();
+            socket.send(format!("{number} timer 40").as_bytes()).unwrap();
+            assert_eq!(receive(socket), "fired\n");
+            let late = armed.elapsed();
+            assert!(late >= Duration::from_millis(40), "{late:?}");
+            assert!(late < Duration::from_secs(1), "{late:?}");
+        }
+    }
+}

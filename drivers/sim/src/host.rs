@@ -1,0 +1,138 @@
+//! How machines of different kinds live in one simulation.
+
+use ringway_sansio::{ConnectionId, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received};
+use std::any::Any;
+use std::time::Duration;
+
+/// What the simulation runs: one host with one or more shards of whatever is inside. [`Hosted`] makes one of any
+/// [`Node`]; a scripted peer can be one by itself.
+pub trait SimNode: Any {
+    /// How many shards there are; at least one.
+    fn shards(&self) -> u16;
+
+    /// Which of them a message belongs to.
+    fn shard_of(&self, bytes: &[u8]) -> u16;
+
+    /// A framer for a new connection.
+    fn framer(&self) -> Box<dyn SimFramer>;
+
+    /// A message came for `shard`.
+    fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects);
+
+    /// The transport has something to report to `shard`.
+    fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects);
+
+    /// The deadline of `shard` has come.
+    fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects);
+
+    /// When `shard` wants to be called next.
+    fn next_deadline(&self, shard: u16) -> Option<Deadline>;
+}
+
+/// What comes of a call into a host.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// What is sent.
+    pub out: Outbox,
+    /// What the same shard is told later: the answer to a look-up, for one.
+    pub events: Vec<(Duration, Event)>,
+    /// The connections the host closes, once everything is sent.
+    pub closes: Vec<ConnectionId>,
+}
+
+/// A [`Framer`] whose type is forgotten.
+pub trait SimFramer {
+    /// Adds bytes as they arrived.
+    fn push(&mut self, bytes: &[u8]);
+
+    /// The next whole message.
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FramingError>;
+
+    /// What is owed to the peer for its keep-alives.
+    fn pongs(&mut self) -> Vec<u8>;
+}
+
+impl<F: Framer> SimFramer for F {
+    fn push(&mut self, bytes: &[u8]) {
+        Framer::push(self, bytes);
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FramingError> {
+        Ok(Framer::next_frame(self)?.map(<[u8]>::to_vec))
+    }
+
+    fn pongs(&mut self) -> Vec<u8> {
+        F::PONG.repeat(Framer::pongs(self))
+    }
+}
+
+/// The shards of a [`Node`], and what answers their wishes.
+pub struct Hosted<N: Node> {
+    shards: Vec<N>,
+    grant: Grant<N>,
+    actions: Vec<N::Action>,
+}
+
+/// Does what a machine wishes: keeps what it wants stored, puts the answer to a look-up into [`Effects::events`].
+type Grant<N> = Box<dyn FnMut(Instant, <N as Node>::Action, &mut Effects)>;
+
+impl<N: Node + 'static> Hosted<N> {
+    /// A host of these shards; `grant` is called with each wish, in order.
+    pub fn new(shards: Vec<N>, grant: impl FnMut(Instant, N::Action, &mut Effects) + 'static) -> Self {
+        Self { shards, grant: Box::new(grant), actions: Vec::new() }
+    }
+
+    /// Calls one shard as the driver would, and grants what it wishes. `None`: there is no such shard.
+    pub fn call<R>(
+        &mut self,
+        shard: u16,
+        now: Instant,
+        effects: &mut Effects,
+        run: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>) -> R,
+    ) -> Option<R> {
+        let node = self.shards.get_mut(usize::from(shard))?;
+        let result = run(node, &mut effects.out, &mut self.actions);
+        for action in self.actions.drain(..) {
+            (self.grant)(now, action, effects);
+        }
+        Some(result)
+    }
+
+    /// The shards, to look inside.
+    pub fn shards(&self) -> &[N] {
+        &self.shards
+    }
+}
+
+impl<N: Node + 'static> SimNode for Hosted<N> {
+    fn shards(&self) -> u16 {
+        u16::try_from(self.shards.len()).unwrap_or(u16::MAX)
+    }
+
+    fn shard_of(&self, bytes: &[u8]) -> u16 {
+        N::shard_of(bytes, SimNode::shards(self))
+    }
+
+    fn framer(&self) -> Box<dyn SimFramer> {
+        Box::new(N::Framer::new(MESSAGE_BYTES_MAX))
+    }
+
+    fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
+        self.call(shard, now, effects, |node, out, actions| node.on_message(now, received, out, actions));
+    }
+
+    fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects) {
+        self.call(shard, now, effects, |node, out, actions| node.on_event(now, event, out, actions));
+    }
+
+    fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects) {
+        self.call(shard, now, effects, |node, out, actions| node.on_timeout(now, out, actions));
+    }
+
+    fn next_deadline(&self, shard: u16) -> Option<Deadline> {
+        self.shards.get(usize::from(shard)).and_then(Node::next_deadline)
+    }
+}
+
+/// What the other drivers allow by default.
+const MESSAGE_BYTES_MAX: usize = 65_535;

@@ -1,0 +1,41 @@
+//! The published vectors, from testdata/digest.tsv.
+
+use super::*;
+
+fn ha1(user: &str, realm: &str, password: &str) -> Ha1 {
+    let text = [user, realm, password].join(":");
+    Ha1 { md5: Md5::digest(text.as_bytes()).into(), sha256: Sha256::digest(text.as_bytes()).into() }
+}
+
+#[test]
+fn every_published_vector_with_qop_auth_is_proven() {
+    extern crate std;
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/digest.tsv");
+    let table = std::fs::read_to_string(path).unwrap();
+    let mut checked = 0;
+    for row in table.lines().skip(1) {
+        let cells: alloc::vec::Vec<&str> = row.split('\t').collect();
+        let [_, algorithm, user, realm, password, method, uri, nonce, nc, cnonce, qop, _, response, ..] =
+            cells[..]
+        else {
+            panic!("{row}")
+        };
+        let (Some(algorithm), "auth") = (Algorithm::from_name(algorithm.as_bytes()), qop) else { continue };
+        let given = Credentials {
+            username: user.as_bytes(),
+            realm: realm.as_bytes(),
+            nonce: nonce.as_bytes(),
+            uri: uri.as_bytes(),
+            response: response.as_bytes(),
+            cnonce: Some(cnonce.as_bytes()),
+            qop: Some(qop.as_bytes()),
+            nc: Some(nc.as_bytes()),
+            ..Credentials::default()
+        };
+        let ha1 = ha1(user, realm, password);
+        assert!(algorithm.proves(&ha1, method.as_bytes(), &given), "{row}");
+        assert!(!algorithm.proves(&ha1, b"OTHER", &given), "{row}");
+        checked += 1;
+    }
+    assert!(checked >= 6, "only {checked} vectors were there");
+}

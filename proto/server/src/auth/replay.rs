@@ -1,0 +1,209 @@
+//! Which nonce counts were used.
+
+use super::NonceId;
+use crate::rate::SeededHash;
+use core::time::Duration;
+use hashbrown::HashMap;
+use ringway_sansio::{Instant, Seed};
+
+/// Nonce counts that proved a password, so that none proves it twice.
+///
+/// Two generations of nonces are kept. When the younger is full or half a nonce lifetime old, the older is dropped; a
+/// nonce made before the dropped ones were all seen, and not found, is stale: its counts may have been among them. So the
+/// memory is bounded and a replay is never taken, at worst a client is asked once more.
+#[derive(Debug)]
+pub struct ReplayWindows {
+    young: HashMap<NonceId, Window, SeededHash>,
+    old: HashMap<NonceId, Window, SeededHash>,
+    young_since: Instant,
+    /// Nonces made before this are only good if they are found.
+    forgotten_before: Instant,
+    generation_life: Duration,
+    nonces_max: usize,
+    evicted: u64,
+}
+
+/// What using a nonce count says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NonceUse {
+    /// Never used before.
+    First,
+    /// The last one again, by the same request from the same place, no later than a retransmission can come.
+    Repeated,
+    /// Used before, or too far behind the highest one to know.
+    Replayed,
+    /// The nonce may have been forgotten.
+    Forgotten,
+}
+
+/// The highest count and the 64 below it, and by which request the highest was used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    highest: u32,
+    seen: u64,
+    request: u64,
+    used_at: Instant,
+}
+
+impl ReplayWindows {
+    /// Empty. Counts of nonces made before `now` are not known: they are stale.
+    pub fn new(nonces_max: usize, nonce_lifetime: Duration, seed: &Seed, now: Instant) -> Self {
+        let hash = SeededHash::new(seed);
+        Self {
+            young: HashMap::with_hasher(hash),
+            old: HashMap::with_hasher(hash),
+            young_since: now,
+            forgotten_before: now,
+            generation_life: nonce_lifetime / 2 + Duration::from_secs(1),
+            nonces_max: nonces_max / 2,
+            evicted: 0,
+        }
+    }
+
+    /// Uses a count of a nonce that is good by itself. `request` stands for the request and where it came from.
+    pub fn use_count(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        if now.since(self.young_since) >= self.generation_life || self.young.len() >= self.nonces_max {
+            self.turn(now);
+        }
+        if let Some(window) = self.young.get_mut(&nonce) {
+            return window.take(now, count, request);
+        }
+        if let Some(window) = self.old.get_mut(&nonce) {
+            return window.take(now, count, request);
+        }
+        if nonce.made_ms < self.forgotten_before.as_millis() {
+            return NonceUse::Forgotten;
+        }
+        let mut window = Window::default();
+        let first = window.take(now, count, request);
+        self.young.insert(nonce, window);
+        first
+    }
+
+    /// How many nonces are remembered.
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// True when none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many were forgotten before their time because there were too many.
+    pub const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    fn turn(&mut self, now: Instant) {
+        if now.since(self.young_since) < self.generation_life {
+            self.evicted += self.old.len() as u64;
+        }
+        core::mem::swap(&mut self.young, &mut self.old);
+        self.young.clear();
+        // What is dropped now was used before the generation that is old from here on began.
+        self.forgotten_before = self.young_since.max(self.forgotten_before);
+        self.young_since = now;
+    }
+}
+
+impl Window {
+    fn take(&mut self, now: Instant, count: u32, request: u64) -> NonceUse {
+        if count == 0 {
+            return NonceUse::Replayed;
+        }
+        if count == self.highest && request == self.request && now.since(self.used_at) <= RETRANSMISSIONS_LAST
+        {
+            return NonceUse::Repeated;
+        }
+        if count > self.highest {
+            let ahead = count - self.highest;
+            self.seen = if ahead >= 64 { 0 } else { self.seen << ahead };
+            self.seen |= 1;
+            self.highest = count;
+            self.request = request;
+            self.used_at = now;
+            return NonceUse::First;
+        }
+        let behind = self.highest - count;
+        if behind >= 64 || self.seen & (1 << behind) != 0 {
+            return NonceUse::Replayed;
+        }
+        self.seen |= 1 << behind;
+        NonceUse::First
+    }
+}
+
+/// 64·T1 (RFC 3261 §17.1.2.2).
+const RETRANSMISSIONS_LAST: Duration = Duration::from_secs(32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nonce(made: Instant, counter: u32) -> NonceId {
+        NonceId { made_ms: made.as_millis(), counter, shard: 0 }
+    }
+
+    #[test]
+    fn a_count_is_good_once_in_any_order_within_the_window() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
+        let nonce = nonce(start, 1);
+        for (count, expected) in [
+            (1, NonceUse::First),
+            (1, NonceUse::Repeated),
+            (3, NonceUse::First),
+            (2, NonceUse::First),
+            (2, NonceUse::Replayed),
+            (100, NonceUse::First),
+            (37, NonceUse::First),
+            (36, NonceUse::Replayed),
+            (0, NonceUse::Replayed),
+            (u32::MAX, NonceUse::First),
+            (100, NonceUse::Replayed),
+        ] {
+            assert_eq!(
+                windows.use_count(start, nonce, count, u64::MAX - u64::from(count)),
+                expected,
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_retransmission_is_told_from_a_replay() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
+        let nonce = nonce(start, 1);
+        assert_eq!(windows.use_count(start, nonce, 1, 7), NonceUse::First);
+        assert_eq!(windows.use_count(start + Duration::from_secs(32), nonce, 1, 7), NonceUse::Repeated);
+        assert_eq!(windows.use_count(start, nonce, 1, 8), NonceUse::Replayed);
+        assert_eq!(windows.use_count(start + Duration::from_secs(33), nonce, 1, 7), NonceUse::Replayed);
+    }
+
+    #[test]
+    fn forgetting_never_lets_a_replay_through() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
+        for number in 0..1000 {
+            let now = start + Duration::from_millis(number);
+            assert_eq!(windows.use_count(now, nonce(now, number as u32), 1, 1), NonceUse::First, "{number}");
+            assert!(windows.len() <= 20);
+            for earlier in 0..=number {
+                let earlier_at = start + Duration::from_millis(earlier);
+                let again = windows.use_count(now, nonce(earlier_at, earlier as u32), 1, 2);
+                assert_ne!(again, NonceUse::First, "{earlier} at {number}");
+            }
+        }
+        assert!(windows.evicted() > 0);
+    }
+
+    #[test]
+    fn what_was_made_before_a_restart_is_stale() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
+        let before = nonce(start - Duration::from_secs(1), 1);
+        assert_eq!(windows.use_count(start, before, 1, 1), NonceUse::Forgotten);
+    }
+}

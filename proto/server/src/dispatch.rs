@@ -1,0 +1,299 @@
+//! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
+
+use crate::auth::{Outcome, verify};
+use crate::route::{Routed, preprocess};
+use crate::server::{Out, Request, request_mark};
+use crate::{Aor, Authenticated, Mode, Server, Services};
+use ringway_sansio::{Flow, Instant};
+use ringway_sip::digest::Challenge;
+use ringway_sip::{HeaderName, Message, Method, Scheme, Uri, Via};
+use ringway_transaction::Incoming;
+
+/// Whose request it is.
+pub(crate) enum Caller {
+    /// A proven user of ours, or nobody asked.
+    Accepted,
+    /// An answer was sent.
+    Answered,
+}
+
+/// Who sends, and to whom.
+#[derive(Clone, Copy, Debug)]
+struct Parties {
+    /// From is in a domain of ours.
+    from_us: bool,
+    /// The request is for a domain of ours.
+    to_us: bool,
+}
+
+impl<S: Services> Server<S> {
+    /// A well-formed request.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        method: Method<'_>,
+        uri: Uri<'_>,
+        flow: Flow,
+        out: &mut Out<'_>,
+    ) {
+        let key = match self.transactions.receive_request(now, message, out.packets) {
+            Incoming::Absorbed => return,
+            Incoming::New(key) => key,
+            // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
+            Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
+        };
+        let request = Request { now, message, method, uri, flow, key };
+        if method == Method::Ack && self.acknowledges_us(message) {
+            return;
+        }
+        if !self.is_reasonable(&request, out) {
+            return;
+        }
+        let Ok(routed) = preprocess(&self.config, &self.keys.route, message, uri) else {
+            return self.refuse_plainly(&request, 400, "Bad Route", out);
+        };
+        if method == Method::Cancel {
+            return self.on_cancel(&request, &routed, out);
+        }
+        let parties = Parties {
+            from_us: self.config.domain_of(&message.from().uri).is_some(),
+            to_us: routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some(),
+        };
+        if method == Method::Register && parties.to_us {
+            return self.on_register(&request, out);
+        }
+        if message.max_forwards() == Some(0) {
+            return self.refuse_plainly(&request, 483, "Too Many Hops", out);
+        }
+        if self.is_loop(&request, &routed) {
+            return self.refuse_plainly(&request, 482, "Loop Detected", out);
+        }
+        if message.has(HeaderName::ProxyRequire) {
+            return self.refuse_extensions(&request, HeaderName::ProxyRequire, out);
+        }
+        if method == Method::Options && parties.to_us && routed.uri.user().is_none() {
+            return self.on_options(&request, out);
+        }
+        match self.accept_caller(&request, &routed, parties, out) {
+            Caller::Answered => {}
+            Caller::Accepted => match (self.config.mode, parties.to_us) {
+                (Mode::Redirect, true) => self.redirect(&request, &routed, out),
+                (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),
+                (Mode::Proxy, _) => self.proxy(&request, &routed, out),
+            },
+        }
+    }
+
+    /// RFC 3261 §16.3: what can be answered without knowing who asks.
+    fn is_reasonable(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> bool {
+        match request.uri.scheme() {
+            Scheme::Sip => {}
+            // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not speak.
+            Scheme::Sips | Scheme::Tel | Scheme::Other => {
+                self.refuse_plainly(request, 416, "Unsupported URI Scheme", out);
+                return false;
+            }
+        }
+        // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. They would be a way to have other headers sent.
+        if !request.uri.headers().is_empty() {
+            self.refuse_plainly(request, 400, "Headers In Request-URI", out);
+            return false;
+        }
+        true
+    }
+
+    /// RFC 3261 §16.3 step 4: a Via of ours says this very request was here before.
+    fn is_loop(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
+        let message = request.message;
+        let mut expected = None;
+        for value in message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX) {
+            let Some(at) = memchr::memmem::find(value, crate::proxy::LOOP_MARK) else { continue };
+            let Ok(via) = Via::parse(value) else { continue };
+            let ours = via.host.ip().is_some_and(|ip| {
+                let port = via.port.unwrap_or(crate::domain::DEFAULT_PORT);
+                self.config.is_own_address(core::net::SocketAddr::new(ip, port))
+            });
+            let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));
+            let expected = *expected.get_or_insert_with(|| {
+                crate::proxy::hex16(crate::route::loop_hash(&self.keys.looped, message, &routed.uri))
+            });
+            if ours && mark == Some(expected.as_slice()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
+    /// be required.
+    pub(crate) fn refuse_extensions(
+        &mut self,
+        request: &Request<'_, '_>,
+        name: HeaderName,
+        out: &mut Out<'_>,
+    ) {
+        let message = request.message;
+        self.counters.refused += 1;
+        self.refuse(request, 420, "Bad Extension", out, |response| {
+            for value in message.values(name) {
+                response.header(HeaderName::Unsupported, value);
+            }
+        });
+    }
+
+    /// Who may have what forwarded. Nothing is relayed for strangers to strangers.
+    fn accept_caller(
+        &mut self,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        parties: Parties,
+        out: &mut Out<'_>,
+    ) -> Caller {
+        let in_dialog = request.message.to().tag().is_some();
+        let dialog_is_ours = routed.token.is_some();
+        if request.method == Method::Ack {
+            let may_pass = dialog_is_ours || parties.to_us || (!self.config.auth.enabled && parties.from_us);
+            if may_pass {
+                return Caller::Accepted;
+            }
+            self.counters.stray += 1;
+            return Caller::Answered;
+        }
+        if dialog_is_ours && !(in_dialog && self.config.auth.in_dialog) {
+            return Caller::Accepted;
+        }
+        if !parties.from_us {
+            if parties.to_us || dialog_is_ours {
+                return Caller::Accepted;
+            }
+            self.refuse_plainly(request, 403, "Relaying Denied", out);
+            return Caller::Answered;
+        }
+        if !self.config.auth.enabled {
+            return Caller::Accepted;
+        }
+        // Without our mark, what cannot begin anything is let through to users of ours: the phone knows its dialogs.
+        let begins_nothing =
+            matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Info);
+        if in_dialog && begins_nothing && parties.to_us && !self.config.auth.in_dialog {
+            return Caller::Accepted;
+        }
+        self.authenticate_caller(request, out)
+    }
+
+    /// Asks for the password of the user in From (RFC 3261 §22.3).
+    fn authenticate_caller(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> Caller {
+        let message = request.message;
+        let mut from = Aor::default();
+        if !self.config.read_aor(&message.from().uri, &mut from) {
+            self.refuse_plainly(request, 403, "Caller Has No Name", out);
+            return Caller::Answered;
+        }
+        match self.authenticate(request, self.challenge_kind(), from.domain(), out) {
+            Some(user) if user == from.user() => Caller::Accepted,
+            Some(_) => {
+                self.refuse_plainly(request, 403, "Not Your Address", out);
+                Caller::Answered
+            }
+            None => Caller::Answered,
+        }
+    }
+
+    /// A registrar and a redirect server challenge as user agents, a proxy as a proxy (RFC 3261 §22.2, §22.3).
+    fn challenge_kind(&self) -> HeaderName {
+        match self.config.mode {
+            Mode::Proxy => HeaderName::ProxyAuthorization,
+            Mode::Redirect => HeaderName::Authorization,
+        }
+    }
+
+    /// The user whose password the request proves; `None` when it was answered instead.
+    pub(crate) fn authenticate(
+        &mut self,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+        out: &mut Out<'_>,
+    ) -> Option<alloc::vec::Vec<u8>> {
+        let mark = request_mark(&self.keys.request, request.message, &request.flow);
+        let outcome = verify(
+            request.now,
+            &self.config,
+            &self.services,
+            &self.nonces,
+            request.message,
+            header,
+            domain,
+            mark,
+        );
+        match outcome {
+            Outcome::Proven(user) => {
+                self.counters.authenticated += 1;
+                Some(user)
+            }
+            Outcome::Challenge { is_stale } => {
+                self.challenge(request, header, is_stale, out);
+                None
+            }
+            Outcome::Malformed => {
+                self.refuse_plainly(request, 400, "Bad Credentials Header", out);
+                None
+            }
+        }
+    }
+
+    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept.
+    fn challenge(
+        &mut self,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        is_stale: bool,
+        out: &mut Out<'_>,
+    ) {
+        self.counters.challenged += 1;
+        let (status, phrase, name) = match header {
+            HeaderName::ProxyAuthorization => {
+                (407, "Proxy Authentication Required", HeaderName::ProxyAuthenticate)
+            }
+            _ => (401, "Unauthorized", HeaderName::WwwAuthenticate),
+        };
+        let config = alloc::sync::Arc::clone(&self.config);
+        let mut nonce = core::mem::take(&mut self.record);
+        nonce.clear();
+        self.nonces.write(request.now, &mut nonce);
+        self.reply(request, status, phrase, out, |response| {
+            for algorithm in &config.auth.algorithms {
+                let challenge = Challenge {
+                    realm: config.auth.realm.as_bytes(),
+                    nonce: &nonce,
+                    algorithm: algorithm.name(),
+                    is_stale,
+                };
+                response.header_with(name, |out| challenge.write(out));
+            }
+        });
+        self.record = nonce;
+    }
+
+    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
+    pub(crate) fn prove_owner<'p>(
+        &mut self,
+        request: &Request<'_, '_>,
+        aor: &'p Aor,
+        out: &mut Out<'_>,
+    ) -> Option<Authenticated<&'p Aor>> {
+        if !self.config.auth.enabled {
+            return Some(Authenticated::danger_everyone_is_believed(aor));
+        }
+        let user = self.authenticate(request, HeaderName::Authorization, aor.domain(), out)?;
+        if user == aor.user() {
+            return Some(Authenticated::proven_by_digest(aor));
+        }
+        self.refuse_plainly(request, 403, "Not Your Address", out);
+        None
+    }
+}
+
+/// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
+const VIAS_LOOKED_AT_MAX: usize = 70;

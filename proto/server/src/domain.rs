@@ -1,0 +1,53 @@
+//! Which URIs are ours.
+
+use crate::{Aor, Config};
+use core::net::SocketAddr;
+use ringway_sansio::Flow;
+use ringway_sip::Uri;
+
+impl Config {
+    /// The domain of ours that `uri` is in, `None` for any other place.
+    ///
+    /// A configured domain counts with no port or the port of a listener; an address counts when we listen there. So a
+    /// phone's contact on a machine that also runs the server is not taken for the server.
+    pub(crate) fn domain_of(&self, uri: &Uri<'_>) -> Option<&str> {
+        if !uri.is_sip() {
+            return None;
+        }
+        let host = uri.host();
+        let port_is_ours = match uri.port() {
+            None => true,
+            Some(port) => self
+                .listeners
+                .iter()
+                .any(|listener| listener.bound.port() == port || listener.advertised.port() == port),
+        };
+        if port_is_ours
+            && let Some(domain) = self.domains.iter().find(|domain| host.equals(domain.as_bytes()))
+        {
+            return Some(domain);
+        }
+        let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));
+        if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
+    }
+
+    /// True for an address we listen on.
+    pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
+        let address = Flow::canonical(address);
+        self.listeners.iter().any(|listener| {
+            let wild = listener.bound.ip().is_unspecified()
+                && listener.bound.port() == address.port()
+                && address.ip().is_loopback();
+            listener.bound == address || listener.advertised == address || wild
+        })
+    }
+
+    /// Fills `aor` with the address-of-record of `uri`; false when it is not a user of ours.
+    pub(crate) fn read_aor(&self, uri: &Uri<'_>, aor: &mut Aor) -> bool {
+        let (Some(domain), Some(_)) = (self.domain_of(uri), uri.user()) else { return false };
+        aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());
+        true
+    }
+}
+
+pub(crate) const DEFAULT_PORT: u16 = 5060;

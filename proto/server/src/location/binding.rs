@@ -1,0 +1,126 @@
+//! One binding of an address-of-record.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_sansio::{Flow, Instant, Transport};
+use ringway_sip::Uri;
+
+/// A contact and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    /// Contact URI, further contact parameters (from their first `;`) and Call-ID, one behind the other.
+    text: Box<[u8]>,
+    uri_len: u16,
+    params_len: u16,
+    /// Preference in thousandths.
+    pub(crate) q: u16,
+    pub(crate) kind: Kind,
+    pub(crate) cseq: u32,
+    pub(crate) expires: Instant,
+    /// How the REGISTER came.
+    pub(crate) flow: Flow,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reached at its contact address; its flow is a short cut.
+    Dialable,
+    /// The contact's address is not the one its packets came from: only its flow reaches it.
+    FlowOnly,
+    /// Put there by an administrator; no REGISTER changes it.
+    Permanent,
+}
+
+/// The parts of a binding that are text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text<'a> {
+    pub(crate) uri: &'a [u8],
+    pub(crate) params: &'a [u8],
+    pub(crate) call_id: &'a [u8],
+}
+
+impl Binding {
+    /// `None` when the texts are over [`Binding::TEXT_BYTES_MAX`].
+    pub(crate) fn new(
+        text: Text<'_>,
+        q: u16,
+        kind: Kind,
+        cseq: u32,
+        expires: Instant,
+        flow: Flow,
+    ) -> Option<Self> {
+        let (uri_len, params_len) = lengths(&text)?;
+        let mut bytes = Vec::with_capacity(text.uri.len() + text.params.len() + text.call_id.len());
+        for part in [text.uri, text.params, text.call_id] {
+            bytes.extend_from_slice(part);
+        }
+        Some(Self { text: bytes.into_boxed_slice(), uri_len, params_len, q, kind, cseq, expires, flow })
+    }
+
+    /// Replaces the texts; in place when they are as long as before, as they are in a refresh.
+    pub(crate) fn set_text(&mut self, text: Text<'_>) -> bool {
+        let Some((uri_len, params_len)) = lengths(&text) else { return false };
+        let total = text.uri.len() + text.params.len() + text.call_id.len();
+        if total != self.text.len() {
+            let fresh = Self::new(text, self.q, self.kind, self.cseq, self.expires, self.flow);
+            if let Some(fresh) = fresh {
+                *self = fresh;
+            }
+            return true;
+        }
+        let mut at = 0;
+        for part in [text.uri, text.params, text.call_id] {
+            if let Some(place) = self.text.get_mut(at..at + part.len()) {
+                place.copy_from_slice(part);
+            }
+            at += part.len();
+        }
+        (self.uri_len, self.params_len) = (uri_len, params_len);
+        true
+    }
+
+    pub(crate) fn text(&self) -> Text<'_> {
+        let (uri, rest) = self.text.split_at_checked(usize::from(self.uri_len)).unwrap_or_default();
+        let (params, call_id) = rest.split_at_checked(usize::from(self.params_len)).unwrap_or_default();
+        Text { uri, params, call_id }
+    }
+
+    pub(crate) fn uri(&self) -> &[u8] {
+        self.text().uri
+    }
+
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.kind == Kind::Permanent
+    }
+
+    /// True when requests can still be sent to it.
+    pub(crate) fn is_reachable(&self) -> bool {
+        match (self.kind, self.flow.transport) {
+            (Kind::FlowOnly, Transport::Tcp) => self.flow.connection.is_some(),
+            (Kind::FlowOnly, Transport::Udp) | (Kind::Dialable | Kind::Permanent, _) => true,
+        }
+    }
+
+    /// Whether a contact can be reached at the address it names: it is a name, or the address the REGISTER came from.
+    /// A REGISTER that came through other proxies says nothing about that.
+    pub(crate) fn kind_of(contact: &Uri<'_>, source: &Flow, came_directly: bool) -> Kind {
+        match contact.host().ip() {
+            Some(ip) if came_directly && canonical(ip) != source.remote.ip() => Kind::FlowOnly,
+            _ => Kind::Dialable,
+        }
+    }
+
+    /// Bytes of URI, parameters and Call-ID together.
+    pub(crate) const TEXT_BYTES_MAX: usize = 2048;
+}
+
+fn canonical(ip: core::net::IpAddr) -> core::net::IpAddr {
+    Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip()
+}
+
+fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {
+    if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
+        return None;
+    }
+    Some((u16::try_from(text.uri.len()).ok()?, u16::try_from(text.params.len()).ok()?))
+}

@@ -1,0 +1,10 @@
+//! The location service: where users are (RFC 3261 §10).
+
+mod binding;
+mod record;
+mod table;
+
+pub(crate) use binding::{Binding, Kind, Text};
+pub use record::BadRecord;
+pub(crate) use table::{Change, SaveError};
+pub use table::{Location, Registration, RegistrationRef};

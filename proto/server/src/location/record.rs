@@ -1,0 +1,95 @@
+//! How the bindings of an address-of-record are written down, to outlive a restart.
+//!
+//! One byte of version, then for each binding its fixed fields and texts, numbers in little-endian. Permanent contacts are
+//! not in it: the administrator's table has them.
+
+use super::binding::{Binding, Kind, Text};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use ringway_sansio::{Flow, Instant, ListenerId, Transport};
+
+/// A record that this version cannot read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRecord;
+
+/// Appends the record of `bindings`; nothing when there is none to keep.
+pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.push(VERSION);
+    for binding in bindings.iter().filter(|binding| !binding.is_permanent()) {
+        let text = binding.text();
+        out.extend_from_slice(&binding.expires.as_nanos().to_le_bytes());
+        out.extend_from_slice(&binding.cseq.to_le_bytes());
+        out.extend_from_slice(&binding.q.to_le_bytes());
+        out.push(match binding.kind {
+            Kind::FlowOnly => 1,
+            Kind::Dialable | Kind::Permanent => 0,
+        });
+        out.push(match binding.flow.transport {
+            Transport::Udp => 0,
+            Transport::Tcp => 1,
+        });
+        out.push(binding.flow.listener.0);
+        let remote = binding.flow.remote;
+        let ip = match remote.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        out.extend_from_slice(&ip.octets());
+        out.extend_from_slice(&remote.port().to_le_bytes());
+        for part in [text.uri, text.params, text.call_id] {
+            out.extend_from_slice(&(part.len() as u16).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+    if out.len() == start + 1 {
+        out.truncate(start);
+    }
+}
+
+/// Reads a record. What has expired is left out; connections of before the restart are gone, and contacts that only they
+/// reached with them. `listeners` is how many there are now: a flow of one that is gone moves to the first.
+pub(crate) fn read(record: &[u8], now: Instant, listeners: usize) -> Result<Vec<Binding>, BadRecord> {
+    let mut bindings = Vec::new();
+    let Some((&VERSION, mut rest)) = record.split_first() else {
+        return if record.is_empty() { Ok(bindings) } else { Err(BadRecord) };
+    };
+    while !rest.is_empty() {
+        let expires = Instant::from_nanos(u64::from_le_bytes(take(&mut rest)?));
+        let cseq = u32::from_le_bytes(take(&mut rest)?);
+        let q = u16::from_le_bytes(take(&mut rest)?);
+        let [kind, transport, listener] = take(&mut rest)?;
+        let ip = Ipv6Addr::from(take::<16>(&mut rest)?);
+        let port = u16::from_le_bytes(take(&mut rest)?);
+        let remote = Flow::canonical(SocketAddr::new(IpAddr::V6(ip), port));
+        let text = Text { uri: part(&mut rest)?, params: part(&mut rest)?, call_id: part(&mut rest)? };
+        let transport = match transport {
+            0 => Transport::Udp,
+            1 => Transport::Tcp,
+            _ => return Err(BadRecord),
+        };
+        let kind = if kind == 1 { Kind::FlowOnly } else { Kind::Dialable };
+        let listener = if usize::from(listener) < listeners { listener } else { 0 };
+        let flow = Flow { transport, listener: ListenerId(listener), remote, connection: None };
+        let binding = Binding::new(text, q, kind, cseq, expires, flow).ok_or(BadRecord)?;
+        if expires > now && binding.is_reachable() {
+            bindings.push(binding);
+        }
+    }
+    Ok(bindings)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], BadRecord> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(BadRecord)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], BadRecord> {
+    let len = usize::from(u16::from_le_bytes(take(rest)?));
+    let (head, tail) = rest.split_at_checked(len).ok_or(BadRecord)?;
+    *rest = tail;
+    Ok(head)
+}
+
+const VERSION: u8 = 1;

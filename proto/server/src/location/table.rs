@@ -1,0 +1,486 @@
+//! All addresses-of-record of one shard, and their bindings.
+
+use super::binding::{Binding, Kind, Text};
+use super::record::{self, BadRecord};
+use crate::rate::SeededHash;
+use crate::{Aor, Authenticated};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use hashbrown::{HashMap, HashSet, HashTable};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
+use ringway_sip::Uri;
+use ringway_transaction::{Slab, SlabKey};
+use siphasher::sip::SipHasher13;
+
+/// Where the users of one shard are.
+#[derive(Debug)]
+pub struct Location {
+    users: Slab<User>,
+    /// Finds users by name. Names come from peers: a seeded hash.
+    by_name: HashTable<SlabKey>,
+    hash_key: [u8; 16],
+    /// Which users have a binding on a stream connection; as many entries as there are such bindings.
+    by_connection: HashMap<ConnectionId, HashSet<SlabKey, SeededHash>, SeededHash>,
+    seeded: SeededHash,
+    /// One timer a user, for the earliest time at which a binding can end.
+    wheel: Wheel<SlabKey>,
+    bindings: usize,
+}
+
+#[derive(Debug)]
+struct User {
+    name: Box<[u8]>,
+    bindings: Vec<Binding>,
+    /// For when the timer is armed; refreshes leave it and it looks again when it fires.
+    wakes_at: Instant,
+    timer: TimerKey,
+}
+
+/// One thing a REGISTER does to the bindings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) contact: Uri<'a>,
+    pub(crate) text: Text<'a>,
+    pub(crate) q: u16,
+    /// `None`: the binding is removed.
+    pub(crate) expires: Option<Instant>,
+    pub(crate) kind: Kind,
+}
+
+/// Why nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SaveError {
+    /// A newer REGISTER of the same phone was there before (RFC 3261 §10.3 step 7).
+    OutOfOrder,
+    /// More contacts than a user may have.
+    TooMany,
+    /// A contact's texts are too long.
+    TooLong,
+}
+
+/// A binding as listings show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// `user@domain`.
+    pub aor: Vec<u8>,
+    /// The contact URI.
+    pub contact: Vec<u8>,
+    /// How the REGISTER came, or for a permanent contact how it is reached.
+    pub transport: Transport,
+    /// Where the REGISTER came from; unspecified for a permanent contact.
+    pub address: core::net::SocketAddr,
+    /// When it ends.
+    pub expires: Instant,
+    /// Preference in thousandths.
+    pub q: u16,
+    /// True for an administrator's contact.
+    pub is_permanent: bool,
+}
+
+/// The same, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct RegistrationRef<'a> {
+    pub(crate) aor: &'a [u8],
+    pub(crate) binding: &'a Binding,
+}
+
+impl RegistrationRef<'_> {
+    /// `user@domain`.
+    pub const fn aor(&self) -> &[u8] {
+        self.aor
+    }
+
+    /// A copy to keep.
+    pub fn to_owned(&self) -> Registration {
+        Registration {
+            aor: self.aor.to_vec(),
+            contact: self.binding.uri().to_vec(),
+            transport: self.binding.flow.transport,
+            address: self.binding.flow.remote,
+            expires: self.binding.expires,
+            q: self.binding.q,
+            is_permanent: self.binding.is_permanent(),
+        }
+    }
+}
+
+impl Location {
+    /// An empty table whose hashes are keyed from `seed`.
+    pub fn new(seed: &Seed, now: Instant) -> Self {
+        let mut hash_key = [0; 16];
+        hash_key.copy_from_slice(seed.bytes().get(16..).unwrap_or(&[0; 16]));
+        Self {
+            users: Slab::default(),
+            by_name: HashTable::new(),
+            hash_key,
+            by_connection: HashMap::with_hasher(SeededHash::new(seed)),
+            seeded: SeededHash::new(seed),
+            wheel: Wheel::new(now),
+            bindings: 0,
+        }
+    }
+
+    /// Bindings, permanent ones included.
+    pub const fn bindings_len(&self) -> usize {
+        self.bindings
+    }
+
+    /// Users with a binding.
+    pub fn users_len(&self) -> usize {
+        self.users.len()
+    }
+
+    /// The bindings of a user that have not expired, permanent ones included, in order of registration.
+    pub(crate) fn lookup(&self, aor: &[u8], now: Instant) -> impl Iterator<Item = &Binding> {
+        self.find(aor)
+            .and_then(|key| self.users.get(key))
+            .map(|user| user.bindings.as_slice())
+            .unwrap_or_default()
+            .iter()
+            .filter(move |binding| binding.expires > now)
+    }
+
+    /// Applies the changes of one REGISTER, all or none (RFC 3261 §10.3 step 7).
+    ///
+    /// A binding that this very REGISTER made (same Call-ID, same CSeq) is left as it is: the REGISTER was repeated.
+    /// Returns whether anything changed.
+    pub(crate) fn save(
+        &mut self,
+        proof: &Authenticated<&Aor>,
+        changes: &[Change<'_>],
+        cseq: u32,
+        flow: Flow,
+        now: Instant,
+        max_contacts: usize,
+    ) -> Result<bool, SaveError> {
+        let aor = proof.subject().as_bytes();
+        let found = self.find(aor);
+        let bindings = found
+            .and_then(|key| self.users.get(key))
+            .map(|user| user.bindings.as_slice())
+            .unwrap_or_default();
+        if !check(bindings, changes, cseq, now, max_contacts)? {
+            return Ok(false);
+        }
+        let key = match found {
+            Some(key) => key,
+            None if changes.iter().all(|change| change.expires.is_none()) => return Ok(false),
+            None => self.add_user(aor),
+        };
+        self.change_bindings(key, |bindings| {
+            bindings.retain(|binding| binding.expires > now);
+            for change in changes {
+                apply(bindings, change, cseq, flow);
+            }
+        });
+        Ok(true)
+    }
+
+    /// Takes all bindings away that REGISTER made. Returns whether there were any.
+    pub(crate) fn clear(&mut self, proof: &Authenticated<&Aor>) -> bool {
+        self.remove_where(proof.subject().as_bytes(), |binding| !binding.is_permanent())
+    }
+
+    /// Takes everything away that is known of a user who is no subscriber any more.
+    pub(crate) fn forget(&mut self, aor: &[u8]) -> bool {
+        self.remove_where(aor, |_| true)
+    }
+
+    /// Puts the contacts of an administrator in place of those there were.
+    pub(crate) fn set_permanent(&mut self, aor: &[u8], contacts: &[&[u8]]) {
+        self.remove_where(aor, Binding::is_permanent);
+        if contacts.is_empty() {
+            return;
+        }
+        let key = self.find(aor).unwrap_or_else(|| self.add_user(aor));
+        self.change_bindings(key, |bindings| {
+            bindings.extend(contacts.iter().filter_map(|contact| permanent(contact)));
+        });
+    }
+
+    /// Brings a user's bindings back after a restart.
+    pub(crate) fn restore(
+        &mut self,
+        aor: &[u8],
+        record: &[u8],
+        now: Instant,
+        listeners: usize,
+    ) -> Result<(), BadRecord> {
+        let bindings = record::read(record, now, listeners)?;
+        self.remove_where(aor, |binding| !binding.is_permanent());
+        if bindings.is_empty() {
+            return Ok(());
+        }
+        let key = self.find(aor).unwrap_or_else(|| self.add_user(aor));
+        self.change_bindings(key, |present| {
+            present.extend(bindings);
+            present.shrink_to_fit();
+        });
+        Ok(())
+    }
+
+    /// Appends what [`Location::restore`] reads back; nothing when the user has no bindings to keep.
+    pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
+        if let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) {
+            record::write(&user.bindings, out);
+        }
+    }
+
+    /// Up to `count` users from place `from` on, each with its record; returns the place to go on from, `None` at the
+    /// end. Users that change meanwhile are written when they change.
+    pub fn records_from(&self, from: u32, count: u32, mut each: impl FnMut(&[u8], &[u8])) -> Option<u32> {
+        let mut bytes = Vec::new();
+        for place in from..from.saturating_add(count) {
+            match self.users.at(place)? {
+                None => {}
+                Some(user) => {
+                    bytes.clear();
+                    record::write(&user.bindings, &mut bytes);
+                    if !bytes.is_empty() {
+                        each(&user.name, &bytes);
+                    }
+                }
+            }
+        }
+        Some(from.saturating_add(count))
+    }
+
+    /// The bindings of up to `count` users from place `from` on; returns the place to go on from, `None` at the end.
+    pub fn bindings_from(
+        &self,
+        from: u32,
+        count: u32,
+        mut each: impl FnMut(RegistrationRef<'_>),
+    ) -> Option<u32> {
+        for place in from..from.saturating_add(count) {
+            if let Some(user) = self.users.at(place)? {
+                user.bindings.iter().for_each(|binding| each(RegistrationRef { aor: &user.name, binding }));
+            }
+        }
+        Some(from.saturating_add(count))
+    }
+
+    /// All bindings, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = RegistrationRef<'_>> {
+        self.users.iter().flat_map(|(_, user)| {
+            user.bindings.iter().map(|binding| RegistrationRef { aor: &user.name, binding })
+        })
+    }
+
+    /// A connection is gone: contacts that only it reached are no longer offered, others will be dialled. `changed` is
+    /// told the users who have fewer bindings now.
+    pub(crate) fn on_closed(&mut self, connection: ConnectionId, mut changed: impl FnMut(&Self, &[u8])) {
+        let Some(keys) = self.by_connection.remove(&connection) else { return };
+        for key in keys {
+            self.change_and_tell(key, &mut changed, |bindings| {
+                for binding in bindings.iter_mut() {
+                    if binding.flow.connection == Some(connection) {
+                        binding.flow.connection = None;
+                    }
+                }
+                bindings.retain(Binding::is_reachable);
+            });
+        }
+    }
+
+    /// Removes what has expired and tells whose it was.
+    pub(crate) fn expire(&mut self, now: Instant, mut changed: impl FnMut(&Self, &[u8])) {
+        while let Some(key) = self.wheel.expire(now) {
+            if let Some(user) = self.users.get_mut(key) {
+                user.wakes_at = Instant::FAR;
+            }
+            self.change_and_tell(key, &mut changed, |bindings| {
+                bindings.retain(|binding| binding.expires > now)
+            });
+        }
+    }
+
+    /// When [`Location::expire`] has something to look at.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.wheel.next_due()
+    }
+
+    fn remove_where(&mut self, aor: &[u8], unwanted: impl Fn(&Binding) -> bool) -> bool {
+        let Some(key) = self.find(aor) else { return false };
+        let before = self.bindings;
+        self.change_bindings(key, |bindings| bindings.retain(|binding| !unwanted(binding)));
+        self.bindings < before
+    }
+
+    fn change_and_tell(
+        &mut self,
+        key: SlabKey,
+        changed: &mut impl FnMut(&Self, &[u8]),
+        change: impl FnOnce(&mut Vec<Binding>),
+    ) {
+        let Some(name) = self.users.get(key).map(|user| user.name.clone()) else { return };
+        let before = self.bindings;
+        self.change_bindings(key, change);
+        if self.bindings < before {
+            changed(self, &name);
+        }
+    }
+
+    /// The one way bindings change: everything that is derived from them is kept true here.
+    fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Vec<Binding>)) {
+        let Some(user) = self.users.get_mut(key) else { return };
+        let before = user.bindings.len();
+        let connections: Vec<_> = connections_of(&user.bindings).collect();
+        change(&mut user.bindings);
+        self.bindings = self.bindings + user.bindings.len() - before;
+        for connection in connections {
+            let is_left = connections_of(&user.bindings).any(|other| other == connection);
+            if !is_left && let Some(keys) = self.by_connection.get_mut(&connection) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    self.by_connection.remove(&connection);
+                }
+            }
+        }
+        for connection in connections_of(&user.bindings) {
+            let seeded = self.seeded;
+            self.by_connection.entry(connection).or_insert_with(|| HashSet::with_hasher(seeded)).insert(key);
+        }
+        self.settle(key);
+    }
+
+    fn find(&self, aor: &[u8]) -> Option<SlabKey> {
+        let hash = self.hash(aor);
+        self.by_name.find(hash, |&key| self.users.get(key).is_some_and(|user| *user.name == *aor)).copied()
+    }
+
+    fn add_user(&mut self, aor: &[u8]) -> SlabKey {
+        let key = self.users.insert(User {
+            name: aor.into(),
+            bindings: Vec::new(),
+            wakes_at: Instant::FAR,
+            timer: TimerKey::NONE,
+        });
+        let hash = self.hash(aor);
+        let (users, hash_key) = (&self.users, &self.hash_key);
+        self.by_name.insert_unique(hash, key, |&key| {
+            users.get(key).map_or(0, |user| hash_with(hash_key, &user.name))
+        });
+        key
+    }
+
+    /// After a change: forgets a user without bindings, and sees to it that the timer comes early enough.
+    fn settle(&mut self, key: SlabKey) {
+        let Some(user) = self.users.get_mut(key) else { return };
+        if user.bindings.is_empty() {
+            self.wheel.cancel(user.timer);
+            let hash = hash_with(&self.hash_key, &user.name);
+            if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == key) {
+                entry.remove();
+            }
+            self.users.remove(key);
+            return;
+        }
+        let first = user.bindings.iter().map(|binding| binding.expires).min().unwrap_or(Instant::FAR);
+        if first < user.wakes_at {
+            self.wheel.cancel(user.timer);
+            user.wakes_at = first;
+            user.timer = self.wheel.arm(first, key);
+        }
+    }
+
+    fn hash(&self, name: &[u8]) -> u64 {
+        hash_with(&self.hash_key, name)
+    }
+}
+
+fn hash_with(key: &[u8; 16], name: &[u8]) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    hash.write(name);
+    hash.finish()
+}
+
+/// What must hold before anything is changed. `Ok(false)`: it is a repetition.
+fn check(
+    bindings: &[Binding],
+    changes: &[Change<'_>],
+    cseq: u32,
+    now: Instant,
+    max_contacts: usize,
+) -> Result<bool, SaveError> {
+    let live = |binding: &&Binding| binding.expires > now && !binding.is_permanent();
+    let mut count = bindings.iter().filter(live).count();
+    let mut repeated = 0;
+    for change in changes {
+        let text = &change.text;
+        if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
+            return Err(SaveError::TooLong);
+        }
+        let existing = bindings.iter().filter(live).find(|binding| is_same(binding, &change.contact));
+        if let Some(existing) = existing.filter(|existing| existing.text().call_id == text.call_id) {
+            if cseq < existing.cseq {
+                return Err(SaveError::OutOfOrder);
+            }
+            repeated += usize::from(cseq == existing.cseq);
+        }
+        match (existing, change.expires) {
+            (None, Some(_)) => count += 1,
+            (Some(_), None) => count -= 1,
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+    if count > max_contacts {
+        return Err(SaveError::TooMany);
+    }
+    Ok(repeated == 0)
+}
+
+fn apply(bindings: &mut Vec<Binding>, change: &Change<'_>, cseq: u32, flow: Flow) {
+    let place =
+        bindings.iter().position(|binding| !binding.is_permanent() && is_same(binding, &change.contact));
+    match (place, change.expires) {
+        (Some(place), None) => {
+            bindings.remove(place);
+        }
+        (Some(place), Some(expires)) => {
+            if let Some(binding) = bindings.get_mut(place) {
+                binding.q = change.q;
+                binding.kind = change.kind;
+                binding.cseq = cseq;
+                binding.expires = expires;
+                binding.flow = flow;
+                binding.set_text(change.text);
+            }
+        }
+        (None, Some(expires)) => {
+            let fresh = Binding::new(change.text, change.q, change.kind, cseq, expires, flow);
+            if let Some(fresh) = fresh {
+                bindings.reserve_exact(1);
+                bindings.push(fresh);
+            }
+        }
+        (None, None) => {}
+    }
+}
+
+fn connections_of(bindings: &[Binding]) -> impl Iterator<Item = ConnectionId> {
+    bindings.iter().filter_map(|binding| binding.flow.connection)
+}
+
+/// An administrator's contact; `None` when it is no URI.
+fn permanent(contact: &[u8]) -> Option<Binding> {
+    let uri = Uri::parse(contact).ok()?;
+    let is_tcp = uri.params().value(b"transport").is_some_and(|name| name.eq_ignore_ascii_case(b"tcp"));
+    let flow = Flow {
+        transport: if is_tcp { Transport::Tcp } else { Transport::Udp },
+        listener: ListenerId(0),
+        remote: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
+        connection: None,
+    };
+    let text = Text { uri: contact, params: b"", call_id: b"" };
+    Binding::new(text, 1000, Kind::Permanent, 0, Instant::FAR, flow)
+}
+
+fn is_same(binding: &Binding, contact: &Uri<'_>) -> bool {
+    binding.uri() == contact.as_bytes() || Uri::parse(binding.uri()).is_ok_and(|uri| uri.equals(contact))
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,48 @@
+//! The redirect server (RFC 3261 §8.3): tells the caller where the user is.
+
+use crate::route::Routed;
+use crate::server::{Out, Request};
+use crate::{Aor, Server, Services};
+use alloc::vec::Vec;
+use ringway_sip::HeaderName;
+
+impl<S: Services> Server<S> {
+    /// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those that are not there.
+    pub(crate) fn redirect(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
+        let mut aor = Aor::default();
+        if !self.config.read_aor(&routed.uri, &mut aor) {
+            return self.refuse_plainly(request, 404, "Not Found", out);
+        }
+        // RFC 3261 §8.3: never to the URI that was asked for.
+        let mut found: Vec<(u16, Vec<u8>)> = self
+            .location
+            .lookup(aor.as_bytes(), request.now)
+            .filter(|binding| binding.uri() != request.uri.as_bytes())
+            .map(|binding| (binding.q, binding.uri().to_vec()))
+            .collect();
+        if found.is_empty() {
+            return self.refuse_absent(request, &aor, out);
+        }
+        found.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+        self.counters.redirected += 1;
+        self.refuse(request, 302, "Moved Temporarily", out, |response| {
+            for (q, uri) in &found {
+                response.header_with(HeaderName::Contact, |out| {
+                    out.push(b'<');
+                    out.extend_from_slice(uri);
+                    out.push(b'>');
+                    crate::proxy::write_q(*q, out);
+                });
+            }
+        });
+    }
+
+    /// 404 or 480.
+    pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor, out: &mut Out<'_>) {
+        if self.services.is_known(aor.user(), aor.domain()) {
+            self.refuse_plainly(request, 480, "Temporarily Unavailable", out);
+        } else {
+            self.refuse_plainly(request, 404, "Not Found", out);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! REGISTER by the steps of RFC 3261 §10.3.
+
+use crate::location::{Binding, Change, SaveError};
+use crate::proxy::write_q;
+use crate::reply::write_reply;
+use crate::server::{Out, Request};
+use crate::{Aor, Server, Services};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::Instant;
+use ringway_sip::grammar::delta_seconds;
+use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
+
+/// Why a REGISTER is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Plain(u16, &'static str),
+    /// 423 with Min-Expires.
+    TooBrief,
+}
+
+impl<S: Services> Server<S> {
+    /// Adds, refreshes, removes or lists bindings.
+    pub(crate) fn on_register(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) {
+        let message = request.message;
+        // Step 2.
+        if message.has(HeaderName::Require) {
+            return self.refuse_extensions(request, HeaderName::Require, out);
+        }
+        // Step 5: the address-of-record, needed from here on.
+        let mut aor = Aor::default();
+        if !message.to().uri.is_sip() {
+            return self.refuse_plainly(request, 400, "To Is No SIP URI", out);
+        }
+        if !self.config.read_aor(&message.to().uri, &mut aor) {
+            return self.refuse_plainly(request, 404, "Not Found", out);
+        }
+        // Steps 3 and 4.
+        let Some(proof) = self.prove_owner(request, &aor, out) else { return };
+        // Steps 6 and 7.
+        let outcome = match Contacts::of(message) {
+            Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
+            Ok(Contacts::Absent) => Ok(false),
+            Ok(Contacts::Star) if header_expires(message) == Some(0) => Ok(self.location.clear(&proof)),
+            Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
+            Ok(Contacts::List(count)) => self.save_contacts(request, &proof, count),
+        };
+        match outcome {
+            Ok(changed) => self.confirm(request, &aor, changed, out),
+            Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(request, status, phrase, out),
+            Err(Refusal::TooBrief) => {
+                self.counters.refused += 1;
+                let min = u64::from(self.config.registrar.min_expires_s);
+                self.reply(request, 423, "Interval Too Brief", out, |response| {
+                    response.header_number(HeaderName::MinExpires, min);
+                });
+            }
+        }
+    }
+
+    /// Step 7: all contacts or none.
+    fn save_contacts(
+        &mut self,
+        request: &Request<'_, '_>,
+        proof: &crate::Authenticated<&Aor>,
+        count: usize,
+    ) -> Result<bool, Refusal> {
+        let message = request.message;
+        let max = self.config.registrar.max_contacts;
+        // More in one request than could be kept, removals included: nothing is read of it.
+        if count > max.saturating_mul(2).max(CONTACTS_READ_MIN) {
+            self.counters.too_many_contacts += 1;
+            return Err(Refusal::Plain(403, "Too Many Contacts"));
+        }
+        let came_directly = message.values(HeaderName::Via).nth(1).is_none();
+        let mut changes: [Option<Change<'_>>; 1] = [None];
+        let mut more = Vec::new();
+        for (place, value) in message.values(HeaderName::Contact).enumerate() {
+            let change = self.read_contact(request, value, came_directly)?;
+            match changes.get_mut(place) {
+                Some(slot) => *slot = Some(change),
+                None => more.push(change),
+            }
+        }
+        // The usual REGISTER has one contact and needs no list.
+        let saved = match (changes, more.is_empty()) {
+            ([Some(only)], true) => self.save(request, proof, &[only]),
+            ([first], _) => {
+                let all: Vec<_> = first.into_iter().chain(more).collect();
+                self.save(request, proof, &all)
+            }
+        };
+        saved.map_err(|error| match error {
+            SaveError::OutOfOrder => Refusal::Plain(500, "CSeq Out Of Order"),
+            SaveError::TooLong => Refusal::Plain(400, "Contact Too Long"),
+            SaveError::TooMany => {
+                self.counters.too_many_contacts += 1;
+                Refusal::Plain(403, "Too Many Contacts")
+            }
+        })
+    }
+
+    fn save(
+        &mut self,
+        request: &Request<'_, '_>,
+        proof: &crate::Authenticated<&Aor>,
+        changes: &[Change<'_>],
+    ) -> Result<bool, SaveError> {
+        let cseq = request.message.cseq().number;
+        let max = self.config.registrar.max_contacts;
+        self.location.save(proof, changes, cseq, request.flow, request.now, max)
+    }
+
+    fn read_contact<'a>(
+        &self,
+        request: &Request<'_, 'a>,
+        value: &'a [u8],
+        came_directly: bool,
+    ) -> Result<Change<'a>, Refusal> {
+        let message = request.message;
+        let bad = Refusal::Plain(400, "Bad Contact");
+        let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
+        let uri = contact.address.uri;
+        if !uri.is_sip() {
+            return Err(Refusal::Plain(400, "Contact Is No SIP URI"));
+        }
+        let registrar = &self.config.registrar;
+        let wanted =
+            contact.expires.or_else(|| header_expires(message)).unwrap_or(registrar.default_expires_s);
+        // RFC 3261 §10.3 step 7: an hour is never too brief.
+        if wanted != 0 && wanted < registrar.min_expires_s && wanted < 3600 {
+            return Err(Refusal::TooBrief);
+        }
+        let granted = wanted.min(registrar.max_expires_s);
+        let expires = (wanted != 0).then(|| request.now + Duration::from_secs(u64::from(granted)));
+        Ok(Change {
+            contact: uri,
+            text: crate::location::Text {
+                uri: uri.as_bytes(),
+                params: contact.address.params.as_bytes(),
+                call_id: message.call_id(),
+            },
+            q: contact.q.unwrap_or(1000),
+            expires,
+            kind: Binding::kind_of(&uri, &request.flow, came_directly),
+        })
+    }
+
+    /// Step 8: 200 with all bindings, once what changed is on its way to the store.
+    fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, changed: bool, out: &mut Out<'_>) {
+        if changed {
+            self.counters.registered += 1;
+            self.record.clear();
+            self.location.write_record(aor.as_bytes(), &mut self.record);
+            if self.services.store(aor.as_bytes(), &self.record).is_err() {
+                self.counters.store_failed += 1;
+                return self.reply(request, 503, "Store Failed", out, |response| {
+                    response.header_number(HeaderName::RetryAfter, 5);
+                });
+            }
+        }
+        let Self { location, date, keys, .. } = self;
+        write_reply(&keys.tag, request, 200, "OK", out, |response| {
+            for binding in location.lookup(aor.as_bytes(), request.now) {
+                response.header_with(HeaderName::Contact, |out| write_binding(binding, request.now, out));
+            }
+            response.header(HeaderName::Date, date.at(request.now));
+        });
+        out.packets.hold_last();
+    }
+}
+
+fn header_expires(message: &Message<'_>) -> Option<u32> {
+    // RFC 3261 §10.2.1.1: a malformed value counts as 3600.
+    message.first(HeaderName::Expires).map(|value| delta_seconds(value).unwrap_or(3600))
+}
+
+/// `<uri>;expires=n` and what else the phone said of its contact.
+fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
+    let text = binding.text();
+    out.push(b'<');
+    out.extend_from_slice(text.uri);
+    out.push(b'>');
+    for param in ringway_sip::Params::parse(text.params).iter().flat_map(ringway_sip::Params::iter) {
+        if param.name.eq_ignore_ascii_case(b"expires") || param.name.eq_ignore_ascii_case(b"q") {
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
+    write_q(binding.q, out);
+    out.extend_from_slice(b";expires=");
+    // Rounded up: a phone is never told less than it has.
+    let left = if binding.is_permanent() { PERMANENT_EXPIRES_S } else { seconds_left(binding, now) };
+    write_number(out, left);
+}
+
+fn seconds_left(binding: &Binding, now: Instant) -> u64 {
+    binding.expires.since(now).as_nanos().div_ceil(1_000_000_000) as u64
+}
+
+/// What a REGISTER is told of an administrator's contact, which never ends.
+const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
+
+/// However few contacts a user may have, this many are read of one request.
+const CONTACTS_READ_MIN: usize = 16;

@@ -1,0 +1,399 @@
+//! The response context: one request being forwarded, its branches and the best answer so far (RFC 3261 §16.2, §16.7).
+
+use super::forward::{Plan, target_uri};
+use super::{Target, Targets};
+use crate::route::{Hop, Routed, preprocess};
+use crate::server::{Action, Out, Request, TimerC};
+use crate::{Server, Services};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sip::{HeaderName, Message, Method, Start};
+use ringway_transaction::{ClientId, Outgoing, ServerId, SlabKey, reply_flow};
+
+/// One request being forwarded.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Towards the caller.
+    pub(super) server: ServerId,
+    /// The request as it came, as long as an answer of our own or a further branch may need it.
+    pub(super) request: Vec<u8>,
+    pub(super) source: Flow,
+    pub(super) since: Instant,
+    pub(super) is_invite: bool,
+    pub(super) branches: Vec<Branch>,
+    /// The best final answer so far.
+    pub(super) best: Option<Best>,
+    /// Challenges of all branches, for the caller to answer at once (RFC 3261 §16.7 step 7).
+    pub(super) challenges: Vec<(HeaderName, Vec<u8>, usize)>,
+    /// The caller gave up, or an answer was chosen: no new branch begins.
+    pub(super) is_cancelled: bool,
+}
+
+/// One branch of a fork.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) state: BranchState,
+    pub(super) timer_c: TimerKey,
+    /// The connection failed: the contact's own address is tried next, once.
+    pub(super) may_dial: Option<Flow>,
+    /// The target, for a branch that is not sent yet or may be sent anew.
+    pub(super) uri: Box<[u8]>,
+    pub(super) keeps_uri: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BranchState {
+    /// Its host is being looked up; the port and transport wait.
+    Resolving { query: u64, port: u16, transport: ringway_sansio::Transport },
+    /// Sent; `rings` when a provisional answer came.
+    Sent { client: ClientId, rings: bool },
+    /// Answered, or failed.
+    Done,
+}
+
+/// A final answer to be forwarded when all branches are done.
+#[derive(Debug)]
+pub(super) struct Best {
+    pub(super) status: u16,
+    /// As it came, our Via taken off. Empty: an answer of our own.
+    pub(super) bytes: Vec<u8>,
+    pub(super) branch: usize,
+}
+
+impl<S: Services> Server<S> {
+    /// Forwards with state: 100 to an INVITE, one client transaction for each target, all at once.
+    pub(super) fn forward(
+        &mut self,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        targets: &Targets,
+        out: &mut Out<'_>,
+    ) {
+        let message = request.message;
+        let is_invite = request.method == Method::Invite;
+        let reply = reply_flow(message.via(), request.flow);
+        let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
+        let context = self.contexts.next_key();
+        let owner = owner_of(context, 0);
+        let Some(server) = self.transactions.start_server(request.key, is_invite, reply, port, owner) else {
+            self.counters.overflow += 1;
+            return self.reply(request, 503, "Too Many Transactions", out, |response| {
+                response.header_number(HeaderName::RetryAfter, 5);
+            });
+        };
+        let context = self.contexts.insert(Context {
+            server,
+            request: Vec::new(),
+            source: request.flow,
+            since: request.now,
+            is_invite,
+            branches: Vec::with_capacity(targets.list.len()),
+            best: None,
+            challenges: Vec::new(),
+            is_cancelled: false,
+        });
+        if is_invite {
+            // RFC 3261 §16.2: at once, so that the caller stops repeating.
+            let source = request.flow.remote;
+            self.transactions.respond(request.now, server, 100, out.packets, |arena| {
+                let response =
+                    ringway_sip::ResponseWriter::new(arena, message, 100, "Trying", Some(source), None);
+                let _ = response.finish();
+            });
+        }
+        if let Some(context) = self.contexts.get_mut(context) {
+            context.request.extend_from_slice(message.as_bytes());
+        }
+        for target in &targets.list {
+            self.start_branch(context, request, routed, targets, target, out);
+        }
+        self.finish_if_done(request.now, context, out);
+    }
+
+    fn start_branch(
+        &mut self,
+        key: SlabKey,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        targets: &Targets,
+        target: &Target,
+        out: &mut Out<'_>,
+    ) {
+        let hop = match target_uri(targets, target, routed) {
+            Some(uri) => self.hop_to_target(routed, target, &uri),
+            None => Hop::Unreachable,
+        };
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let number = context.branches.len();
+        let mut branch = Branch {
+            state: BranchState::Done,
+            timer_c: TimerKey::NONE,
+            may_dial: None,
+            uri: Box::default(),
+            keeps_uri: target.keeps_uri,
+        };
+        match hop {
+            Hop::Flow(flow) => {
+                if flow.connection.is_some() {
+                    branch.uri = targets.uri(target).into();
+                    branch.may_dial = dial_instead(&self.config, target, targets);
+                }
+                context.branches.push(branch);
+                self.send_branch(key, number, request, routed, targets, target, flow, out);
+            }
+            Hop::Name { host, port, transport } => {
+                let query = self.next_query;
+                self.next_query += 1;
+                branch.uri = targets.uri(target).into();
+                branch.state = BranchState::Resolving { query, port, transport };
+                context.branches.push(branch);
+                self.queries.insert(query, (key, number));
+                out.actions.push(Action::Resolve { query, host: host.into() });
+            }
+            Hop::Unreachable => {
+                context.branches.push(branch);
+                self.note_failure(key, number, 480);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it decides what is sent")]
+    fn send_branch(
+        &mut self,
+        key: SlabKey,
+        number: usize,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        targets: &Targets,
+        target: &Target,
+        flow: Flow,
+        out: &mut Out<'_>,
+    ) {
+        let is_invite = request.method == Method::Invite;
+        let plan = Plan { config: &self.config, keys: &self.keys, request, routed, targets, target, flow };
+        let outgoing = Outgoing { flow, is_invite, owner: owner_of(key, number) };
+        let space = &mut self.space;
+        let client = self.transactions.start_client(request.now, outgoing, out.packets, |arena, branch| {
+            plan.write(space, branch, arena);
+        });
+        let Some(client) = client else {
+            self.counters.overflow += 1;
+            return self.note_failure(key, number, 503);
+        };
+        self.counters.forwarded += 1;
+        let timer_c = if is_invite {
+            let due = TimerC { context: key, branch: number };
+            self.wheel.arm(request.now + self.config.timer_c, due)
+        } else {
+            TimerKey::NONE
+        };
+        if let Some(branch) = self.branch_mut(key, number) {
+            branch.state = BranchState::Sent { client, rings: false };
+            branch.timer_c = timer_c;
+        }
+    }
+
+    /// A name was looked up.
+    pub(crate) fn on_resolved(
+        &mut self,
+        now: Instant,
+        query: u64,
+        address: Option<IpAddr>,
+        out: &mut Out<'_>,
+    ) {
+        let Some((key, number)) = self.queries.remove(&query) else { return };
+        let Some(branch) = self.branch_mut(key, number) else { return };
+        let BranchState::Resolving { query: waits_for, port, transport } = branch.state else { return };
+        if waits_for != query {
+            return;
+        }
+        branch.state = BranchState::Done;
+        let hop = match address {
+            Some(ip) => crate::route::hop_to(&self.config, core::net::SocketAddr::new(ip, port), transport),
+            None => Hop::Unreachable,
+        };
+        match hop {
+            Hop::Flow(flow) => self.send_stored(now, key, number, flow, out),
+            Hop::Name { .. } | Hop::Unreachable => self.note_failure(key, number, 480),
+        }
+        self.finish_if_done(now, key, out);
+    }
+
+    /// The transport could not deliver: a connection is replaced by a new one to the contact, once.
+    pub(crate) fn on_branch_unreachable(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
+        let (key, number) = read_owner(owner);
+        let Some(branch) = self.branch_mut(key, number) else { return };
+        let timer_c = core::mem::replace(&mut branch.timer_c, TimerKey::NONE);
+        let dial = branch.may_dial.take();
+        branch.state = BranchState::Done;
+        self.wheel.cancel(timer_c);
+        match dial.filter(|_| self.contexts.get(key).is_some_and(|context| !context.is_cancelled)) {
+            Some(flow) => self.send_stored(now, key, number, flow, out),
+            // RFC 3261 §16.9 calls it a 503; when it is all there is, the user is not there.
+            None => self.note_failure(key, number, 480),
+        }
+        self.finish_if_done(now, key, out);
+    }
+
+    /// Sends a branch from the stored request.
+    fn send_stored(&mut self, now: Instant, key: SlabKey, number: usize, flow: Flow, out: &mut Out<'_>) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let bytes = core::mem::take(&mut context.request);
+        let source = context.source;
+        let limits = self.config.message_limits.clone();
+        if let Ok(message) = Message::parse(&bytes, &limits)
+            && let Start::Request { method, uri } = *message.start()
+            && let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri)
+            && let Some(branch) = self.branch_mut(key, number)
+        {
+            let mut targets = Targets::default();
+            targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, Some(flow), 1000);
+            let request_key = self.transactions.key_of(&message);
+            let request = Request { now, message: &message, method, uri, flow: source, key: request_key };
+            if let Some(target) = targets.list.first() {
+                self.send_branch(key, number, &request, &routed, &targets, target, flow, out);
+            }
+        }
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.request = bytes;
+        }
+    }
+
+    pub(super) fn branch_mut(&mut self, key: SlabKey, number: usize) -> Option<&mut Branch> {
+        self.contexts.get_mut(key).and_then(|context| context.branches.get_mut(number))
+    }
+
+    /// A branch failed without an answer from its target.
+    pub(super) fn note_failure(&mut self, key: SlabKey, number: usize, status: u16) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if let Some(branch) = context.branches.get_mut(number) {
+            branch.state = BranchState::Done;
+        }
+        let best = Best { status, bytes: Vec::new(), branch: number };
+        context.keep_better(best);
+    }
+
+    /// The caller gave up, or an answer was chosen: everything that still runs is cancelled (RFC 3261 §16.7 step 10).
+    pub(super) fn cancel_branches(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        context.is_cancelled = true;
+        for branch in &mut context.branches {
+            match branch.state {
+                BranchState::Sent { client, .. } => self.transactions.cancel(now, client, out.packets),
+                BranchState::Resolving { query, .. } => {
+                    self.queries.remove(&query);
+                    branch.state = BranchState::Done;
+                }
+                BranchState::Done => {}
+            }
+        }
+    }
+
+    /// A CANCEL came for the INVITE with this owner.
+    pub(crate) fn cancel_context(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
+        let (key, _) = read_owner(owner);
+        let Some(context) = self.contexts.get(key) else { return };
+        if !context.is_invite || self.transactions.is_answered(context.server) {
+            return;
+        }
+        self.cancel_branches(now, key, out);
+        self.finish_if_done(now, key, out);
+    }
+
+    /// Nobody answered within timer C (RFC 3261 §16.8): a branch that rings is cancelled, another is given up.
+    pub(crate) fn on_timer_c(&mut self, now: Instant, due: TimerC, out: &mut Out<'_>) {
+        let Some(branch) = self.branch_mut(due.context, due.branch) else { return };
+        branch.timer_c = TimerKey::NONE;
+        let BranchState::Sent { client, rings } = branch.state else { return };
+        self.counters.timer_c += 1;
+        self.transactions.cancel(now, client, out.packets);
+        if !rings {
+            self.note_failure(due.context, due.branch, 408);
+            self.finish_if_done(now, due.context, out);
+        }
+    }
+
+    /// The server transaction is over: nothing more can be answered.
+    pub(crate) fn drop_context(&mut self, owner: u64) {
+        if owner == 0 {
+            return;
+        }
+        let (key, _) = read_owner(owner);
+        let Some(context) = self.contexts.remove(key) else { return };
+        for branch in &context.branches {
+            self.wheel.cancel(branch.timer_c);
+            if let BranchState::Resolving { query, .. } = branch.state {
+                self.queries.remove(&query);
+            }
+        }
+    }
+}
+
+impl Context {
+    /// For an INVITE that nobody has answered yet: the request, whether it rings, and since when it is here.
+    pub(crate) fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
+        let rings =
+            self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
+        (self.is_invite && !self.request.is_empty() && !self.is_done()).then_some((
+            &self.request,
+            rings,
+            self.since,
+        ))
+    }
+
+    /// True when no branch can still answer.
+    pub(super) fn is_done(&self) -> bool {
+        self.branches.iter().all(|branch| branch.state == BranchState::Done)
+    }
+
+    /// RFC 3261 §16.7 step 6: a 6xx before all, then the lowest class; among 4xx those that tell how to do better.
+    pub(super) fn keep_better(&mut self, answer: Best) {
+        let is_better = match &self.best {
+            None => true,
+            Some(best) => rank(answer.status) < rank(best.status),
+        };
+        if is_better {
+            self.best = Some(answer);
+        }
+    }
+}
+
+fn rank(status: u16) -> u16 {
+    match status {
+        600.. => 0,
+        401 | 407 | 415 | 420 | 484 => 400,
+        // An answer of a target is better than none.
+        408 | 480 => 450,
+        400..=499 => 410,
+        other => other,
+    }
+}
+
+/// The flow to the contact's own address, for when its connection turns out to be gone.
+fn dial_instead(config: &crate::Config, target: &Target, targets: &Targets) -> Option<Flow> {
+    let uri = ringway_sip::Uri::parse(targets.uri(target)).ok()?;
+    let flow = target.flow?;
+    // A contact on another address than its packets came from is reached by its connection or not at all.
+    let ip = uri.host().ip()?;
+    if ip != flow.remote.ip() {
+        return None;
+    }
+    match crate::route::hop_of(config, &uri) {
+        Hop::Flow(flow) => Some(flow),
+        Hop::Name { .. } | Hop::Unreachable => None,
+    }
+}
+
+/// Place, generation and branch of a context in one number; never 0, because generations begin at 1.
+pub(super) fn owner_of(context: SlabKey, branch: usize) -> u64 {
+    u64::from(context.index)
+        | (u64::from(context.generation & 0xffff) << 32)
+        | (u64::try_from(branch & 0xffff).unwrap_or(0) << 48)
+}
+
+pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
+    let key = SlabKey { index: owner as u32, generation: ((owner >> 32) & 0xffff) as u32 };
+    (key, (owner >> 48) as usize)
+}

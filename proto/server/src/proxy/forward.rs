@@ -1,0 +1,183 @@
+//! Writing a request as it is forwarded (RFC 3261 §16.6).
+
+use super::{Target, Targets};
+use crate::Config;
+use crate::route::{DialogToken, Routed, loop_hash, write_token_uri};
+use crate::server::{Keys, Request};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::digest::{Credentials, unescape};
+use ringway_sip::{Edit, EditSpace, HeaderName, Method, Uri, write_number};
+
+/// What stands before the loop mark in our branches.
+pub(crate) const LOOP_MARK: &[u8] = b".l";
+
+/// All that a forwarded request depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan<'p, 'm, 'a> {
+    pub(super) config: &'p Config,
+    pub(super) keys: &'p Keys,
+    pub(super) request: &'p Request<'m, 'a>,
+    pub(super) routed: &'p Routed<'a>,
+    pub(super) targets: &'p Targets,
+    pub(super) target: &'p Target,
+    /// Where it is sent.
+    pub(super) flow: Flow,
+}
+
+impl Plan<'_, '_, '_> {
+    /// Appends the request with `branch` in our Via. What cannot be written safely is not written at all.
+    pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], out: &mut Vec<u8>) {
+        let message = self.request.message;
+        let mut edit = Edit::new(message, space);
+        self.set_uri(&mut edit);
+        for _ in 0..self.routed.own_routes {
+            edit.pop_first(HeaderName::Route);
+        }
+        self.step_aside_for_strict_router(&mut edit);
+        match message.max_forwards() {
+            Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
+            None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
+        }
+        self.remove_own_credentials(&mut edit);
+        self.record_route(&mut edit);
+        if self.goes_to_ourselves() {
+            let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
+            edit.push_first(HeaderName::Route, |out| {
+                let token = DialogToken::default();
+                write_token_uri(out, &self.keys.route, message, host, self.flow.transport, token);
+            });
+        }
+        edit.stamp_via(self.request.flow.remote);
+        edit.push_first(HeaderName::Via, |out| self.write_via(branch, out));
+        let start = out.len();
+        if edit.write_into(out).is_err() {
+            out.truncate(start);
+        }
+    }
+
+    fn set_uri(&self, edit: &mut Edit<'_, '_>) {
+        if !self.target.keeps_uri {
+            edit.set_request_uri(self.targets.uri(self.target));
+        } else if self.routed.from_last_route {
+            edit.set_request_uri(self.routed.uri.as_bytes());
+        }
+        if self.routed.from_last_route {
+            edit.pop_last(HeaderName::Route);
+        }
+    }
+
+    /// RFC 3261 §16.6 step 6: a next hop without `lr` wants to be the Request-URI, which waits in the last Route.
+    fn step_aside_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
+        let Some(next) = self.routed.next_route.filter(|next| !next.is_loose_router()) else { return };
+        let uri = edit.request_uri().to_vec();
+        edit.pop_first(HeaderName::Route);
+        edit.push_last(HeaderName::Route, |out| {
+            out.push(b'<');
+            out.extend_from_slice(&uri);
+            out.push(b'>');
+        });
+        edit.set_request_uri(next.as_bytes());
+    }
+
+    /// RFC 3261 §22.3: credentials for our realm were for us.
+    fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
+        for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
+            edit.remove_lines(name, |value| {
+                Credentials::parse(value)
+                    .ok()
+                    .flatten()
+                    .is_some_and(|given| unescape(given.realm).as_ref() == self.config.auth.realm.as_bytes())
+            });
+        }
+    }
+
+    /// RFC 3261 §16.6 step 4; with an entry for each side where they differ (RFC 5658 §3).
+    fn record_route(&self, edit: &mut Edit<'_, '_>) {
+        let message = self.request.message;
+        let begins_dialog = matches!(
+            self.request.method,
+            Method::Invite | Method::Subscribe | Method::Refer | Method::Notify
+        );
+        if !self.config.record_route || !begins_dialog || message.to().tag().is_some() {
+            return;
+        }
+        let came = self.request.flow;
+        let number = |flow: &Flow| flow.connection.map_or(0, |connection| connection.0);
+        let token = DialogToken { caller: number(&came), callee: number(&self.flow) };
+        let mut push = |flow: &Flow| {
+            let host = self.config.sent_by(flow.listener, flow.remote.ip());
+            edit.push_first(HeaderName::RecordRoute, |out| {
+                write_token_uri(out, &self.keys.route, message, host, flow.transport, token);
+            });
+        };
+        push(&came);
+        let same_side = came.transport == self.flow.transport
+            && self.config.sent_by(came.listener, came.remote.ip())
+                == self.config.sent_by(self.flow.listener, self.flow.remote.ip());
+        if !same_side {
+            push(&self.flow);
+        }
+    }
+
+    fn goes_to_ourselves(&self) -> bool {
+        self.routed.next_route.is_none() && self.config.is_own_address(self.flow.remote)
+    }
+
+    fn write_via(&self, branch: &[u8], out: &mut Vec<u8>) {
+        let transport: &[u8] = match self.flow.transport {
+            Transport::Udp => b"UDP ",
+            Transport::Tcp => b"TCP ",
+        };
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(transport);
+        write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
+        out.extend_from_slice(b";rport;branch=");
+        out.extend_from_slice(branch);
+        out.extend_from_slice(LOOP_MARK);
+        let message = self.request.message;
+        out.extend_from_slice(&hex16(loop_hash(&self.keys.looped, message, &self.routed.uri)));
+    }
+}
+
+/// The target's URI; the Request-URI as it came where that is kept.
+pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Routed<'t>) -> Option<Uri<'t>> {
+    if target.keeps_uri { Some(routed.uri) } else { Uri::parse(targets.uri(target)).ok() }
+}
+
+/// Appends `;q=` where the preference is not the highest.
+pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
+    if q >= 1000 {
+        return;
+    }
+    out.extend_from_slice(b";q=0.");
+    for place in [100, 10, 1] {
+        write_number(out, u64::from(q / place % 10));
+    }
+}
+
+/// Sixteen hexadecimal digits.
+pub(crate) fn hex16(value: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().enumerate() {
+        let nibble = (value >> (60 - place * 4)) & 0xf;
+        *digit = b"0123456789abcdef".get(nibble as usize).copied().unwrap_or(b'0');
+    }
+    digits
+}
+
+fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
+    use core::fmt::Write;
+    struct Text<'b>(&'b mut Vec<u8>);
+    impl Write for Text<'_> {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0.extend_from_slice(text.as_bytes());
+            Ok(())
+        }
+    }
+    let _ = write!(Text(out), "{host}");
+}
+
+/// For requests that have none (RFC 3261 §16.6 step 3).
+const MAX_FORWARDS: u64 = 70;

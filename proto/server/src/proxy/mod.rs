@@ -1,0 +1,119 @@
+//! The proxy (RFC 3261 §16): target set, forking, response context.
+
+mod context;
+mod forward;
+mod response;
+mod stateless;
+
+pub(crate) use context::Context;
+pub(crate) use forward::{LOOP_MARK, hex16, write_q};
+
+use crate::location::{Binding, Kind};
+use crate::route::{Hop, Routed, dialog_connection, hop_of};
+use crate::server::{Out, Request};
+use crate::{Aor, Server, Services};
+use alloc::vec::Vec;
+use core::ops::Range;
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::{Method, Uri};
+
+/// The target set of the request being worked on (RFC 3261 §16.5); its room is kept for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    text: Vec<u8>,
+    list: Vec<Target>,
+}
+
+/// One target.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    uri: Range<usize>,
+    /// The Request-URI stays as it came.
+    keeps_uri: bool,
+    /// A flow that is known to reach it.
+    flow: Option<Flow>,
+    /// Preference in thousandths.
+    q: u16,
+}
+
+impl Targets {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.list.clear();
+    }
+
+    fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>, q: u16) {
+        let start = self.text.len();
+        self.text.extend_from_slice(uri);
+        self.list.push(Target { uri: start..self.text.len(), keeps_uri, flow, q });
+    }
+
+    pub(crate) fn uri(&self, target: &Target) -> &[u8] {
+        self.text.get(target.uri.clone()).unwrap_or_default()
+    }
+}
+
+impl<S: Services> Server<S> {
+    /// Forwards a request that may be forwarded.
+    pub(crate) fn proxy(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
+        let mut targets = core::mem::take(&mut self.targets);
+        targets.clear();
+        let mut aor = Aor::default();
+        if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
+            let flow = self.dialog_flow(request, routed);
+            targets.push(routed.uri.as_bytes(), true, flow, 1000);
+        } else if self.config.read_aor(&routed.uri, &mut aor) {
+            for binding in self.location.lookup(aor.as_bytes(), request.now) {
+                targets.push(binding.uri(), false, flow_of(binding), binding.q);
+            }
+            targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
+        }
+        if targets.list.is_empty() {
+            self.refuse_absent(request, &aor, out);
+        } else if !self.config.stateful || request.method == Method::Ack {
+            self.forward_without_state(request, routed, &targets, out);
+        } else {
+            self.forward(request, routed, &targets, out);
+        }
+        self.targets = targets;
+    }
+
+    /// In a dialog of ours the other side may only be reached by the connection it came by.
+    fn dialog_flow(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<Flow> {
+        let connection = dialog_connection(&routed.token?, &request.flow)?;
+        if routed.next_route.is_some() {
+            return None;
+        }
+        // The address is for the case that the connection is gone: then it is dialled.
+        match hop_of(&self.config, &routed.uri) {
+            Hop::Flow(flow) if flow.transport == Transport::Tcp => {
+                Some(Flow { connection: Some(connection), ..flow })
+            }
+            Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable => None,
+        }
+    }
+
+    /// The way to a target; in front of it stands the next Route, if there is one.
+    fn hop_to_target<'t>(&self, routed: &Routed<'t>, target: &Target, uri: &Uri<'t>) -> Hop<'t> {
+        if let Some(flow) = target.flow {
+            return Hop::Flow(flow);
+        }
+        hop_of(&self.config, routed.next_route.as_ref().unwrap_or(uri))
+    }
+}
+
+/// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
+fn flow_of(binding: &Binding) -> Option<Flow> {
+    match (binding.kind, binding.flow.transport) {
+        (Kind::Permanent, _) => None,
+        (Kind::FlowOnly, _) => Some(binding.flow),
+        (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
+            // A contact that names another transport means it.
+            let is_tcp = Uri::parse(binding.uri()).is_ok_and(|uri| {
+                uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
+            });
+            is_tcp.then_some(binding.flow)
+        }
+        (Kind::Dialable, _) => None,
+    }
+}

@@ -1,0 +1,222 @@
+//! Answers on their way back (RFC 3261 §16.7).
+
+use super::context::{Best, BranchState, read_owner};
+use crate::server::{Out, TimerC};
+use crate::{Server, Services};
+use alloc::vec::Vec;
+use ringway_sansio::{Instant, TimerKey};
+use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
+use ringway_transaction::SlabKey;
+
+impl<S: Services> Server<S> {
+    /// A branch was answered.
+    pub(crate) fn on_branch_response(
+        &mut self,
+        now: Instant,
+        owner: u64,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Out<'_>,
+    ) {
+        let (key, number) = read_owner(owner);
+        let Some(context) = self.contexts.get(key) else { return };
+        // RFC 3261 §16.7 step 3: a response whose only Via is ours was not meant to go further.
+        if message.values(HeaderName::Via).nth(1).is_none() {
+            self.counters.stray += 1;
+            return;
+        }
+        match status {
+            100 => self.note_ringing(now, key, number, status),
+            101..=199 => {
+                self.note_ringing(now, key, number, status);
+                self.forward_response(now, key, message, status, out);
+            }
+            200..=299 => {
+                let is_invite = context.is_invite;
+                self.note_answer(key, number);
+                self.forward_response(now, key, message, status, out);
+                if is_invite {
+                    self.cancel_branches(now, key, out);
+                    self.forget_request(key);
+                }
+            }
+            _ => self.on_failure_response(now, key, number, message, status, out),
+        }
+    }
+
+    /// A branch ended without an answer: 408 after a time-out.
+    pub(crate) fn on_branch_failure(&mut self, now: Instant, owner: u64, status: u16, out: &mut Out<'_>) {
+        let (key, number) = read_owner(owner);
+        self.note_answer(key, number);
+        self.note_failure(key, number, status);
+        self.finish_if_done(now, key, out);
+    }
+
+    fn on_failure_response(
+        &mut self,
+        now: Instant,
+        key: SlabKey,
+        number: usize,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Out<'_>,
+    ) {
+        self.note_answer(key, number);
+        let mut bytes = Vec::with_capacity(message.as_bytes().len());
+        let mut edit = Edit::new(message, &mut self.space);
+        edit.pop_first(HeaderName::Via);
+        let readable = edit.write_into(&mut bytes).is_ok();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if matches!(status, 401 | 407) {
+            for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
+                let challenges = message.lines_of(name).map(|value| (name, value.to_vec(), number));
+                context.challenges.extend(challenges.take(CHALLENGES_MAX));
+            }
+        }
+        if readable {
+            context.keep_better(Best { status, bytes, branch: number });
+        }
+        if status >= 600 {
+            self.cancel_branches(now, key, out);
+        }
+        self.finish_if_done(now, key, out);
+    }
+
+    /// RFC 3261 §16.7 step 2: a provisional answer starts timer C anew, except 100.
+    fn note_ringing(&mut self, now: Instant, key: SlabKey, number: usize, status: u16) {
+        let length = self.config.timer_c;
+        let Some(branch) = self.contexts.get_mut(key).and_then(|context| context.branches.get_mut(number))
+        else {
+            return;
+        };
+        if let BranchState::Sent { rings, .. } = &mut branch.state {
+            *rings = true;
+        }
+        if status > 100 && branch.timer_c != TimerKey::NONE {
+            self.wheel.cancel(branch.timer_c);
+            branch.timer_c = self.wheel.arm(now + length, TimerC { context: key, branch: number });
+        }
+    }
+
+    fn note_answer(&mut self, key: SlabKey, number: usize) {
+        if let Some(branch) = self.branch_mut(key, number) {
+            branch.state = BranchState::Done;
+            let timer_c = core::mem::replace(&mut branch.timer_c, TimerKey::NONE);
+            self.wheel.cancel(timer_c);
+        }
+    }
+
+    /// Takes our Via off and passes a response on at once.
+    fn forward_response(
+        &mut self,
+        now: Instant,
+        key: SlabKey,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Out<'_>,
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        // RFC 4320 §4.1: the only provisional response to another request than INVITE is a late 100.
+        if !context.is_invite && status < 200 {
+            return;
+        }
+        let space = &mut self.space;
+        self.transactions.respond(now, context.server, status, out.packets, |arena| {
+            let mut edit = Edit::new(message, space);
+            edit.pop_first(HeaderName::Via);
+            // Nothing was added, so nothing can be refused.
+            let _ = edit.write_into(arena);
+        });
+    }
+
+    /// When every branch is done, the best answer goes to the caller.
+    pub(super) fn finish_if_done(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if !context.is_done() || self.transactions.is_answered(context.server) {
+            return;
+        }
+        let Some(mut best) = context.best.take() else {
+            // Cancelled before anything was sent.
+            return self.answer_caller(now, key, 487, "Request Terminated", out);
+        };
+        // A caller that gave up is told so, whatever the silence of a target looks like.
+        if context.is_cancelled && best.bytes.is_empty() {
+            return self.answer_caller(now, key, 487, "Request Terminated", out);
+        }
+        match (best.status, best.bytes.is_empty()) {
+            // RFC 4320 §4.2: silence is the answer to a request whose client has given up too.
+            (408, _) if !context.is_invite => {
+                let server = context.server;
+                self.transactions.drop_server(server);
+            }
+            (408, true) => self.answer_caller(now, key, 408, "Request Timeout", out),
+            (480, true) => self.answer_caller(now, key, 480, "Temporarily Unavailable", out),
+            // RFC 3261 §16.7 step 6: another server's overload is not ours.
+            (503, _) => self.answer_caller(now, key, 500, "Server Internal Error", out),
+            (status, true) => self.answer_caller(now, key, status, "Failed", out),
+            (_, false) => {
+                self.add_challenges(key, &mut best);
+                self.pass_best(now, key, &best, out);
+            }
+        }
+    }
+
+    /// RFC 3261 §16.7 step 7: a 401 or 407 carries the challenges of all branches.
+    fn add_challenges(&mut self, key: SlabKey, best: &mut Best) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if !matches!(best.status, 401 | 407) {
+            return;
+        }
+        let mut others = context.challenges.iter().filter(|(_, _, branch)| *branch != best.branch).peekable();
+        if others.peek().is_none() {
+            return;
+        }
+        let Ok(message) = Message::parse(&best.bytes, &self.config.message_limits) else { return };
+        let mut edit = Edit::new(&message, &mut self.space);
+        for (name, value, _) in others {
+            edit.push_last(*name, |out| out.extend_from_slice(value));
+        }
+        let mut bytes = Vec::new();
+        if edit.write_into(&mut bytes).is_ok() {
+            best.bytes = bytes;
+        }
+    }
+
+    fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let server = context.server;
+        self.transactions.respond(now, server, best.status, out.packets, |arena| {
+            arena.extend_from_slice(&best.bytes);
+        });
+        self.forget_request(key);
+    }
+
+    /// An answer of our own to a request that was being forwarded.
+    fn answer_caller(&mut self, now: Instant, key: SlabKey, status: u16, phrase: &str, out: &mut Out<'_>) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let request = core::mem::take(&mut context.request);
+        let (server, source) = (context.server, context.source.remote);
+        let Ok(message) = Message::parse(&request, &self.config.message_limits) else { return };
+        match status {
+            480 => self.counters.not_registered += 1,
+            _ => self.counters.refused += 1,
+        }
+        let tag = self.to_tag(&message);
+        self.transactions.respond(now, server, status, out.packets, |arena| {
+            let response = ResponseWriter::new(arena, &message, status, phrase, Some(source), Some(&tag));
+            let _ = response.finish();
+        });
+    }
+
+    /// The request was answered for good: what is left of it only absorbs repetitions.
+    fn forget_request(&mut self, key: SlabKey) {
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.request = Vec::new();
+            context.best = None;
+            context.challenges = Vec::new();
+        }
+    }
+}
+
+/// Challenges kept of one branch.
+const CHALLENGES_MAX: usize = 8;

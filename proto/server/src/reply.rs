@@ -1,0 +1,172 @@
+//! Answers this server gives by itself.
+
+use crate::server::{Out, Request};
+use crate::{Server, Services};
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use ringway_sansio::{Flow, Token, Transport};
+use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
+use ringway_transaction::reply_flow;
+use siphasher::sip::SipHasher13;
+
+impl<S: Services> Server<S> {
+    /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again.
+    pub(crate) fn reply(
+        &mut self,
+        request: &Request<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
+        write_reply(&self.keys.tag, request, status, phrase, out, add);
+    }
+
+    /// Answers a request that goes no further. An INVITE gets a transaction that sees to its ACK, where state is kept.
+    pub(crate) fn refuse(
+        &mut self,
+        request: &Request<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
+        let message = request.message;
+        let keeps_state = self.config.stateful || self.config.mode == crate::Mode::Redirect;
+        if request.method == Method::Ack {
+            self.counters.stray += 1;
+            return;
+        }
+        if request.method != Method::Invite || !keeps_state {
+            return self.reply(request, status, phrase, out, add);
+        }
+        let flow = reply_flow(message.via(), request.flow);
+        let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
+        let Some(id) = self.transactions.start_server(request.key, true, flow, port, 0) else {
+            return self.reply(request, status, phrase, out, add);
+        };
+        let tag = self.to_tag(message);
+        let source = request.flow.remote;
+        self.transactions.respond(request.now, id, status, out.packets, |arena| {
+            let mut response = ResponseWriter::new(arena, message, status, phrase, Some(source), Some(&tag));
+            add(&mut response);
+            let _ = response.finish();
+        });
+    }
+
+    /// Refuses with a status alone.
+    pub(crate) fn refuse_plainly(
+        &mut self,
+        request: &Request<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+    ) {
+        match status {
+            403 => self.counters.forbidden += 1,
+            404 => self.counters.not_found += 1,
+            480 => self.counters.not_registered += 1,
+            482 => self.counters.loops += 1,
+            483 => self.counters.too_many_hops += 1,
+            _ => self.counters.refused += 1,
+        }
+        self.refuse(request, status, phrase, out, |_| {});
+    }
+
+    /// Answers a request that cannot be accepted, if it can be answered at all; drops responses and ACKs.
+    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow, out: &mut Out<'_>) {
+        if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
+            *count += 1;
+        }
+        let fields = &rejected.fields;
+        let Some(via_line) = fields.first(HeaderName::Via) else { return };
+        if fields.is_response() || fields.as_bytes().starts_with(b"ACK ") {
+            return;
+        }
+        let via = Via::parse(ringway_sip::grammar::split_value(via_line).0);
+        let flow = via.map_or(flow, |via| reply_flow(&via, flow));
+        let phrase = alloc::format!("{}", rejected.reason);
+        let status = rejected.reason.status();
+        out.packets.send_with(flow, Token::NONE, |arena| {
+            let tag = b"rejected".as_slice();
+            let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(tag));
+            let _ = response.finish();
+        });
+    }
+
+    /// A stream's client is over its rate.
+    pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow, out: &mut Out<'_>) {
+        if message.is_response() || message.method() == Method::Ack {
+            return;
+        }
+        let tag = self.to_tag(message);
+        out.packets.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
+            let phrase = "Slow Down";
+            let mut response =
+                ResponseWriter::new(arena, message, 503, phrase, Some(flow.remote), Some(&tag));
+            response.header_number(HeaderName::RetryAfter, 1);
+            let _ = response.finish();
+        });
+    }
+
+    /// The To tag of our own answers: it follows from the request, so that a repeated request gets it again and the ACK
+    /// of an answer that left no state is known (RFC 3261 §8.2.7).
+    pub(crate) fn to_tag(&self, message: &Message<'_>) -> [u8; 16] {
+        to_tag(&self.keys.tag, message)
+    }
+
+    /// True for the ACK of an answer of ours that left no state.
+    pub(crate) fn acknowledges_us(&self, ack: &Message<'_>) -> bool {
+        ack.to().tag().is_some_and(|tag| tag == self.to_tag(ack))
+    }
+
+    /// The flow to a Via's client, for a response that is forwarded without state.
+    pub(crate) fn flow_to_via(&self, via: &Via<'_>, connection: u64) -> Option<Flow> {
+        let remote = ringway_transaction::reply_address(via)?;
+        let transport = match via.transport {
+            name if name.eq_ignore_ascii_case(b"TCP") => Transport::Tcp,
+            name if name.eq_ignore_ascii_case(b"UDP") => Transport::Udp,
+            _ => return None,
+        };
+        let listener = self.config.listener_for(transport, remote.ip())?;
+        let connection = (connection != 0).then_some(ringway_sansio::ConnectionId(connection));
+        Some(Flow { transport, listener, remote, connection })
+    }
+}
+
+/// See [`Server::reply`].
+pub(crate) fn write_reply(
+    tag_key: &[u8; 16],
+    request: &Request<'_, '_>,
+    status: u16,
+    phrase: &str,
+    out: &mut Out<'_>,
+    add: impl FnOnce(&mut ResponseWriter<'_>),
+) {
+    let tag = to_tag(tag_key, request.message);
+    let flow = reply_flow(request.message.via(), request.flow);
+    let (message, source) = (request.message, request.flow.remote);
+    out.packets.send_with(flow, Token::NONE, |arena| {
+        let mut response = ResponseWriter::new(arena, message, status, phrase, Some(source), Some(&tag));
+        add(&mut response);
+        // What was refused as unsafe is not sent: the client asks again and gives up.
+        let _ = response.finish();
+    });
+}
+
+fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
+    let mut hash = SipHasher13::new_with_key(key);
+    for part in [message.call_id(), message.from().tag().unwrap_or_default()] {
+        hash.write_usize(part.len());
+        hash.write(part);
+    }
+    hash.write_u32(message.cseq().number);
+    crate::proxy::hex16(hash.finish())
+}
+
+/// Appends the methods this server lets through or answers.
+pub(crate) fn write_allow(out: &mut Vec<u8>) {
+    out.extend_from_slice(
+        b"INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, SUBSCRIBE, NOTIFY, REFER, PUBLISH",
+    );
+}

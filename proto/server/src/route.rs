@@ -1,0 +1,254 @@
+//! Where a request goes: pure functions of the request, the configuration and the location table (RFC 3261 §16.4, §16.5).
+
+use crate::Config;
+use crate::domain::DEFAULT_PORT;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
+use ringway_sip::grammar::hex_pair;
+use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri};
+use siphasher::sip::SipHasher13;
+
+/// The parameter of our Record-Route URI by which we know a dialog again.
+pub(crate) const TOKEN: &[u8] = b"rw";
+
+/// A request after RFC 3261 §16.4: without what only leads to us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed<'a> {
+    /// The Request-URI; what a strict router had moved to the last Route is back in its place.
+    pub(crate) uri: Uri<'a>,
+    /// How many Route values at the top are ours.
+    pub(crate) own_routes: usize,
+    /// True when the last Route was moved back into the Request-URI.
+    pub(crate) from_last_route: bool,
+    /// The next Route after ours: where the request goes, whatever its Request-URI.
+    pub(crate) next_route: Option<Uri<'a>>,
+    /// What our Record-Route said, when it was ours for this Call-ID.
+    pub(crate) token: Option<DialogToken>,
+}
+
+/// What our Record-Route carries: that this dialog began with our consent, and the connections of both sides (0: none).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DialogToken {
+    pub(crate) caller: u64,
+    pub(crate) callee: u64,
+}
+
+/// Where a message can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hop<'a> {
+    Flow(Flow),
+    /// A host whose address is to be looked up first.
+    Name {
+        host: &'a str,
+        port: u16,
+        transport: Transport,
+    },
+    /// No transport or listener of ours gets there.
+    Unreachable,
+}
+
+/// Takes away what only leads to us.
+pub(crate) fn preprocess<'a>(
+    config: &Config,
+    key: &[u8; 16],
+    message: &Message<'a>,
+    request_uri: Uri<'a>,
+) -> Result<Routed<'a>, Malformed> {
+    let mut routed =
+        Routed { uri: request_uri, own_routes: 0, from_last_route: false, next_route: None, token: None };
+    if !message.has(HeaderName::Route) {
+        return Ok(routed);
+    }
+    let mut count = 0;
+    let mut last = None;
+    for value in message.values(HeaderName::Route) {
+        let route = NameAddr::parse(value)?;
+        count += 1;
+        last = Some(route.uri);
+        if routed.next_route.is_some() {
+            continue;
+        }
+        if is_ours(config, &route.uri) {
+            routed.own_routes += 1;
+            routed.token = routed.token.or_else(|| read_token(key, message, &route.uri));
+        } else {
+            routed.next_route = Some(route.uri);
+        }
+    }
+    // RFC 3261 §16.4: a strict router put our own URI into the Request-URI and the target into the last Route.
+    if is_ours(config, &request_uri)
+        && request_uri.params().has(TOKEN)
+        && let Some(last) = last
+    {
+        routed.token = routed.token.or_else(|| read_token(key, message, &request_uri));
+        routed.uri = last;
+        routed.from_last_route = true;
+        if routed.own_routes + 1 >= count {
+            routed.next_route = None;
+        }
+    }
+    Ok(routed)
+}
+
+/// The way to a URI that is not ours to look up (RFC 3263, as far as it needs no SRV and NAPTR records).
+pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
+    let transport = match uri.params().value(b"transport") {
+        Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
+        Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
+        Some(_) => return Hop::Unreachable,
+        None => Transport::Udp,
+    };
+    if uri.scheme() != ringway_sip::Scheme::Sip {
+        return Hop::Unreachable;
+    }
+    let port = uri.port().unwrap_or(DEFAULT_PORT);
+    if config.domain_of(uri).is_some() {
+        return own_hop(config, transport);
+    }
+    match uri.host().ip() {
+        Some(ip) => hop_to(config, SocketAddr::new(ip, port), transport),
+        None => match core::str::from_utf8(uri.host().as_bytes()) {
+            Ok(host) => Hop::Name { host, port, transport },
+            Err(_) => Hop::Unreachable,
+        },
+    }
+}
+
+/// The way to an address.
+pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transport) -> Hop<'a> {
+    let remote = Flow::canonical(remote);
+    let bad = match remote.ip() {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
+    };
+    if bad || remote.port() == 0 {
+        return Hop::Unreachable;
+    }
+    match config.listener_for(transport, remote.ip()) {
+        Some(listener) => Hop::Flow(Flow { transport, listener, remote, connection: None }),
+        None => Hop::Unreachable,
+    }
+}
+
+/// A request for another user of ours comes back to us by our own listener: it may belong to another shard.
+fn own_hop<'a>(config: &Config, transport: Transport) -> Hop<'a> {
+    let place = config
+        .listeners
+        .iter()
+        .position(|listener| listener.transport == transport)
+        .or(if config.listeners.is_empty() { None } else { Some(0) });
+    let Some(listener) = place.and_then(|place| config.listeners.get(place)) else { return Hop::Unreachable };
+    let id = ListenerId(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(0));
+    let mut remote = listener.advertised;
+    if listener.bound.ip().is_unspecified() {
+        let loopback = if remote.is_ipv4() {
+            IpAddr::from([127, 0, 0, 1])
+        } else {
+            IpAddr::V6(core::net::Ipv6Addr::LOCALHOST)
+        };
+        remote = SocketAddr::new(loopback, listener.bound.port());
+    }
+    Hop::Flow(Flow { transport: listener.transport, listener: id, remote, connection: None })
+}
+
+/// The flow of the other side of a dialog, when it is a connection (RFC 5626 §5.3 does the same with flow tokens).
+pub(crate) fn dialog_connection(token: &DialogToken, source: &Flow) -> Option<ConnectionId> {
+    let from = source.connection.map_or(0, |connection| connection.0);
+    let to = match (token.caller, token.callee) {
+        (caller, callee) if caller == from && callee == from => 0,
+        (caller, callee) if caller == from => callee,
+        (caller, callee) if callee == from => caller,
+        // A side came back by a new connection: the other is the one that is not a connection, or nobody knows.
+        _ => 0,
+    };
+    if to == 0 { None } else { Some(ConnectionId(to)) }
+}
+
+/// Appends the value of our Record-Route (or Route, towards ourselves).
+pub(crate) fn write_token_uri(
+    out: &mut Vec<u8>,
+    key: &[u8; 16],
+    message: &Message<'_>,
+    host: SocketAddr,
+    transport: Transport,
+    token: DialogToken,
+) {
+    use core::fmt::Write;
+    let mut text = Text(out);
+    let _ = write!(text, "<sip:{host}");
+    if transport == Transport::Tcp {
+        out.extend_from_slice(b";transport=tcp");
+    }
+    out.extend_from_slice(b";lr;rw=");
+    let mac = mac(key, message, token);
+    let mut text = Text(out);
+    let _ = write!(text, "{mac:016x}");
+    if token != DialogToken::default() {
+        let mut text = Text(out);
+        let _ = write!(text, ".{:x}.{:x}", token.caller, token.callee);
+    }
+    out.push(b'>');
+}
+
+/// What stays the same when a request comes back to us unchanged (RFC 3261 §16.6 step 8, RFC 5393 §4.2): a request with
+/// the same value in one of our Vias is in a loop.
+pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    let mut put = |part: &[u8]| {
+        hash.write_usize(part.len());
+        hash.write(part);
+    };
+    put(uri.as_bytes());
+    put(message.from().tag().unwrap_or_default());
+    put(message.to().tag().unwrap_or_default());
+    put(message.call_id());
+    put(&message.cseq().number.to_le_bytes());
+    for name in [HeaderName::ProxyRequire, HeaderName::ProxyAuthorization] {
+        message.lines_of(name).for_each(&mut put);
+    }
+    // Route is left out: what leads to us is taken away before, and the rest does not change between two visits.
+    hash.finish()
+}
+
+fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {
+    config.domain_of(uri).is_some()
+}
+
+fn mac(key: &[u8; 16], message: &Message<'_>, token: DialogToken) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    hash.write(b"dialog");
+    hash.write_u64(token.caller);
+    hash.write_u64(token.callee);
+    hash.write(message.call_id());
+    hash.finish()
+}
+
+fn read_token(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<DialogToken> {
+    let value = uri.params().value(TOKEN)?;
+    let mut parts = value.split(|&byte| byte == b'.');
+    let given = hex(parts.next()?)?;
+    let mut token = DialogToken::default();
+    if let Some(caller) = parts.next() {
+        token.caller = hex(caller)?;
+        token.callee = hex(parts.next()?)?;
+    }
+    (given == mac(key, message, token)).then_some(token)
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, &digit| Some((value << 4) | u64::from(hex_pair(b'0', digit)?)))
+}
+
+struct Text<'b>(&'b mut Vec<u8>);
+
+impl core::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}

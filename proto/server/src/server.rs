@@ -1,0 +1,371 @@
+//! The server: one shard of the users and everything under way for them.
+
+use crate::auth::NonceMaker;
+use crate::date::DateText;
+use crate::location::{BadRecord, Location};
+use crate::proxy::{Context, Targets};
+use crate::{Config, Counters, Services};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use hashbrown::HashMap;
+use ringway_sansio::{
+    Deadline, Event, Flow, Instant, Node, Outbox, Received, Rng, Seed, Token, Transport, Wheel,
+};
+use ringway_sip::{EditSpace, Message, Method, Start, Uri};
+use ringway_transaction::{BranchKey, MatchKey, Notice, Slab, SlabKey, Transactions};
+use siphasher::sip::SipHasher13;
+
+/// A registrar, proxy and redirect server for one shard of the users.
+///
+/// The shards of a server share the configuration, the secret in it, and [`Services`]; nothing else.
+pub struct Server<S> {
+    pub(crate) config: Arc<Config>,
+    pub(crate) services: S,
+    pub(crate) shard: u16,
+    pub(crate) keys: Keys,
+    pub(crate) nonces: NonceMaker,
+    pub(crate) transactions: Transactions,
+    pub(crate) location: Location,
+    pub(crate) contexts: Slab<Context>,
+    pub(crate) wheel: Wheel<TimerC>,
+    /// Look-ups under way: ours, never a peer's number.
+    pub(crate) queries: HashMap<u64, (SlabKey, usize), crate::rate::SeededHash>,
+    pub(crate) next_query: u64,
+    pub(crate) counters: Counters,
+    pub(crate) date: DateText,
+    pub(crate) space: EditSpace,
+    pub(crate) targets: Targets,
+    pub(crate) record: Vec<u8>,
+    notices: Vec<Notice>,
+}
+
+/// A call that nobody has answered yet.
+#[derive(Clone, Copy, Debug)]
+pub struct RingingCall<'a> {
+    /// Its Call-ID.
+    pub call_id: &'a [u8],
+    /// The caller's URI.
+    pub from: &'a [u8],
+    /// The URI that was called.
+    pub to: &'a [u8],
+    /// True when a target said that it rings.
+    pub rings: bool,
+    /// When the INVITE came.
+    pub since: Instant,
+}
+
+/// What a server wishes done that is neither a packet nor a question to [`Services`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Look a host name up and answer with [`Event::Resolved`].
+    Resolve {
+        /// The number to answer with.
+        query: u64,
+        /// The host name.
+        host: Box<str>,
+    },
+}
+
+/// Keys of the server's own marks, each for one purpose, all from the one secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// To tags of responses that are sent without a transaction.
+    pub(crate) tag: [u8; 16],
+    /// Record-Route tokens.
+    pub(crate) route: [u8; 16],
+    /// Loop marks in branches.
+    pub(crate) looped: [u8; 16],
+    /// What stands for a request in a replay window.
+    pub(crate) request: [u8; 16],
+}
+
+/// RFC 3261 §16.8: an INVITE branch rings too long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimerC {
+    pub(crate) context: SlabKey,
+    pub(crate) branch: usize,
+}
+
+/// A request while it is worked on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'m, 'a> {
+    pub(crate) now: Instant,
+    pub(crate) message: &'m Message<'a>,
+    pub(crate) method: Method<'a>,
+    /// The Request-URI as it came.
+    pub(crate) uri: Uri<'a>,
+    pub(crate) flow: Flow,
+    pub(crate) key: MatchKey,
+}
+
+/// Where a server puts what it wants.
+#[derive(Debug)]
+pub(crate) struct Out<'o> {
+    pub(crate) packets: &'o mut Outbox,
+    pub(crate) actions: &'o mut Vec<Action>,
+}
+
+impl<S: Services> Server<S> {
+    /// Shard `shard` of a server. `seed` is its only source of chance; everything that must survive a restart is made
+    /// from [`Config::secret`].
+    pub fn new(config: Arc<Config>, services: S, shard: u16, seed: Seed, now: Instant) -> Self {
+        let seed = seed.part(u64::from(shard));
+        let mut rng = Rng::new(&seed);
+        let mut match_key = [0; 16];
+        for half in match_key.chunks_exact_mut(8) {
+            half.copy_from_slice(&rng.next_u64().to_le_bytes());
+        }
+        let branch_key = BranchKey::new(derive(&config.secret, b"branch"));
+        let transactions =
+            Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
+        let keys = Keys {
+            tag: derive(&config.secret, b"tag"),
+            route: derive(&config.secret, b"route"),
+            looped: derive(&config.secret, b"loop"),
+            request: derive(&config.secret, b"request"),
+        };
+        Self {
+            nonces: NonceMaker::new(&config.secret, config.auth.nonce_lifetime, shard),
+            services,
+            shard,
+            keys,
+            transactions,
+            location: Location::new(&seed, now),
+            contexts: Slab::default(),
+            wheel: Wheel::new(now),
+            queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
+            next_query: 1,
+            counters: Counters::default(),
+            date: DateText::default(),
+            space: EditSpace::default(),
+            targets: Targets::default(),
+            record: Vec::new(),
+            notices: Vec::new(),
+            config,
+        }
+    }
+
+    /// Takes another configuration. Listeners and the secret must be the same; transactions under way go on with the
+    /// timers they have.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.nonces = NonceMaker::new(&config.secret, config.auth.nonce_lifetime, self.shard);
+        self.config = config;
+    }
+
+    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given.
+    pub fn restore(&mut self, aor: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
+        self.location.restore(aor, record, now, self.config.listeners.len())
+    }
+
+    /// Puts an administrator's contacts for `user@domain` in place of those there were.
+    pub fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
+        self.location.set_permanent(aor, contacts);
+    }
+
+    /// Drops every binding of a subscriber who was removed.
+    pub fn remove_user(&mut self, aor: &[u8]) {
+        if self.location.forget(aor) {
+            // A store that fails now brings a binding back at the next start that nobody can authenticate for.
+            let _ = self.services.store(aor, b"");
+        }
+    }
+
+    /// The location table, for listings and snapshots.
+    pub const fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The transactions, for listings.
+    pub const fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// Calls and other requests that are being forwarded.
+    pub fn contexts_len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Calls that nobody has answered yet: Call-ID, From, To, whether it rings, and since when.
+    pub fn ringing_calls(&self, mut each: impl FnMut(RingingCall<'_>)) {
+        for (_, context) in self.contexts.iter() {
+            let Some((request, rings, since)) = context.unanswered() else { continue };
+            if let Ok(message) = Message::parse(request, &self.config.message_limits) {
+                each(RingingCall {
+                    call_id: message.call_id(),
+                    from: message.from().uri.as_bytes(),
+                    to: message.to().uri.as_bytes(),
+                    rings,
+                    since,
+                });
+            }
+        }
+    }
+
+    /// True when nothing waits for an answer: stopping now fails nobody.
+    pub fn is_idle(&self) -> bool {
+        self.transactions.is_idle()
+    }
+
+    fn on_response(&mut self, now: Instant, message: &Message<'_>, status: u16, out: &mut Out<'_>) {
+        self.counters.responses += 1;
+        match self.transactions.receive_response(now, message, status, out.packets) {
+            ringway_transaction::Answer::Pass { owner, .. } => {
+                self.on_branch_response(now, owner, message, status, out);
+            }
+            ringway_transaction::Answer::Absorbed => {}
+            ringway_transaction::Answer::Stateless { connection } => {
+                self.forward_stateless_response(message, connection, out);
+            }
+            ringway_transaction::Answer::Stray => self.counters.stray += 1,
+        }
+    }
+
+    /// Works off what the transactions have to say.
+    fn settle(&mut self, now: Instant, out: &mut Out<'_>) {
+        let mut notices = core::mem::take(&mut self.notices);
+        for notice in notices.drain(..) {
+            match notice {
+                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(now, owner, 408, out),
+                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(now, owner, out),
+            }
+        }
+        self.notices = notices;
+        while let Some(owner) = self.transactions.take_gone() {
+            self.drop_context(owner);
+        }
+    }
+}
+
+impl<S: Services> Node for Server<S> {
+    type Action = Action;
+    type Framer = crate::SipFramer;
+
+    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+        crate::shard::shard_of_message(bytes, shards)
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        received: Received<'_>,
+        out: &mut Outbox,
+        actions: &mut Vec<Action>,
+    ) {
+        let mut out = Out { packets: out, actions };
+        let Received { flow, bytes } = received;
+        if !bytes.starts_with(b"SIP/") {
+            self.counters.requests += 1;
+            if !self.services.admit(now, flow.remote.ip()) {
+                self.counters.over_rate += 1;
+                // A datagram is dropped: the client sends it again, later. A stream's client does not.
+                if flow.transport == Transport::Udp {
+                    return;
+                }
+                if let Ok(message) = Message::parse(bytes, &self.config.message_limits) {
+                    self.slow_down(&message, flow, &mut out);
+                }
+                return;
+            }
+        }
+        match Message::parse(bytes, &self.config.message_limits) {
+            Ok(message) => match *message.start() {
+                Start::Request { method, uri } => {
+                    self.on_request(now, &message, method, uri, flow, &mut out);
+                }
+                Start::Response { status, .. } => self.on_response(now, &message, status, &mut out),
+            },
+            Err(rejected) => self.on_rejected(&rejected, flow, &mut out),
+        }
+        self.settle(now, &mut out);
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
+        let mut out = Out { packets: out, actions };
+        match event {
+            Event::Closed(connection) => {
+                let (services, record) = (&self.services, &mut self.record);
+                self.location.on_closed(connection, |location, aor| {
+                    record.clear();
+                    location.write_record(aor, record);
+                    let _ = services.store(aor, record);
+                });
+            }
+            Event::Unreachable(token) => self.on_unreachable(now, token, &mut out),
+            Event::Resolved { query, address } => self.on_resolved(now, query, address, &mut out),
+        }
+        self.settle(now, &mut out);
+    }
+
+    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Action>) {
+        let mut out = Out { packets: out, actions };
+        self.transactions.on_timeout(now, out.packets, &mut self.notices);
+        let (services, record) = (&self.services, &mut self.record);
+        self.location.expire(now, |location, aor| {
+            record.clear();
+            location.write_record(aor, record);
+            let _ = services.store(aor, record);
+        });
+        while let Some(due) = self.wheel.expire(now) {
+            self.on_timer_c(now, due, &mut out);
+        }
+        self.settle(now, &mut out);
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let expiry = self.location.next_due().map(|at| Deadline { at, reason: "a binding ends" });
+        let ringing = self.wheel.next_due().map(|at| Deadline { at, reason: "timer C: nobody answers" });
+        [self.transactions.next_deadline(), expiry, ringing].into_iter().flatten().min_by_key(|due| due.at)
+    }
+}
+
+impl<S: Services> Server<S> {
+    fn on_unreachable(&mut self, now: Instant, token: Token, out: &mut Out<'_>) {
+        self.transactions.unreachable(now, token, out.packets, &mut self.notices);
+    }
+}
+
+impl<S> core::fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Server").field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+/// A key for one purpose.
+fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+    use hmac::{Hmac, KeyInit, Mac};
+    let key = secret.as_slice();
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(key);
+    let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+    mac.update(purpose);
+    let mut derived = [0; 16];
+    for (to, from) in derived.iter_mut().zip(mac.finalize().into_bytes()) {
+        *to = from;
+    }
+    derived
+}
+
+/// Stands for a request and where it came from.
+pub(crate) fn request_mark(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    let via = message.via();
+    for part in [via.branch.unwrap_or_default(), message.call_id(), message.method().as_bytes()] {
+        hash.write_usize(part.len());
+        hash.write(part);
+    }
+    hash.write_u32(message.cseq().number);
+    match flow.remote.ip() {
+        core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
+        core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
+    }
+    hash.write_u16(flow.remote.port());
+    // A stream repeats nothing: there the same bytes are a replay. Each message gets a mark of its own by its kind.
+    hash.write_u8(u8::from(flow.transport.is_reliable()));
+    hash.finish()
+}

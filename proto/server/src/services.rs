@@ -1,0 +1,59 @@
+//! What a server asks of its surroundings, answered from memory and at once.
+
+use crate::auth::{NonceId, NonceUse};
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use ringway_sansio::Instant;
+
+/// H(A1) of a user for each algorithm: what is known of a password (RFC 7616 §3.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ha1 {
+    /// MD5 over `user:realm:password`.
+    pub md5: [u8; 16],
+    /// SHA-256 over the same.
+    pub sha256: [u8; 32],
+}
+
+/// The store cannot keep a promise now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFailed;
+
+/// Shared by all shards. No method may wait for a disk, a network or a lock that somebody holds while waiting.
+pub trait Services {
+    /// H(A1) of a subscriber of ours.
+    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
+
+    /// True for a subscriber of ours, registered or not.
+    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool;
+
+    /// Marks a nonce count as used (see [`ReplayWindows`](crate::auth::ReplayWindows)).
+    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
+
+    /// False when this source sent more requests than it may (see [`SourceRates`](crate::SourceRates)).
+    fn admit(&self, now: Instant, source: IpAddr) -> bool;
+
+    /// Keeps the bindings of an address-of-record over a restart; an empty record: it has none any more.
+    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed>;
+}
+
+impl<S: Services> Services for Arc<S> {
+    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        (**self).credentials(user, domain)
+    }
+
+    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
+        (**self).is_known(user, domain)
+    }
+
+    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        (**self).use_nonce(now, nonce, count, request)
+    }
+
+    fn admit(&self, now: Instant, source: IpAddr) -> bool {
+        (**self).admit(now, source)
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
+        (**self).store(aor, record)
+    }
+}

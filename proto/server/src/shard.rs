@@ -1,0 +1,101 @@
+//! Which shard a message belongs to, read by a cheap peek.
+//!
+//! A REGISTER belongs to the user of its To, any other request to the user of its Request-URI, a response to the shard
+//! named in our branch. A CANCEL and the ACK of a failure have the Request-URI of their INVITE, so they meet it.
+
+use core::hash::Hasher;
+use ringway_sip::grammar::unescaped_octet;
+use ringway_sip::{HeaderName, NameAddr, Uri, peek_header, peek_last_header};
+
+/// The shard of a user, given without escapes.
+pub fn shard_of_user(user: &[u8], shards: u16) -> u16 {
+    let mut hash = Fnv::default();
+    hash.write(user);
+    reduce(hash, shards)
+}
+
+pub(crate) fn shard_of_message(bytes: &[u8], shards: u16) -> u16 {
+    if shards <= 1 {
+        return 0;
+    }
+    if bytes.starts_with(b"SIP/") {
+        return ringway_transaction::shard_of_response(bytes).map_or(0, |shard| shard % shards);
+    }
+    shard_of_request(bytes, shards).unwrap_or(0)
+}
+
+fn shard_of_request(bytes: &[u8], shards: u16) -> Option<u16> {
+    let line_end = memchr::memchr(b'\r', bytes)?;
+    let mut words = bytes.get(..line_end)?.split(|&byte| byte == b' ');
+    let (method, uri) = (words.next()?, words.next()?);
+    if method == b"REGISTER" {
+        let to = NameAddr::parse(peek_header(bytes, HeaderName::To)?).ok()?;
+        return Some(shard_of_uri(&to.uri, shards));
+    }
+    let uri = Uri::parse(uri).ok()?;
+    // A strict router put our Record-Route into the Request-URI; the target is in the last Route (RFC 3261 §16.4).
+    if uri.user().is_none() && uri.params().has(crate::route::TOKEN) {
+        let last = peek_last_header(bytes, HeaderName::Route)?;
+        return Some(shard_of_uri(&NameAddr::parse(last).ok()?.uri, shards));
+    }
+    Some(shard_of_uri(&uri, shards))
+}
+
+fn shard_of_uri(uri: &Uri<'_>, shards: u16) -> u16 {
+    let mut hash = Fnv::default();
+    let mut user = uri.user().unwrap_or(uri.as_bytes());
+    while let Some((octet, used)) = unescaped_octet(user) {
+        hash.write_u8(octet);
+        user = user.get(used..).unwrap_or_default();
+    }
+    reduce(hash, shards)
+}
+
+fn reduce(hash: Fnv, shards: u16) -> u16 {
+    let hash = hash.finish();
+    ((hash ^ (hash >> 32)) % u64::from(shards.max(1))) as u16
+}
+
+/// FNV-1a: it only spreads users over shards; a peer that aims at one shard gains a lock's contention and no more.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_is_in_one_shard_however_it_is_spelled() {
+        let register = b"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP h\r\nt: \"x@y\" <sip:%61lice@example.org>\r\n\r\n";
+        let invite = b"INVITE sip:alice@example.org;transport=tcp SIP/2.0\r\n\r\n";
+        for shards in [2, 7, 64] {
+            let expected = shard_of_user(b"alice", shards);
+            assert_eq!(shard_of_message(register, shards), expected);
+            assert_eq!(shard_of_message(invite, shards), expected);
+        }
+    }
+
+    #[test]
+    fn anything_has_a_shard() {
+        for bytes in [&b""[..], b"SIP/2.0", b"REGISTER x SIP/2.0\r\n", b"\r\n\r\n", b"INVITE  SIP/2.0\r\n"] {
+            assert!(shard_of_message(bytes, 8) < 8);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! SIP's framing for the driver.
+
+use ringway_sansio::{Framer, FramingError};
+use ringway_sip::StreamFramer;
+
+/// Cuts a connection's bytes into SIP messages.
+#[derive(Debug)]
+pub struct SipFramer(StreamFramer);
+
+impl Framer for SipFramer {
+    fn new(max_message_bytes: usize) -> Self {
+        Self(StreamFramer::new(max_message_bytes))
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.push(bytes);
+    }
+
+    fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError> {
+        self.0.next_message().map_err(|error| FramingError(error.as_str()))
+    }
+
+    fn pongs(&mut self) -> usize {
+        self.0.take_pongs()
+    }
+
+    const PONG: &'static [u8] = b"\r\n";
+
+    fn is_partial(&self) -> bool {
+        self.0.is_partial()
+    }
+}

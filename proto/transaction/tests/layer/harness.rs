@@ -1,0 +1,240 @@
+//! A transaction layer with a clock that is moved by hand, and the messages it is fed.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Outbox, Token};
+use ringway_sip::{Message, ResponseWriter, Start};
+use ringway_transaction::{
+    Answer, BranchKey, ClientId, Incoming, Limits, Notice, Outgoing, ServerId, Timers, Transactions,
+};
+
+/// One shard under test.
+pub(crate) struct Line {
+    pub(crate) layer: Transactions,
+    /// What was sent since the test looked last.
+    sent: Vec<Sent>,
+    notices: Vec<(u64, Notice)>,
+    now: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// Milliseconds since the beginning of the test.
+    pub(crate) at_ms: u64,
+    pub(crate) flow: Flow,
+    pub(crate) token: Token,
+    pub(crate) text: String,
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Self::with(0, Timers::default(), Limits::default())
+    }
+
+    pub(crate) fn with(shard: u16, timers: Timers, limits: Limits) -> Self {
+        let layer = Transactions::new(shard, timers, limits, [1; 16], BranchKey::new([2; 16]), BEGIN);
+        Self { layer, sent: Vec::new(), notices: Vec::new(), now: BEGIN }
+    }
+
+    /// With a T1 other than 500 ms.
+    pub(crate) fn with_t1(milliseconds: u64) -> Self {
+        let timers = Timers { t1: Duration::from_millis(milliseconds), ..Timers::default() };
+        Self::with(0, timers, Limits::default())
+    }
+
+    /// Milliseconds since the beginning.
+    pub(crate) fn ms(&self) -> u64 {
+        self.now.as_millis() - BEGIN.as_millis()
+    }
+
+    /// Lets `milliseconds` pass; what is due on the way is done when it is due.
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        let until = self.now + Duration::from_millis(milliseconds);
+        while let Some(deadline) = self.layer.next_deadline().filter(|deadline| deadline.at <= until) {
+            self.now = self.now.max(deadline.at);
+            let mut notices = Vec::new();
+            self.with_out(|layer, now, out| layer.on_timeout(now, out, &mut notices));
+            let at = self.ms();
+            self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
+        }
+        self.now = until;
+    }
+
+    /// Starts a client transaction with owner 7; its Via branch is put where the text says `BRANCH`.
+    pub(crate) fn send(&mut self, flow: Flow, text: &str) -> Option<ClientId> {
+        let outgoing = Outgoing { flow, is_invite: text.starts_with("INVITE"), owner: 7 };
+        self.with_out(|layer, now, out| {
+            layer.start_client(now, outgoing, out, |arena, branch| {
+                arena.extend_from_slice(text.replace("BRANCH", &as_text(branch)).as_bytes());
+            })
+        })
+    }
+
+    pub(crate) fn send_udp(&mut self, text: &str) -> ClientId {
+        self.send(udp(), text).expect("there is room")
+    }
+
+    pub(crate) fn cancel(&mut self, client: ClientId) {
+        self.with_out(|layer, now, out| layer.cancel(now, client, out));
+    }
+
+    /// A response comes in.
+    pub(crate) fn answer(&mut self, text: &str) -> Answer {
+        let message = parse(text);
+        let Start::Response { status, .. } = *message.start() else { panic!("no response: {text}") };
+        self.with_out(|layer, now, out| layer.receive_response(now, &message, status, out))
+    }
+
+    /// A request comes in.
+    pub(crate) fn request(&mut self, text: &str) -> Incoming {
+        let message = parse(text);
+        self.with_out(|layer, now, out| layer.receive_request(now, &message, out))
+    }
+
+    /// A request comes in and begins a server transaction with owner 9.
+    pub(crate) fn serve(&mut self, flow: Flow, text: &str) -> ServerId {
+        let Incoming::New(key) = self.request(text) else { panic!("not new: {text}") };
+        let invite = text.starts_with("INVITE");
+        self.layer.start_server(key, invite, flow, 5070, 9).expect("there is room")
+    }
+
+    /// The user answers; true when it was sent.
+    pub(crate) fn respond(&mut self, server: ServerId, request: &str, status: u16) -> bool {
+        let text = response(request, status);
+        self.with_out(|layer, now, out| {
+            layer.respond(now, server, status, out, |arena| arena.extend_from_slice(text.as_bytes()))
+        })
+    }
+
+    /// The packet with `token` could not be sent.
+    pub(crate) fn unreachable(&mut self, token: Token) {
+        let mut notices = Vec::new();
+        self.with_out(|layer, now, out| layer.unreachable(now, token, out, &mut notices));
+        let at = self.ms();
+        self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn take_sent(&mut self) -> Vec<Sent> {
+        core::mem::take(&mut self.sent)
+    }
+
+    /// When something was sent since the last call, in milliseconds since the beginning.
+    pub(crate) fn take_times(&mut self) -> Vec<u64> {
+        self.take_sent().into_iter().map(|sent| sent.at_ms).collect()
+    }
+
+    /// The one message sent since the last call.
+    pub(crate) fn take_one(&mut self) -> Sent {
+        let sent = self.take_sent();
+        assert_eq!(sent.len(), 1, "{sent:#?}");
+        sent.into_iter().next().expect("it is one")
+    }
+
+    /// The first lines of what was sent since the last call, without the version.
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        self.take_sent().iter().map(|sent| first_line(&sent.text)).collect()
+    }
+
+    /// What the user was told since the last call, and when.
+    pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice)> {
+        core::mem::take(&mut self.notices)
+    }
+
+    /// The owners of the server transactions that ended since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<u64> {
+        core::iter::from_fn(|| self.layer.take_gone()).collect()
+    }
+
+    /// Fails unless every transaction and every timer is gone.
+    pub(crate) fn assert_empty(&self) {
+        assert_eq!(self.layer.len(), (0, 0), "transactions are left");
+        assert_eq!(self.layer.next_deadline(), None, "a timer is left");
+    }
+
+    fn with_out<T>(&mut self, run: impl FnOnce(&mut Transactions, Instant, &mut Outbox) -> T) -> T {
+        let mut out = Outbox::new();
+        let result = run(&mut self.layer, self.now, &mut out);
+        let at_ms = self.ms();
+        for (packet, bytes) in out.packets() {
+            let text = as_text(bytes);
+            parse(&text);
+            self.sent.push(Sent { at_ms, flow: packet.flow, token: packet.token, text });
+        }
+        result
+    }
+}
+
+/// A datagram flow to the peer.
+pub(crate) fn udp() -> Flow {
+    Flow::udp(ListenerId(0), peer())
+}
+
+/// A connection with the peer.
+pub(crate) fn tcp() -> Flow {
+    Flow { connection: Some(ConnectionId(3)), ..Flow::dial(ListenerId(0), peer()) }
+}
+
+pub(crate) fn peer() -> SocketAddr {
+    "192.0.2.1:40000".parse().expect("an address")
+}
+
+/// A request as a client of ours sends it; the layer puts its branch in.
+pub(crate) fn outgoing(method: &str) -> String {
+    incoming(method, "BRANCH")
+}
+
+/// A request with a branch of the peer's.
+pub(crate) fn incoming(method: &str, branch: &str) -> String {
+    format!(
+        "{method} sip:bob@example.org SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 198.51.100.1:5070;branch={branch}\r\n\
+         Max-Forwards: 69\r\n\
+         From: Alice <sip:alice@example.org>;tag=a1\r\n\
+         To: <sip:bob@example.org>\r\n\
+         Call-ID: call-1\r\n\
+         CSeq: 1 {method}\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// The same request with another method and a tag in To, as its ACK has it.
+pub(crate) fn ack_of(invite: &str) -> String {
+    invite.replace("INVITE", "ACK").replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b1")
+}
+
+/// A response to `request` with a tag in To.
+pub(crate) fn response(request: &str, status: u16) -> String {
+    let request = parse(request);
+    let mut out = Vec::new();
+    let writer = ResponseWriter::new(&mut out, &request, status, "Reason", None, Some(b"b1"));
+    writer.finish().expect("nothing breaks out");
+    as_text(&out)
+}
+
+pub(crate) fn parse(text: &str) -> Message<'_> {
+    Message::parse(text.as_bytes(), &ringway_sip::Limits::default())
+        .unwrap_or_else(|rejected| panic!("{:?} in {text}", rejected.reason))
+}
+
+/// The value of a header line, and that there is only one.
+pub(crate) fn header<'t>(text: &'t str, name: &str) -> &'t str {
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let value = values.next().unwrap_or_else(|| panic!("no {name} in {text}"));
+    assert_eq!(values.next(), None, "a second {name} in {text}");
+    value
+}
+
+/// `INVITE`, or `SIP/2.0 200`.
+pub(crate) fn first_line(text: &str) -> String {
+    let mut words = text.split(' ');
+    let first = words.next().unwrap_or_default();
+    if first == "SIP/2.0" { format!("{first} {}", words.next().unwrap_or_default()) } else { first.into() }
+}
+
+pub(crate) fn as_text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("tests write text")
+}
+
+/// On a whole millisecond, as timers are.
+const BEGIN: Instant = Instant::from_secs(1_700_000_000);

@@ -1,0 +1,13 @@
+//! The transactions of a shard on a virtual clock.
+//!
+//! Tested: retransmission schedules and every timer, matching of requests and responses, ACK and CANCEL, broken
+//! connections, limits, branches without state. Not tested here: single steps of the machines (`machines.rs`), that
+//! nothing grows over random histories (`src/layer_tests.rs`).
+#![cfg(test)]
+
+mod branch;
+mod cancel;
+mod client;
+mod harness;
+mod matching;
+mod server;

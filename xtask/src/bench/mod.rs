@@ -1,0 +1,250 @@
+//! `cargo xtask bench`: what Ringway costs, beside what the kernel alone costs and what another server costs.
+//!
+//! Does: start release binaries, load them with a generator of its own, read their CPU time, and print or write the
+//! table of BENCHMARKS.md; count instructions; profile a row that misses its target.
+//!
+//! Does not: measure wall-clock throughput, for which generator and server would need machines of their own.
+//!
+//! Start reading at [`rows`]; [`drive`] is the closed loop that all load comes from.
+
+mod call;
+mod digest;
+mod drive;
+mod floor;
+mod instructions;
+mod machine;
+mod measure;
+mod parse;
+mod process;
+mod profile;
+mod refused;
+mod register;
+mod report;
+mod rows;
+mod subject;
+mod sys;
+mod template;
+mod wire;
+
+use anyhow::{Context, Result, bail};
+use measure::{Counting, Plan};
+use report::{Circumstances, Row, Verdict};
+use rows::{Bench, RowName};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use subject::Place;
+
+/// Measures what an operation costs in CPU time, and prints the table of BENCHMARKS.md.
+///
+/// Without names: all rows, in about ten minutes. Fails when something could not be measured; a missed target is said
+/// in the table.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    /// Only these rows
+    #[arg(value_enum)]
+    names: Vec<RowName>,
+    /// Measured seconds of each reading
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Readings of each server; the table has their median
+    #[arg(long, default_value_t = 5)]
+    repeat: u32,
+    /// A short look: 10 k users in place of 1 M, three readings of a second
+    #[arg(long)]
+    quick: bool,
+    /// Write BENCHMARKS.md (a full run only)
+    #[arg(long, conflicts_with_all = ["names", "quick"])]
+    write: bool,
+    #[command(subcommand)]
+    command: Option<Special>,
+}
+
+/// What is not a row.
+#[derive(clap::Subcommand, Debug)]
+enum Special {
+    /// Counts instructions per REGISTER and per call with callgrind
+    Instructions {
+        /// Fail when they have grown by more than 5 % since they were recorded
+        #[arg(long)]
+        check: bool,
+        /// Record them in xtask/bench-instructions.toml
+        #[arg(long, conflicts_with = "check")]
+        write: bool,
+    },
+    /// Prints the dearest functions of a row
+    Profile {
+        /// The row
+        name: RowName,
+        /// 10 k users in place of 1 M
+        #[arg(long)]
+        quick: bool,
+    },
+    /// The floor, as a process of its own
+    #[command(hide = true)]
+    Floor {
+        /// What it does with messages
+        kind: floor::Kind,
+        /// The phones' ports
+        phones: Vec<u16>,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Something could not be measured; a target that is missed is not an error.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(Special::Floor { kind, phones }) = &args.command {
+        return floor::serve(*kind, phones);
+    }
+    if cfg!(debug_assertions) {
+        return run_as_release();
+    }
+    build(&["ringway"])?;
+    machine::pin_to(machine::GENERATOR_CPU)?;
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let place = place(folder.path())?;
+    match &args.command {
+        None => measure_rows(args, place),
+        Some(Special::Instructions { check, write }) => count_instructions(&place, *check, *write),
+        Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, place), *name),
+        Some(Special::Floor { .. }) => Ok(()),
+    }
+}
+
+/// The generator must be cheap: builds this program with optimisation and lets that do the work.
+fn run_as_release() -> Result<()> {
+    build(&["xtask"])?;
+    let program = workspace().join("target/release/xtask");
+    let status = Command::new(&program)
+        .args(std::env::args_os().skip(1))
+        .status()
+        .with_context(|| program.display().to_string())?;
+    // What went wrong it has said itself.
+    if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
+}
+
+fn build(packages: &[&str]) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release"]).current_dir(workspace());
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    let status = command.status().context("run cargo build")?;
+    if !status.success() {
+        bail!("cargo build --release -p {} failed", packages.join(" -p "));
+    }
+    Ok(())
+}
+
+fn measure_rows(args: &Args, place: Place) -> Result<()> {
+    let bench = bench(args, args.quick, place);
+    let (load, begun) = (machine::load_average(), Instant::now());
+    let (ticks, own) = (machine::Ticks::now(), machine::own_ticks());
+    eprintln!("{}; load average {load}", machine::description());
+    let mut rows = bench.rows();
+    if args.names.is_empty() {
+        rows.push(instructions_row(&bench.place));
+    }
+    let now = machine::Ticks::now();
+    let percent =
+        |ticks: u64| (ticks * machine::Ticks::ns()) as f64 / begun.elapsed().as_nanos().max(1) as f64 * 100.0;
+    let known = machine::own_ticks().saturating_sub(own);
+    let circumstances = Circumstances {
+        command: format!("cargo xtask {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        plan: format!(
+            "Medians of {} readings of {} s (smallest and largest in brackets), all servers of a row in turn.",
+            bench.plan.repeats,
+            bench.plan.measured.as_secs_f64()
+        ),
+        load: [load, machine::load_average()],
+        steal_percent: percent(now.steal.saturating_sub(ticks.steal)),
+        others_percent: percent(now.busy.saturating_sub(ticks.busy).saturating_sub(known)),
+        kamailio: machine::version_of("kamailio", &["-v"]),
+    };
+    let text = report::render(&rows, &circumstances);
+    if args.write {
+        let path = workspace().join("BENCHMARKS.md");
+        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+        eprintln!("wrote {}", path.display());
+    } else {
+        println!("{text}");
+    }
+    for row in rows.iter().filter(|row| row.verdict == Verdict::Missed) {
+        eprintln!(
+            "missed: {} ({}, must reach {}): `cargo xtask bench profile ROW` shows where it goes",
+            row.what, row.ringway, row.target
+        );
+    }
+    match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} rows could not be measured; the list below the table says why"),
+    }
+}
+
+/// The row about instructions, held against the record.
+fn instructions_row(place: &Place) -> Row {
+    let what = "instructions per REGISTER, per call (callgrind)";
+    let target = "no more than 5 % above the record";
+    match instructions::count(place) {
+        Ok(counts) => {
+            let grown = instructions::check(&instructions::record_path(&workspace()), counts);
+            let mut row = Row::single(
+                what,
+                target,
+                format!("{:.0}, {:.0}", counts.register, counts.call),
+                grown.is_ok(),
+            );
+            row.note = grown.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            row
+        }
+        Err(error) => Row::failed(what, target, &error),
+    }
+}
+
+fn count_instructions(place: &Place, check: bool, write: bool) -> Result<()> {
+    let counts = instructions::count(place)?;
+    println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
+    let path = instructions::record_path(&workspace());
+    if write {
+        instructions::record(&path, counts)?;
+    }
+    if check {
+        instructions::check(&path, counts)?;
+    }
+    Ok(())
+}
+
+fn bench(args: &Args, quick: bool, place: Place) -> Bench {
+    let plan = if quick {
+        Plan { repeats: 3, measured: Duration::from_secs(1), counting: Counting::Saturated }
+    } else {
+        Plan {
+            repeats: args.repeat.max(1),
+            measured: Duration::from_secs_f64(args.seconds.clamp(0.1, 60.0)),
+            counting: Counting::Saturated,
+        }
+    };
+    let (users, users_few) = if quick { (10_000, 1000) } else { (1_000_000, 10_000) };
+    Bench { place, plan, users, users_few, wanted: args.names.clone() }
+}
+
+/// Ringway lies beside this program; Kamailio is where the system has it.
+fn place(folder: &Path) -> Result<Place> {
+    let own = std::env::current_exe().context("find this program")?;
+    let ringway = own.parent().context("find this program's folder")?.join("ringway");
+    if !ringway.exists() {
+        bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
+    }
+    let kamailio = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio", "/usr/bin/kamailio"]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists());
+    Ok(Place { ringway, kamailio, folder: folder.to_path_buf() })
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}

@@ -1,0 +1,99 @@
+//! The row "parse": in this process, by this thread's CPU clock and its count of allocations.
+
+use super::machine;
+use super::measure::median;
+use super::report::Row;
+use super::sys;
+use super::template::{self, Carrier, Serial, Template, Values};
+use anyhow::{Result, anyhow, bail};
+use ringway_sip::{Limits, Message};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// What parsing one message may take, in nanoseconds.
+const NS_MAX: f64 = 500.0;
+
+/// Different messages parsed in turn, so that no branch predictor learns one by heart.
+const MESSAGES: u32 = 256;
+
+/// What one kind of message costs.
+struct Cost {
+    ns: f64,
+    allocations: u64,
+}
+
+/// The row.
+pub(super) fn row(repeats: u32) -> Row {
+    let what = "parse REGISTER 551 B / INVITE 788 B with mandatory checks";
+    let target = "≤ 0.5 µs, 0 allocations";
+    eprintln!("{what}");
+    let costs = || -> Result<(Cost, Cost)> {
+        Ok((cost(&template::register(Carrier::Udp), repeats)?, cost(&template::invite('u'), repeats)?))
+    };
+    match costs() {
+        Ok((register, invite)) => {
+            let allocations = register.allocations + invite.allocations;
+            let figure =
+                format!("{:.3} µs / {:.3} µs, {allocations} allocations", register.ns / 1e3, invite.ns / 1e3);
+            eprintln!("  {figure}");
+            let met = register.ns <= NS_MAX && invite.ns <= NS_MAX && allocations == 0;
+            Row::single(what, target, figure, met)
+        }
+        Err(error) => Row::failed(what, target, &error),
+    }
+}
+
+/// Parses for a profiler.
+pub(super) fn repeat_for(duration: Duration) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < duration {
+        cost(&template::register(Carrier::Udp), 1)?;
+        cost(&template::invite('u'), 1)?;
+    }
+    Ok(())
+}
+
+fn cost(template: &Template, repeats: u32) -> Result<Cost> {
+    const ROUNDS: u32 = 1000;
+    let limits = Limits::default();
+    let messages = messages(template);
+    for message in &messages {
+        if let Err(rejected) = Message::parse(message, &limits) {
+            bail!("the parser refuses a message of the bench: {:?}", rejected.reason);
+        }
+    }
+    let mut readings = Vec::new();
+    let mut allocations = 0;
+    for _ in 0..=repeats {
+        let before = (machine::thread_cpu_ns(), sys::allocations());
+        for _ in 0..ROUNDS {
+            for message in &messages {
+                let _ = black_box(Message::parse(black_box(message), &limits));
+            }
+        }
+        let used = machine::thread_cpu_ns().saturating_sub(before.0);
+        allocations += sys::allocations() - before.1;
+        readings.push(used as f64 / f64::from(ROUNDS * MESSAGES));
+    }
+    // The first round warmed the caches.
+    let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
+    Ok(Cost { ns: median(warm.iter().copied()), allocations })
+}
+
+fn messages(template: &Template) -> Vec<Vec<u8>> {
+    (0..MESSAGES)
+        .map(|number| {
+            let mut message = Vec::new();
+            let values = Values {
+                user: number * 3907,
+                peer: number * 2741,
+                serial: Serial { slot: number as u16, turn: number * 65_537 },
+                cseq: number,
+                port: 40_000 + number as u16,
+                peer_port: 50_000,
+            };
+            template.write(&values, &mut message);
+            message
+        })
+        .collect()
+}

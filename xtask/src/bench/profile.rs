@@ -1,0 +1,123 @@
+//! Where the time of a row goes: its dearest functions, by sampling, or by callgrind where there is no `perf`.
+
+use super::drive::Extent;
+use super::machine;
+use super::parse;
+use super::register::Expect;
+use super::rows::{Bench, RowName};
+use super::subject::{Operation, Settings, Under};
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, getpid};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How many functions are printed.
+const FUNCTIONS: usize = 25;
+
+/// Users under callgrind, which is fifty times slower.
+const CALLGRIND_USERS: u32 = 1000;
+
+/// Prints the dearest functions of Ringway while it does what the row measures.
+///
+/// # Errors
+/// The server does not run, or neither profiler does.
+pub(super) fn print(bench: &Bench, name: RowName) -> Result<()> {
+    let has_perf = machine::version_of("perf", &["--version"]).starts_with("perf version");
+    match name.operation() {
+        None if has_perf => {
+            let sampler = Sampler::start(bench, &[getpid()])?;
+            parse::repeat_for(sampler.duration)?;
+            sampler.print()
+        }
+        None => bail!("profiling the parser needs perf: install the package `linux-perf`"),
+        Some(operation) if has_perf => sampled(bench, name, operation),
+        Some(operation) => {
+            eprintln!("there is no perf here: counting instructions with callgrind, kernel not included");
+            counted(bench, name, operation)
+        }
+    }
+}
+
+fn sampled(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
+    let mut subject = match name {
+        RowName::RegisterDigest | RowName::Memory => bench.subscribed(&mut Vec::new())?,
+        _ => bench.registered(name, bench.users)?,
+    };
+    let sampler = Sampler::start(bench, &subject.process.family()?)?;
+    let extent = Extent::Time { run_up: Duration::ZERO, measured: sampler.duration };
+    let outcome = subject.run(operation, extent)?;
+    println!(
+        "{:.2} µs for one operation of `{name:?}`, {} operations",
+        outcome.server_ns as f64 / 1000.0 / outcome.operations.max(1) as f64,
+        outcome.operations
+    );
+    sampler.print()
+}
+
+/// `perf record`, running beside what it samples.
+struct Sampler {
+    recorder: Child,
+    samples: PathBuf,
+    /// How long there must be something to sample.
+    duration: Duration,
+}
+
+impl Sampler {
+    fn start(bench: &Bench, processes: &[Pid]) -> Result<Self> {
+        let samples = bench.place.folder.join("perf.data");
+        let members: Vec<String> = processes.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+        let seconds = bench.plan.measured.as_secs_f64().max(1.0);
+        let recorder = Command::new("perf")
+            .args(["record", "-q", "-e", "cpu-clock", "-F", "1999", "-p", &members.join(","), "-o"])
+            .arg(&samples)
+            .args(["--", "sleep", &format!("{seconds}")])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("start perf")?;
+        Ok(Self { recorder, samples, duration: Duration::from_secs_f64(seconds + 0.5) })
+    }
+
+    fn print(mut self) -> Result<()> {
+        let recorded = self.recorder.wait().context("wait for perf")?;
+        if !recorded.success() {
+            bail!("perf record ended with {recorded}");
+        }
+        for fields in ["overhead,dso", "overhead,dso,sym"] {
+            let mut report = Command::new("perf");
+            report.args(["report", "--stdio", "-F", fields, "-i"]).arg(&self.samples);
+            print_report(&mut report)?;
+        }
+        Ok(())
+    }
+}
+
+/// Without digest: the users that it needs are not imported here.
+fn counted(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
+    let counts = bench.place.folder.join("callgrind.profile.out");
+    let settings = Settings { challenge: None, ..name.settings(&bench.place, CALLGRIND_USERS) };
+    let mut subject = bench.place.ringway(&settings, Under::Callgrind(&counts))?;
+    subject.register_all(Expect::Ok)?;
+    let operation = match operation {
+        Operation::Refresh(_) => Operation::Refresh(Expect::Ok),
+        Operation::RefreshByTcp(_) | Operation::Call(_) | Operation::Refuse(_) => operation,
+    };
+    subject.run(operation, Extent::Operations(5000))?;
+    subject.stop()?;
+    print_report(Command::new("callgrind_annotate").arg(&counts))
+}
+
+/// Prints the first lines of a report that hold a share.
+fn print_report(command: &mut Command) -> Result<()> {
+    let output = command.stderr(Stdio::null()).output().context("read the profile")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().filter(|line| {
+        line.contains('%') && line.trim_start().starts_with(|first: char| first.is_ascii_digit())
+    });
+    for line in lines.take(FUNCTIONS) {
+        println!("{}", line.trim_end());
+    }
+    println!();
+    Ok(())
+}

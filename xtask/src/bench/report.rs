@@ -1,0 +1,219 @@
+//! The table, for the screen and for BENCHMARKS.md.
+
+use super::machine;
+use super::measure::Readings;
+use anyhow::Result;
+use std::fmt::Write as _;
+
+/// How a row stands to its target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Met,
+    Missed,
+    /// It could not be measured.
+    Failed,
+}
+
+/// One line of the table; a cell is empty when nothing of that kind was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) what: String,
+    pub(super) target: String,
+    pub(super) floor: String,
+    pub(super) kamailio: String,
+    pub(super) ringway: String,
+    pub(super) verdict: Verdict,
+    /// More about it, below the table.
+    pub(super) note: String,
+}
+
+impl Row {
+    /// A row whose measurement failed.
+    pub(super) fn failed(what: &str, target: &str, error: &anyhow::Error) -> Self {
+        Self {
+            what: what.to_owned(),
+            target: target.to_owned(),
+            floor: String::new(),
+            kamailio: String::new(),
+            ringway: "not measured".to_owned(),
+            verdict: Verdict::Failed,
+            note: format!("{what}: {error:#}"),
+        }
+    }
+
+    /// A row with one figure of ours and nothing beside it.
+    pub(super) fn single(what: &str, target: &str, ringway: String, met: bool) -> Self {
+        Self {
+            what: what.to_owned(),
+            target: target.to_owned(),
+            floor: String::new(),
+            kamailio: String::new(),
+            ringway,
+            verdict: if met { Verdict::Met } else { Verdict::Missed },
+            note: String::new(),
+        }
+    }
+
+    /// A row of CPU times per operation.
+    pub(super) fn times(what: &str, target: TimeTarget, times: &Times<'_>) -> Self {
+        let cell = |side: Option<&Result<Readings>>| match side {
+            Some(Ok(readings)) => time_cell(readings),
+            Some(Err(_)) => "failed".to_owned(),
+            None => String::new(),
+        };
+        let mut row = match times.ringway {
+            Err(error) => Self::failed(what, &target.words(), error),
+            Ok(ours) => {
+                let floor = times.floor.and_then(|side| side.as_ref().ok()).map(Readings::us);
+                Self::single(what, &target.words(), time_cell(ours), target.is_met(ours.us(), floor))
+            }
+        };
+        row.floor = cell(times.floor);
+        row.kamailio = cell(times.kamailio);
+        if let (Some(Ok(floor)), Ok(ours)) = (times.floor, times.ringway) {
+            let _ = write!(row.ringway, ", {:.2} × floor", ours.us() / floor.us());
+        }
+        row
+    }
+}
+
+/// What the servers of one row needed.
+pub(super) struct Times<'a> {
+    pub(super) floor: Option<&'a Result<Readings>>,
+    pub(super) kamailio: Option<&'a Result<Readings>>,
+    pub(super) ringway: &'a Result<Readings>,
+}
+
+/// The bounds of a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeTarget {
+    /// Microseconds of CPU per operation.
+    pub(super) us_max: f64,
+    /// Times the floor of the same run, where that is asked too.
+    pub(super) floors_max: Option<f64>,
+}
+
+impl TimeTarget {
+    pub(super) const fn us(us_max: f64) -> Self {
+        Self { us_max, floors_max: None }
+    }
+
+    pub(super) fn words(self) -> String {
+        match self.floors_max {
+            None => format!("≤ {} µs", self.us_max),
+            Some(floors) => format!("≤ {} µs and ≤ {floors} × floor", self.us_max),
+        }
+    }
+
+    fn is_met(self, us: f64, floor_us: Option<f64>) -> bool {
+        let by_floor = match (self.floors_max, floor_us) {
+            (None, _) => true,
+            (Some(most), Some(floor)) => us <= most * floor,
+            (Some(_), None) => false,
+        };
+        us <= self.us_max && by_floor
+    }
+}
+
+fn time_cell(readings: &Readings) -> String {
+    let (low, high) = readings.range();
+    format!("{:.2} µs ({low:.2}-{high:.2})", readings.us())
+}
+
+/// How the run was made, for the head of the file.
+pub(super) struct Circumstances {
+    /// The command line.
+    pub(super) command: String,
+    /// One paragraph: repeats, seconds, users.
+    pub(super) plan: String,
+    /// Load averages before and after.
+    pub(super) load: [String; 2],
+    /// Share of the machine's time the hypervisor took over the whole run, in percent.
+    pub(super) steal_percent: f64,
+    /// How much of one processor other programs used, in percent.
+    pub(super) others_percent: f64,
+    /// What Kamailio says about itself.
+    pub(super) kamailio: String,
+}
+
+/// The whole of BENCHMARKS.md.
+pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
+    let mut text = format!(
+        "# Benchmarks\n\n\
+         Written by `{}`; every figure below was measured in that one run.\n\n\
+         CPU time, not wall time: what the server's threads used (`/proc/PID/task/*/schedstat`) divided by the \
+         operations completed, all kernel work of its system calls included. Server alone on one processor, load \
+         generator alone on another, closed loop over loopback, server saturated; with SQLite, what it \
+         writes afterwards is counted too. {}\n\n\
+         - **floor**: a process of `xtask` that takes and sends the same messages with recvmmsg/sendmmsg (TCP: epoll) and \
+         reads nothing of them but the first letter; measured in turn with the others.\n\
+         - **kamailio**: {}; one worker, `-x tlsf`, location table in memory, no authentication, no log.\n\
+         - machine: {}\n\
+         - load average before: {}; after: {}; other programs used {:.0} % of a processor, the hypervisor took \
+         {:.2} %\n\n\
+         | what | must reach | floor | kamailio | ringway | |\n|---|---|---|---|---|---|\n",
+        circumstances.command,
+        circumstances.plan,
+        circumstances.kamailio,
+        machine::description(),
+        circumstances.load[0],
+        circumstances.load[1],
+        circumstances.others_percent,
+        circumstances.steal_percent,
+    );
+    for row in rows {
+        let verdict = match row.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "**missed**",
+            Verdict::Failed => "**failed**",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {verdict} |",
+            row.what, row.target, row.floor, row.kamailio, row.ringway
+        );
+    }
+    let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        for row in notes {
+            let _ = writeln!(text, "- {}", row.note);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_with_a_floor_needs_both() {
+        let target = TimeTarget { us_max: 5.0, floors_max: Some(1.9) };
+        assert!(target.is_met(4.9, Some(2.6)));
+        assert!(!target.is_met(4.9, Some(2.5)));
+        assert!(!target.is_met(5.1, Some(3.0)));
+        assert!(!target.is_met(4.0, None));
+        assert!(TimeTarget::us(8.0).is_met(8.0, None));
+    }
+
+    #[test]
+    fn a_missed_and_a_failed_row_say_so() {
+        let rows = [
+            Row::single("memory", "≤ 700 bytes", "712 bytes".to_owned(), false),
+            Row::failed("call", "≤ 40 µs", &anyhow::anyhow!("no ready line")),
+        ];
+        let circumstances = Circumstances {
+            command: "cargo xtask bench".to_owned(),
+            plan: String::new(),
+            load: ["0".to_owned(), "1".to_owned()],
+            steal_percent: 0.0,
+            others_percent: 0.0,
+            kamailio: "none".to_owned(),
+        };
+        let text = render(&rows, &circumstances);
+        assert!(text.contains("| memory | ≤ 700 bytes |  |  | 712 bytes | **missed** |"), "{text}");
+        assert!(text.contains("| not measured | **failed** |"), "{text}");
+        assert!(text.contains("- call: no ready line"), "{text}");
+    }
+}

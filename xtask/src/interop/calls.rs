@@ -1,0 +1,167 @@
+//! SIPp against the server: registrations and calls, open and with digest, over UDP and TCP.
+
+use anyhow::Result;
+
+use super::process::free_port;
+use super::server::{Mode, Server, Wanted};
+use super::sipp::{Connections, Sipp, User, succeeded};
+use super::{Scenario, Stage, Transport};
+
+/// How many users do the same thing in one scenario.
+const USERS: usize = 20;
+
+/// Registrations and calls by SIPp, in every combination of transport and authentication.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for transport in Transport::ALL {
+        for digest in [false, true] {
+            for (name, kind) in KINDS {
+                let protection = if digest { "digest" } else { "open" };
+                let name = format!("sipp/{name}/{}/{protection}", transport.name());
+                all.push(Scenario::new(name, move |stage: &Stage| {
+                    Play { stage, transport, digest }.run(kind)
+                }));
+            }
+        }
+    }
+    all
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// REGISTER only; afterwards the users are registered, or not.
+    Register {
+        scenario: &'static str,
+        registered: bool,
+    },
+    Answered(Mode),
+    /// A call refused with this status; the callee is unknown, or known and not registered.
+    Refused(&'static str),
+    Redirected,
+    RedirectFollowed,
+}
+
+const KINDS: [(&str, Kind); 9] = [
+    ("register", Kind::Register { scenario: "register", registered: true }),
+    ("update", Kind::Register { scenario: "update", registered: true }),
+    ("logout", Kind::Register { scenario: "logout", registered: false }),
+    ("call-stateful", Kind::Answered(Mode::Stateful)),
+    ("call-stateless", Kind::Answered(Mode::Stateless)),
+    ("call-not-found", Kind::Refused("404")),
+    ("call-not-registered", Kind::Refused("480")),
+    ("redirect", Kind::Redirected),
+    ("redirect-followed", Kind::RedirectFollowed),
+];
+
+/// One scenario with its choices.
+pub(crate) struct Play<'a> {
+    pub(crate) stage: &'a Stage,
+    pub(crate) transport: Transport,
+    pub(crate) digest: bool,
+}
+
+impl Play<'_> {
+    fn run(&self, kind: Kind) -> Result<()> {
+        match kind {
+            Kind::Register { scenario, registered } => self.register_only(scenario, registered),
+            Kind::Answered(mode) => self.answered(mode),
+            Kind::Refused(status) => self.refused(status),
+            Kind::Redirected => self.redirected(),
+            Kind::RedirectFollowed => self.redirect_followed(),
+        }
+    }
+
+    fn register_only(&self, scenario: &str, registered: bool) -> Result<()> {
+        let users = users("caller", "callee");
+        let server = self.server(Mode::Stateful, &users)?;
+        self.sipp(scenario, "register", &users, free_port()?, Some(server.port)).run(self.stage)?;
+        server.expect_registered(users.iter().map(|user| user.name.as_str()), registered)
+    }
+
+    fn answered(&self, mode: Mode) -> Result<()> {
+        let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+        let server = self.server(mode, &[callers.clone(), callees.clone()].concat())?;
+        let callee_port = free_port()?;
+        self.sipp("register", "register", &callees, callee_port, Some(server.port)).run(self.stage)?;
+        let mut answering = self.sipp("answer", "callee", &callees, callee_port, None);
+        answering.parts = &["routed"];
+        let mut answering = answering.start(self.stage)?;
+        let mut calling = self.sipp("call", "caller", &callers, free_port()?, Some(server.port));
+        calling.connections = Connections::OnePerCall;
+        calling.parts = match (mode, self.digest) {
+            (Mode::Stateless, true) => &["digest"],
+            (Mode::Stateless, false) => &["open"],
+            (Mode::Stateful | Mode::Redirect, true) => &["digest", "stateful"],
+            (Mode::Stateful | Mode::Redirect, false) => &["open", "stateful"],
+        };
+        calling.run(self.stage)?;
+        succeeded("callee", &mut answering)
+    }
+
+    fn refused(&self, status: &str) -> Result<()> {
+        let callers = users("caller", if status == "404" { "nobody" } else { "callee" });
+        let server = self.server(Mode::Stateful, &[callers.clone(), users("callee", "caller")].concat())?;
+        let words = [("STATUS", status.to_owned())];
+        let mut calling = self.sipp("refused", "caller", &callers, free_port()?, Some(server.port));
+        calling.words = &words;
+        calling.run(self.stage)
+    }
+
+    fn redirected(&self) -> Result<()> {
+        let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+        let server = self.server(Mode::Redirect, &[callers.clone(), callees.clone()].concat())?;
+        self.sipp("register", "register", &callees, free_port()?, Some(server.port)).run(self.stage)?;
+        self.sipp("redirected", "caller", &callers, free_port()?, Some(server.port)).run(self.stage)
+    }
+
+    fn redirect_followed(&self) -> Result<()> {
+        let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+        let server = self.server(Mode::Redirect, &[callers.clone(), callees.clone()].concat())?;
+        let callee_port = free_port()?;
+        self.sipp("register", "register", &callees, callee_port, Some(server.port)).run(self.stage)?;
+        let mut answering = self.sipp("answer", "callee", &callees, callee_port, None);
+        answering.parts = &["unrouted"];
+        let mut answering = answering.start(self.stage)?;
+        let mut calling = self.sipp("redirect-followed", "caller", &callers, free_port()?, Some(server.port));
+        // SIPp goes to another address over TCP only in this mode.
+        calling.connections = Connections::OnePerCall;
+        calling.run(self.stage)?;
+        succeeded("callee", &mut answering)
+    }
+
+    fn server(&self, mode: Mode, users: &[User]) -> Result<Server> {
+        let users: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
+        Server::start(self.stage, Wanted { digest: self.digest, mode, ..Wanted::default() }, &users)
+    }
+
+    pub(crate) fn sipp<'a>(
+        &self,
+        scenario: &'a str,
+        role: &'a str,
+        users: &'a [User],
+        port: u16,
+        server: Option<u16>,
+    ) -> Sipp<'a> {
+        let parts: &[&str] = if self.digest { &["digest"] } else { &["open"] };
+        Sipp {
+            scenario,
+            role,
+            parts,
+            words: &[],
+            users,
+            port,
+            server,
+            transport: self.transport,
+            connections: Connections::One,
+        }
+    }
+}
+
+/// Twenty users `NAME00`, `NAME01`, … who call the other twenty.
+pub(crate) fn users(name: &str, callee: &str) -> Vec<User> {
+    let numbered = |n: usize| {
+        let name = format!("{name}{n:02}");
+        User { password: format!("secret-{name}"), callee: format!("{callee}{n:02}"), name }
+    };
+    (0..USERS).map(numbered).collect()
+}

@@ -1,0 +1,168 @@
+//! Which of several digest challenges the peers answer: the measurement behind the default of `[auth] algorithms`.
+//!
+//! A registrar of a few lines offers lists of algorithms and prints what comes back, as a table. It is not a check of
+//! Ringway, so it runs only when it is asked for: `cargo xtask interop --only digest-order`.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::baresip::Phone;
+use super::process::free_port;
+use super::sipp::{Connections, Sipp, User};
+use super::{Scenario, Stage, Transport, linphone};
+
+const OFFERS: [&[&str]; 5] =
+    [&["MD5"], &["SHA-256"], &["SHA-256", "MD5"], &["MD5", "SHA-256"], &["MD5", "SHA-256", "MD5"]];
+const PEERS: [&str; 3] = ["sipp", "baresip", "linphonec"];
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let mut scenario = Scenario::new("digest-order", table);
+    scenario.on_request = true;
+    scenario.reference = false;
+    vec![scenario]
+}
+
+fn table(stage: &Stage) -> Result<()> {
+    println!("| 401 offers | {} |", PEERS.join(" | "));
+    println!("|---|{}", "---|".repeat(PEERS.len()));
+    let mut silent = Vec::new();
+    for offer in OFFERS {
+        let mut row = format!("| {} |", offer.join(", "));
+        for peer in PEERS {
+            let answered = answered(stage, peer, offer)?;
+            if offer == ["MD5"] && answered.is_none() {
+                silent.push(peer);
+            }
+            row.push_str(&format!(" {} |", answered.unwrap_or_else(|| "gives up".to_owned())));
+        }
+        println!("{row}");
+    }
+    if !silent.is_empty() {
+        bail!("not even MD5 alone was answered by {}", silent.join(", "));
+    }
+    Ok(())
+}
+
+/// The algorithm that `peer` used against this offer, or `None` where it sent no credentials.
+fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>> {
+    let folder = stage.path(&format!("{peer}-{}", offer.join("-")));
+    std::fs::create_dir_all(&folder)?;
+    let own = Stage { folder, data: stage.data.clone(), ringway: None };
+    let registrar = Registrar::start(offer)?;
+    let wait = Duration::from_secs(3);
+    match peer {
+        "sipp" => {
+            let users =
+                [User { name: "dave".into(), password: "secret-dave".into(), callee: "nobody".into() }];
+            let sipp = Sipp {
+                scenario: "register",
+                role: "register",
+                parts: &["digest"],
+                words: &[],
+                users: &users,
+                port: free_port()?,
+                server: Some(registrar.port),
+                transport: Transport::Udp,
+                connections: Connections::One,
+            };
+            // Giving up is one of the two findings, not a failure of the measurement.
+            let _ = sipp.run(&own);
+        }
+        "baresip" => {
+            let _phone = Phone::start(&own, "dave", 440.0, registrar.port, Transport::Udp)?;
+            std::thread::sleep(wait);
+        }
+        _ => {
+            let _phone = linphone::start(&own, "dave", registrar.port, Transport::Udp)?;
+            std::thread::sleep(wait);
+        }
+    }
+    registrar.stop()
+}
+
+/// Answers REGISTER over UDP: 401 with the offer, or 200 to whoever sends credentials.
+struct Registrar {
+    port: u16,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<Option<String>>,
+}
+
+impl Registrar {
+    fn start(offer: &[&str]) -> Result<Self> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let port = socket.local_addr()?.port();
+        let ended = Arc::new(AtomicBool::new(false));
+        let challenges: String = offer
+            .iter()
+            .enumerate()
+            .map(|(n, algorithm)| {
+                format!(
+                    "WWW-Authenticate: Digest realm=\"example.org\", nonce=\"{n}a1b2c3d4\", algorithm={algorithm}, \
+                     qop=\"auth\"\r\n"
+                )
+            })
+            .collect();
+        let flag = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || serve(&socket, &challenges, &flag));
+        Ok(Self { port, ended, thread })
+    }
+
+    /// Ends it and tells which algorithm the first credentials named.
+    fn stop(self) -> Result<Option<String>> {
+        self.ended.store(true, Ordering::Relaxed);
+        match self.thread.join() {
+            Ok(seen) => Ok(seen),
+            Err(_) => bail!("the registrar's thread ended by a panic"),
+        }
+    }
+}
+
+fn serve(socket: &UdpSocket, challenges: &str, ended: &AtomicBool) -> Option<String> {
+    let mut seen = None;
+    let mut buffer = [0_u8; 8192];
+    while !ended.load(Ordering::Relaxed) {
+        let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
+        let request = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
+        if !request.starts_with("REGISTER ") {
+            continue;
+        }
+        let field = |name: &str| {
+            let prefix = format!("{name}:");
+            request.lines().find(|line| {
+                line.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(&prefix))
+            })
+        };
+        let copied: String = ["Via", "From", "Call-ID", "CSeq"]
+            .iter()
+            .filter_map(|name| field(name))
+            .map(|line| format!("{line}\r\n"))
+            .collect();
+        let to = field("To").unwrap_or_default();
+        let answer = match field("Authorization") {
+            Some(credentials) => {
+                seen.get_or_insert_with(|| algorithm(credentials));
+                let contact =
+                    field("Contact").map(|line| format!("{line};expires=120\r\n")).unwrap_or_default();
+                format!("SIP/2.0 200 OK\r\n{copied}{to};tag=s\r\n{contact}Content-Length: 0\r\n\r\n")
+            }
+            None => format!(
+                "SIP/2.0 401 Unauthorized\r\n{copied}{to};tag=s\r\n{challenges}Content-Length: 0\r\n\r\n"
+            ),
+        };
+        // A peer that has gone already is no finding.
+        let _ = socket.send_to(answer.as_bytes(), peer);
+    }
+    seen
+}
+
+/// The `algorithm` parameter of credentials; without one it is MD5 (RFC 7616 §3.4).
+fn algorithm(credentials: &str) -> String {
+    let parameter = credentials.split(',').find_map(|part| part.trim().strip_prefix("algorithm="));
+    parameter.map_or_else(|| "MD5".to_owned(), |value| value.trim_matches('"').to_owned())
+}

@@ -1,0 +1,153 @@
+//! Programs under test: started with their output in files, waited for with a limit, ended in any case.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running program. It is ended when this value goes.
+pub(crate) struct Running {
+    name: String,
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Running {
+    /// Starts `command`; its output goes to `NAME.out` and `NAME.err` in `folder`. Its standard input stays open.
+    pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
+        let out = folder.join(format!("{name}.out"));
+        let err = folder.join(format!("{name}.err"));
+        command.current_dir(folder).stdin(Stdio::piped());
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("cannot start {program}; is it installed?"))?;
+        Ok(Self { name: name.to_owned(), child, out, err })
+    }
+
+    /// Waits for the program to end by itself.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        self.ended_within(limit)?
+            .with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
+    }
+
+    /// Waits until the program's standard output or error has `text`, and fails when it ends first.
+    pub(crate) fn wait_for_output(&mut self, text: &str, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if self.output().contains(text) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended ({status}) before it said \"{text}\"", self.name);
+            }
+            if Instant::now() > deadline {
+                bail!("{} did not say \"{text}\" within {} s", self.name, limit.as_secs());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Writes a line to the program's standard input.
+    pub(crate) fn type_line(&mut self, line: &str) -> Result<()> {
+        use std::io::Write;
+        let stdin = self.child.stdin.as_mut().context("no standard input")?;
+        writeln!(stdin, "{line}").with_context(|| format!("{} does not read its input", self.name))
+    }
+
+    /// Asks the program to end (SIGTERM) and insists after five seconds.
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        if !matches!(self.ended_within(Duration::from_secs(5)), Ok(Some(_))) {
+            self.kill();
+        }
+    }
+
+    /// Ends the program at once, without a chance to write anything (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        // Both fail only where the program has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// All it has printed: standard output, then standard error.
+    pub(crate) fn output(&self) -> String {
+        let read = |path: &Path| std::fs::read(path).unwrap_or_default();
+        let mut bytes = read(&self.out);
+        bytes.extend(read(&self.err));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() > deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let running = matches!(self.child.try_wait(), Ok(None));
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let (true, Some(pid)) = (running, pid) {
+            // It can fail only by the program having just ended.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A port of 127.0.0.1 that is free for UDP and TCP, even, with its odd neighbour free too (RTP and RTCP). Below the
+/// ports that the kernel gives to clients, and never the same twice in one run.
+pub(crate) fn free_port() -> Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(std::process::id() % 4000)?;
+    for _ in 0..4000 {
+        let step = (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 4000;
+        let port = 20_000 + 2 * step;
+        if is_free(port) && is_free(port + 1) {
+            return Ok(port);
+        }
+    }
+    bail!("no free port between 20000 and 28000 on 127.0.0.1")
+}
+
+/// Waits until somebody listens at the port, without touching it: a test by binding would be in the listener's way.
+pub(crate) fn await_listener(port: u16, tables: [&str; 2]) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let wanted = format!(":{port:04X}");
+    let is_local = |line: &str| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted));
+    while Instant::now() < deadline {
+        for table in tables {
+            // A kernel without IPv6 has only one of the two tables.
+            let text = std::fs::read_to_string(Path::new("/proc/net").join(table)).unwrap_or_default();
+            if text.lines().any(is_local) {
+                return Ok(());
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+    bail!("nobody listens at port {port}")
+}
+
+fn is_free(port: u16) -> bool {
+    let at = (Ipv4Addr::LOCALHOST, port);
+    UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
+}
+
+const POLL: Duration = Duration::from_millis(10);

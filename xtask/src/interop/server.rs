@@ -1,0 +1,256 @@
+//! The server under test: Ringway, or Kamailio in its place when the scenarios themselves are tested.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::Stage;
+use super::process::{Running, free_port};
+
+/// What a scenario asks of the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Digest authentication on.
+    pub(crate) digest: bool,
+    /// What happens to a call for a user of ours.
+    pub(crate) mode: Mode,
+    /// Bindings on disk before their 200, or up to a second after it.
+    pub(crate) strict: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { digest: true, mode: Mode::Stateful, strict: false }
+    }
+}
+
+/// How the server routes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Stateful,
+    Stateless,
+    Redirect,
+}
+
+/// A running server with its configuration.
+pub(crate) struct Server {
+    /// UDP and TCP on 127.0.0.1.
+    pub(crate) port: u16,
+    config: PathBuf,
+    program: Option<PathBuf>,
+    wanted: Wanted,
+    folder: PathBuf,
+    data: PathBuf,
+    running: Option<Running>,
+}
+
+impl Server {
+    /// Configures a server, makes `users` (name and password) and starts it.
+    pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
+        let mut server = Self {
+            port: free_port()?,
+            config: stage.path("ringway.toml"),
+            program: stage.ringway.clone(),
+            wanted,
+            folder: stage.folder.clone(),
+            data: stage.data.clone(),
+            running: None,
+        };
+        if server.program.is_some() {
+            std::fs::write(&server.config, server.configuration(free_port()?))?;
+            server.import(users)?;
+        }
+        server.start_again()?;
+        Ok(server)
+    }
+
+    /// Starts the stopped or killed server on the same ports and files.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        match self.program.clone() {
+            Some(program) => {
+                let mut command = Command::new(program);
+                command.arg("serve").arg("--config").arg(&self.config);
+                let mut running = Running::start("ringway", &mut command, &self.folder)?;
+                running.wait_for_output("ready ", Duration::from_secs(10))?;
+                self.running = Some(running);
+            }
+            None => self.start_kamailio()?,
+        }
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.kill();
+        }
+    }
+
+    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`. The Kamailio that
+    /// stands in takes such a password from everybody.
+    pub(crate) fn add_user(&self, name: &str) -> Result<()> {
+        if self.program.is_none() {
+            return Ok(());
+        }
+        self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}"))).map(drop)
+    }
+
+    /// What `ringway show registrations --json` prints; `None` for the server in Ringway's place, which has no such
+    /// command.
+    pub(crate) fn registrations(&self) -> Result<Option<String>> {
+        if self.program.is_none() {
+            return Ok(None);
+        }
+        let shown = self.command(&["show", "registrations", "--json"], None)?;
+        let _: serde_json::Value =
+            serde_json::from_str(&shown).context("`ringway show registrations --json` printed no JSON")?;
+        Ok(Some(shown))
+    }
+
+    /// Fails unless exactly those of `users` that are `expected` to be registered are listed.
+    pub(crate) fn expect_registered<'a>(
+        &self,
+        users: impl Iterator<Item = &'a str>,
+        expected: bool,
+    ) -> Result<()> {
+        let Some(shown) = self.registrations()? else { return Ok(()) };
+        for user in users {
+            if shown.contains(&format!("{user}@example.org")) != expected {
+                let not = if expected { "does not list" } else { "still lists" };
+                bail!("`ringway show registrations --json` {not} {user}: {shown}");
+            }
+        }
+        Ok(())
+    }
+
+    fn start_kamailio(&mut self) -> Result<()> {
+        let text = std::fs::read_to_string(self.data.join("kamailio/reference.cfg"))?;
+        let config = self.folder.join("reference.cfg");
+        std::fs::write(&config, text.replace("@PORT@", &self.port.to_string()))?;
+        let mut defines = Vec::new();
+        if self.wanted.digest {
+            defines.push("DIGEST");
+        }
+        match self.wanted.mode {
+            Mode::Stateful => {}
+            Mode::Stateless => defines.push("STATELESS"),
+            Mode::Redirect => defines.push("REDIRECT"),
+        }
+        let mut command = kamailio(&config);
+        for define in defines {
+            command.args(["-A", define]);
+        }
+        let running = Running::start("kamailio", &mut command, &self.folder)?;
+        await_sip(self.port)?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn configuration(&self, admin_port: u16) -> String {
+        let Wanted { digest, mode, strict } = self.wanted;
+        let durability = if strict { "strict" } else { "relaxed" };
+        let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
+        let stateful = mode != Mode::Stateless;
+        let port = self.port;
+        format!(
+            r#"domains = ["example.org"]
+listen = ["udp:127.0.0.1:{port}", "tcp:127.0.0.1:{port}"]
+
+[store]
+url = "sqlite://ringway.db"
+durability = "{durability}"
+
+[auth]
+enabled = {digest}
+
+[routing]
+mode = "{routing}"
+stateful = {stateful}
+
+[limits]
+per_source_rate = 0
+
+[admin]
+listen = "127.0.0.1:{admin_port}"
+"#
+        )
+    }
+
+    fn import(&self, users: &[(String, String)]) -> Result<()> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        let mut rows = String::from("username,password\n");
+        for (name, password) in users {
+            writeln!(rows, "{name},{password}")?;
+        }
+        std::fs::write(self.folder.join("users.csv"), rows)?;
+        self.command(&["user", "import", "users.csv"], None).map(drop)
+    }
+
+    /// Runs one `ringway` command with this server's configuration, and gives back what it printed.
+    fn command(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
+        let shown = arguments.join(" ");
+        let program = self.program.as_ref().with_context(|| format!("Kamailio has no `{shown}`"))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg("--config")
+            .arg(&self.config)
+            .current_dir(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+            writeln!(stdin, "{input}")?;
+        }
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!(
+                "`ringway {shown}` failed ({}): {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Kamailio in the foreground, logging to standard error. The allocator is the fast one; the default one is for
+/// finding bugs.
+pub(crate) fn kamailio(config: &std::path::Path) -> Command {
+    let mut command = Command::new("kamailio");
+    command.arg("-f").arg(config).args(["-m", "64", "-M", "8", "-x", "tlsf", "-DD", "-E"]);
+    command
+}
+
+/// Waits until a SIP server answers OPTIONS over UDP at 127.0.0.1.
+pub(crate) fn await_sip(port: u16) -> Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let own = socket.local_addr()?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut buffer = [0_u8; 2048];
+    for attempt in 0.. {
+        let request = format!(
+            "OPTIONS sip:127.0.0.1:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-await-{attempt}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:await@{own}>;tag=1\r\nTo: <sip:127.0.0.1:{port}>\r\n\
+             Call-ID: await-{attempt}@{own}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        // Until the server listens, sending and receiving report that nobody is there.
+        let _ = socket.send_to(request.as_bytes(), ("127.0.0.1", port));
+        if socket.recv_from(&mut buffer).is_ok() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("nothing answers OPTIONS at udp:127.0.0.1:{port}")
+}

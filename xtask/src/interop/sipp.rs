@@ -1,0 +1,154 @@
+//! SIPp: scenario files with the parts that this run wants, a list of users, and one process for each role.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::process::{Running, await_listener};
+use super::{Stage, Transport};
+
+/// A SIPp process to be.
+pub(crate) struct Sipp<'a> {
+    /// The scenario's file name without `.xml`; also names the traces.
+    pub(crate) scenario: &'a str,
+    /// What the traces of this process are called.
+    pub(crate) role: &'a str,
+    /// The parts marked `<!-- only NAME -->` that stay.
+    pub(crate) parts: &'a [&'a str],
+    /// `@NAME@` in the file, and what it becomes.
+    pub(crate) words: &'a [(&'a str, String)],
+    /// One row a call: user, digest keyword, callee.
+    pub(crate) users: &'a [User],
+    /// Own port.
+    pub(crate) port: u16,
+    /// The server's port, for a caller.
+    pub(crate) server: Option<u16>,
+    /// How SIP travels.
+    pub(crate) transport: Transport,
+    /// Over TCP: a connection for each call, or one for all.
+    pub(crate) connections: Connections,
+}
+
+/// How many TCP connections a SIPp process makes.
+#[derive(Clone, Copy)]
+pub(crate) enum Connections {
+    One,
+    OnePerCall,
+}
+
+/// One row of the list of users: who, the password, and whom it calls.
+#[derive(Clone)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) password: String,
+    pub(crate) callee: String,
+}
+
+impl Sipp<'_> {
+    /// Starts SIPp with one call for each user.
+    pub(crate) fn start(&self, stage: &Stage) -> Result<Running> {
+        let text = std::fs::read_to_string(stage.data.join(format!("sipp/{}.xml", self.scenario)))?;
+        let file = stage.path(&format!("{}.xml", self.role));
+        std::fs::write(&file, filled(&text, self.parts, self.words)?)?;
+        let list = stage.path(&format!("{}.csv", self.role));
+        std::fs::write(&list, rows(self.users)?)?;
+        let calls = self.users.len().to_string();
+        let mut command = Command::new("sipp");
+        if let Some(server) = self.server {
+            command.arg(format!("127.0.0.1:{server}"));
+        }
+        command.arg("-sf").arg(&file).arg("-inf").arg(&list);
+        command.args([
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "-m",
+            &calls,
+            "-l",
+            &calls,
+            "-r",
+            "100",
+        ]);
+        match (self.transport, self.connections) {
+            (Transport::Udp, _) => command.args(["-t", "u1"]),
+            (Transport::Tcp, Connections::One) => command.args(["-t", "t1"]),
+            (Transport::Tcp, Connections::OnePerCall) => command.args(["-t", "tn", "-max_socket", "500"]),
+        };
+        command.args(["-nostdin", "-timeout", "15", "-timeout_error", "-recv_timeout", "8000"]);
+        command.arg("-trace_err").arg("-error_file").arg(stage.path(&format!("{}-sipp.err", self.role)));
+        command.arg("-trace_msg").arg("-message_file").arg(stage.path(&format!("{}.messages", self.role)));
+        let running = Running::start(self.role, &mut command, &stage.folder)?;
+        if self.server.is_none() {
+            let tables = if self.transport == Transport::Udp { ["udp", "udp6"] } else { ["tcp", "tcp6"] };
+            await_listener(self.port, tables)?;
+        }
+        Ok(running)
+    }
+
+    /// Runs SIPp to its end; an error unless every call went as the scenario says.
+    pub(crate) fn run(&self, stage: &Stage) -> Result<()> {
+        succeeded(self.role, &mut self.start(stage)?)
+    }
+}
+
+/// Waits for a SIPp process; an error unless every call went as its scenario says.
+pub(crate) fn succeeded(role: &str, sipp: &mut Running) -> Result<()> {
+    let status = sipp.wait(Duration::from_secs(25))?;
+    if !status.success() {
+        bail!("{role}: SIPp counted failed calls ({status})");
+    }
+    Ok(())
+}
+
+fn rows(users: &[User]) -> Result<String> {
+    let mut rows = String::from("SEQUENTIAL\n");
+    for User { name, password, callee } in users {
+        writeln!(rows, "{name};[authentication username={name} password={password}];{callee}")?;
+    }
+    Ok(rows)
+}
+
+/// The scenario with its words filled in and without the parts that are not wanted.
+fn filled(text: &str, parts: &[&str], words: &[(&str, String)]) -> Result<String> {
+    let mut kept = String::new();
+    let mut skipping = false;
+    for line in text.lines() {
+        let marker = line.trim().strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        match marker.map(|marker| (marker, marker.strip_prefix("only "))) {
+            Some((_, Some(part))) => skipping = !parts.contains(&part),
+            Some(("end", None)) => skipping = false,
+            Some((_, None)) | None if !skipping => {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+            Some((_, None)) | None => {}
+        }
+    }
+    for (name, value) in words {
+        kept = kept.replace(&format!("@{name}@"), value);
+    }
+    if let Some(unfilled) =
+        kept.split('@').find(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase()))
+    {
+        bail!("nothing is said about @{unfilled}@");
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wanted_parts_stay_and_words_are_filled_in() {
+        let text =
+            "a\n  <!-- only digest -->\nb\n  <!-- end -->\n<!-- only open -->\nc\n<!-- end -->\nd @CODE@\n";
+        let words = [("CODE", "404".to_owned())];
+        assert_eq!(filled(text, &["digest"], &words).unwrap(), "a\nb\nd 404\n");
+        assert_eq!(filled(text, &["open"], &words).unwrap(), "a\nc\nd 404\n");
+        assert!(filled(text, &[], &[]).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! `proto/` without an operating system: a compile error, not a habit.
+//!
+//! The proof is a build for a target that has no std. Where that target cannot be had, a crate that brings its own
+//! panic handler and uses all of `proto/` is checked instead: std anywhere below it brings a second one (E0152).
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{cargo, root, succeed, target_dir};
+
+/// A target that has core and alloc and nothing else.
+const BARE: &str = "x86_64-unknown-none";
+
+pub(crate) fn run() -> Result<()> {
+    let crates = pure_crates()?;
+    if has_bare_target() {
+        let mut build = cargo(&["build", "--quiet", "--target", BARE]);
+        for (name, _) in &crates {
+            build.args(["--package", name.as_str()]);
+        }
+        succeed(&mut build).context("proto/ does not build without std")?;
+        println!("purity: {} crates build for {BARE}", crates.len());
+        return Ok(());
+    }
+    println!("purity: the target {BARE} cannot be had; checking with a second panic handler instead");
+    check_with_own_panic_handler(&crates)?;
+    println!("purity: nothing below {} crates brings std", crates.len());
+    Ok(())
+}
+
+/// Name and folder (from the root) of every crate in `proto/`.
+fn pure_crates() -> Result<Vec<(String, String)>> {
+    let mut crates = Vec::new();
+    for entry in std::fs::read_dir(root().join("proto")).context("cannot read the folder proto")? {
+        let folder = entry?.path();
+        let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let manifest: toml::Table =
+            text.parse().with_context(|| format!("{}/Cargo.toml", folder.display()))?;
+        let name =
+            manifest.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str);
+        let name = name.with_context(|| format!("{}/Cargo.toml names no package", folder.display()))?;
+        crates.push((name.to_owned(), folder.display().to_string()));
+    }
+    crates.sort();
+    if crates.is_empty() {
+        bail!("there is no crate in proto/");
+    }
+    Ok(crates)
+}
+
+/// True where the bare target is installed, or rustup installs it within a minute.
+fn has_bare_target() -> bool {
+    let mut command = Command::new("rustup");
+    command.args(["target", "add", BARE]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = command.current_dir(root()).spawn() else { return false };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) => std::thread::sleep(Duration::from_millis(50)),
+            Err(_) => break,
+        }
+    }
+    // It hangs where there is no network; ended already is as good.
+    let _ = child.kill();
+    let _ = child.wait();
+    false
+}
+
+fn check_with_own_panic_handler(crates: &[(String, String)]) -> Result<()> {
+    let folder = target_dir().join("purity");
+    std::fs::create_dir_all(folder.join("src"))?;
+    let mut manifest = String::from(
+        "[package]\nname = \"purity\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
+         [profile.dev]\npanic = \"abort\"\n\n[dependencies]\n",
+    );
+    let mut code = String::from("#![no_std]\n");
+    for (name, path) in crates {
+        writeln!(manifest, "{name} = {{ path = {path:?} }}")?;
+        writeln!(code, "use {} as _;", name.replace('-', "_"))?;
+    }
+    code.push_str("#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n");
+    std::fs::write(folder.join("Cargo.toml"), manifest)?;
+    std::fs::write(folder.join("src/lib.rs"), code)?;
+    // The same versions as the workspace's: nothing is looked up anew.
+    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    succeed(
+        cargo(&["check", "--quiet", "--offline"])
+            .current_dir(&folder)
+            .env("CARGO_TARGET_DIR", own_target(&folder)),
+    )
+    .context("something in proto/ brings std (E0152 names it)")
+}
+
+/// A target folder of its own, so that the check does not wait for another build's lock.
+fn own_target(folder: &Path) -> std::path::PathBuf {
+    folder.join("target")
+}

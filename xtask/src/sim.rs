@@ -1,0 +1,21 @@
+//! `cargo xtask sim`: the stories in the simulator, from one seed or many.
+
+use anyhow::Result;
+
+use crate::workspace::{cargo, succeed};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The first seed; a failing story prints the seed that shows it again
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds, counted up from the first
+    #[arg(long, default_value_t = 100)]
+    count: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut command = cargo(&["test", "--package", "ringway-tests", "--release"]);
+    command.env("RINGWAY_SEED", args.seed.to_string()).env("RINGWAY_SEEDS", args.count.to_string());
+    succeed(&mut command)
+}

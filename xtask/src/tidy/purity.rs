@@ -1,0 +1,126 @@
+//! What keeps `proto/` free of the operating system, and unsafe code in one place.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::File;
+
+/// The files that may have unsafe code: system calls of the server, and of the load generator.
+const UNSAFE_FILES: [&str; 2] = ["drivers/linux/src/sys.rs", "xtask/src/bench/sys.rs"];
+
+/// `proto/` crates that must not know each other: (who, whom).
+const STRANGERS: [(&str, &str); 4] = [
+    ("proto/server", "ringway-agent"),
+    ("proto/agent", "ringway-server"),
+    ("proto/media", "ringway-sip"),
+    ("proto/sip", "ringway-"),
+];
+
+/// Unsafe code outside the files for it.
+pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
+    if UNSAFE_FILES.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    let is_unsafe = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        // Inside a literal the word stands right after a quote, a backtick or a bracket of prose; code has it at a word's start.
+        words.any(|word| word == "unsafe") && !code.contains(['"', '`'])
+    };
+    let lines = file.text.lines().enumerate().filter(|(_, line)| is_unsafe(line));
+    lines
+        .map(|(number, _)| file.finding(number + 1, "unsafe code belongs into drivers/linux/src/sys.rs"))
+        .collect()
+}
+
+/// Crates of `proto/` that could reach an operating system.
+pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
+    let text =
+        std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
+    let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with("proto/")) {
+        if file.path.ends_with("/src/lib.rs") {
+            for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
+                if !file.text.lines().any(|line| line == attribute) {
+                    findings.push(file.finding(1, format!("{attribute} is missing")));
+                }
+            }
+        }
+        if file.path.ends_with("/Cargo.toml") {
+            let manifest: toml::Table =
+                file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
+            findings.extend(dependency_findings(file, &manifest, &workspace));
+        }
+    }
+    Ok(findings)
+}
+
+fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Table) -> Vec<String> {
+    let Some(dependencies) = manifest.get("dependencies").and_then(toml::Value::as_table) else {
+        return Vec::new();
+    };
+    let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
+    let mut findings = Vec::new();
+    for (name, own) in dependencies {
+        let at = file.text.lines().position(|line| line.starts_with(name.as_str())).unwrap_or(0) + 1;
+        let crosses = STRANGERS
+            .iter()
+            .any(|(who, whom)| file.path == format!("{who}/Cargo.toml") && name.starts_with(whom));
+        if crosses {
+            findings.push(file.finding(at, format!("this crate must not know {name}")));
+        }
+        let from_workspace = own.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+        let Some(entry) = shared.and_then(|shared| shared.get(name)).filter(|_| from_workspace) else {
+            findings.push(file.finding(at, format!("{name} must be named in the workspace's dependencies")));
+            continue;
+        };
+        match entry.get("path").and_then(toml::Value::as_str) {
+            Some(path) if path.starts_with("proto/") => {}
+            Some(path) => findings.push(file.finding(at, format!("proto/ must not depend on {path}"))),
+            None if entry.get("default-features").and_then(toml::Value::as_bool) == Some(false) => {}
+            None => findings.push(file.finding(at, format!("{name} must be without its default features"))),
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, manifest: &str) -> Vec<String> {
+        let workspace = r#"
+            [workspace.dependencies]
+            ringway-sip = { path = "proto/sip" }
+            ringway-linux = { path = "drivers/linux" }
+            memchr = { version = "2", default-features = false }
+            rand = "0.9"
+        "#;
+        let file = File { path: path.into(), text: manifest.into() };
+        dependency_findings(&file, &manifest.parse().unwrap(), &workspace.parse().unwrap())
+    }
+
+    #[test]
+    fn a_pure_crate_knows_pure_crates_only() {
+        let good = "[dependencies]\nringway-sip.workspace = true\nmemchr.workspace = true\n";
+        assert!(found("proto/server/Cargo.toml", good).is_empty());
+        for bad in ["ringway-linux.workspace = true", "rand.workspace = true", "libc = \"0.2\""] {
+            assert_eq!(
+                found("proto/server/Cargo.toml", &format!("[dependencies]\n{bad}\n")).len(),
+                1,
+                "{bad}"
+            );
+        }
+        assert_eq!(found("proto/sip/Cargo.toml", "[dependencies]\nringway-sip.workspace = true\n").len(), 1);
+    }
+
+    #[test]
+    fn unsafe_code_has_one_place() {
+        let text = "// unsafe is only a word here\nlet a = \"unsafe\";\n#![forbid(unsafe_code)]\nlet b = unsafe { c() };\n";
+        let file = |path: &str| File { path: path.into(), text: text.into() };
+        assert_eq!(unsafe_findings(&file("apps/ringway/src/main.rs")).len(), 1);
+        assert!(unsafe_findings(&file("drivers/linux/src/sys.rs")).is_empty());
+    }
+}
