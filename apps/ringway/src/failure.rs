@@ -1,7 +1,6 @@
 //! A command that did not do what it was asked: what it says, and the exit status.
 
 use ringway_linux::store::StoreError;
-use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
@@ -29,19 +28,17 @@ impl Failure {
         Self { status: 2, lines }
     }
 
+    /// What it says, a line for each error.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
     /// Says it on standard error and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         for line in &self.lines {
             eprintln!("ringway: {}", line.replace(['\n', '\r'], " "));
         }
         ExitCode::from(self.status)
-    }
-}
-
-/// All of it in one line, for a log.
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("; "))
     }
 }
 

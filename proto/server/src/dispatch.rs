@@ -182,7 +182,8 @@ impl<S: Services> Server<S> {
         self.authenticate_caller(request, out)
     }
 
-    /// Asks for the password of the user in From (RFC 3261 §22.3).
+    /// Asks for the password of the user in From with 407 (RFC 3261 §22.3); as a redirect server too, so that what a caller
+    /// does not depend on what is done with its request.
     fn authenticate_caller(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> Caller {
         let message = request.message;
         let mut from = Aor::default();
@@ -190,21 +191,13 @@ impl<S: Services> Server<S> {
             self.refuse_plainly(request, 403, "Caller Has No Name", out);
             return Caller::Answered;
         }
-        match self.authenticate(request, self.challenge_kind(), from.domain(), out) {
+        match self.authenticate(request, HeaderName::ProxyAuthorization, from.domain(), out) {
             Some(user) if user == from.user() => Caller::Accepted,
             Some(_) => {
                 self.refuse_plainly(request, 403, "Not Your Address", out);
                 Caller::Answered
             }
             None => Caller::Answered,
-        }
-    }
-
-    /// A registrar and a redirect server challenge as user agents, a proxy as a proxy (RFC 3261 §22.2, §22.3).
-    fn challenge_kind(&self) -> HeaderName {
-        match self.config.mode {
-            Mode::Proxy => HeaderName::ProxyAuthorization,
-            Mode::Redirect => HeaderName::Authorization,
         }
     }
 

@@ -137,8 +137,11 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// The first `name = value` and what follows its comma.
-fn next_pair(rest: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Malformed> {
+/// A name, its value as written, and what follows their comma.
+type Pair<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// The first `name = value`.
+fn next_pair(rest: &[u8]) -> Result<Pair<'_>, Malformed> {
     let (name, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
     let value = trim_start(trim_start(after).strip_prefix(b"=").ok_or(Malformed)?);
     let len = match value.first() {

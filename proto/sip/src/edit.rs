@@ -159,10 +159,14 @@ impl<'e, 'a> Edit<'e, 'a> {
         }
     }
 
-    /// Notes in the top Via of the message as it came where it was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4).
+    /// Notes in the top Via of the message where it was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4). It is the
+    /// received line that is stamped, whatever was pushed before it; other changes to that line come after.
     pub fn stamp_via(&mut self, source: SocketAddr) {
         let Some(line) = self.fields.first_index(HeaderName::Via) else { return };
         let Some(value) = self.fields.first(HeaderName::Via) else { return };
+        if self.live_value(line).is_none() {
+            return;
+        }
         // Not checked for line breaks: what the message itself says is on its line already, folded or not.
         let start = self.space.texts.len();
         write_stamped_via(&mut self.space.texts, value, source);

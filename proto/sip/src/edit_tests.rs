@@ -53,7 +53,11 @@ fn reads_agree(out: &[u8], seen: &[Vec<Vec<u8>>], firsts: &[Option<Vec<u8>>], ur
     let fields = match Message::parse(out, &Limits::default()) {
         Ok(message) => Fields::clone(&message),
         Err(rejected) => {
-            assert!(!matches!(rejected.reason, crate::Reason::HeaderLine), "{}", String::from_utf8_lossy(out));
+            assert!(
+                !matches!(rejected.reason, crate::Reason::HeaderLine),
+                "{}",
+                String::from_utf8_lossy(out)
+            );
             rejected.fields
         }
     };
@@ -191,10 +195,7 @@ fn last_pops_take_one_member_at_a_time() {
     let last = "route: <sip:r4;lr>\n";
     let pop = |times: usize| edited(|edit| (0..times).for_each(|_| edit.pop_last(HeaderName::Route)));
     assert_eq!(pop(1), expected(&[(last, "")]));
-    assert_eq!(
-        pop(2),
-        expected(&[(last, ""), (route, "Route: <sip:r1;lr>,\n <sip:r2;lr>;x=\"a,b\"\n")])
-    );
+    assert_eq!(pop(2), expected(&[(last, ""), (route, "Route: <sip:r1;lr>,\n <sip:r2;lr>;x=\"a,b\"\n")]));
     assert_eq!(pop(3), expected(&[(last, ""), (route, "Route: <sip:r1;lr>\n")]));
     assert_eq!(pop(4), expected(&[(last, ""), (route, "")]));
     assert_eq!(pop(9), pop(4));
@@ -381,7 +382,9 @@ fn line_breaks_are_refused() {
     let message = Message::parse(&bytes, &Limits::default()).unwrap();
     let mut space = EditSpace::default();
     let mut out = b"kept".to_vec();
-    for text in ["a\r\nInjected: 1", "a\nb", "a\rb", "a\0b", "a\r\n", "\r\n\r\n", "a\r\n\r\n b", "a\n b", "\r"] {
+    for text in
+        ["a\r\nInjected: 1", "a\nb", "a\rb", "a\0b", "a\r\n", "\r\n\r\n", "a\r\n\r\n b", "a\n b", "\r"]
+    {
         let write = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
         let changes: [&dyn Fn(&mut Edit<'_, '_>); 6] = [
             &|edit| edit.push_first(HeaderName::Route, write),
@@ -482,7 +485,8 @@ fn any_changes_in_any_order_are_seen_as_they_are_written() {
         let out = edited_bytes(&request(), |edit| {
             for _ in 0..steps {
                 let name = NAMES[next(NAMES.len() - 1)];
-                let texts = ["<sip:new>", "<sip:one>, <sip:two>;x=\",\"", "5", "SIP/2.0/UDP z, SIP/2.0/TCP y;a"];
+                let texts =
+                    ["<sip:new>", "<sip:one>, <sip:two>;x=\",\"", "5", "SIP/2.0/UDP z, SIP/2.0/TCP y;a"];
                 let text = texts[next(texts.len())];
                 match next(8) {
                     0 | 1 => edit.push_first(name, put(text)),
@@ -498,7 +502,8 @@ fn any_changes_in_any_order_are_seen_as_they_are_written() {
                 }
             }
         });
-        for kept in ["X-Odd  :  kept   as it   is\t\r\n", "X-Odd: folded\r\n  twice\r\n\tand with a tab\r\n"] {
+        for kept in ["X-Odd  :  kept   as it   is\t\r\n", "X-Odd: folded\r\n  twice\r\n\tand with a tab\r\n"]
+        {
             assert!(memchr::memmem::find(&out, kept.as_bytes()).is_some(), "seed {seed}");
         }
         assert!(out.ends_with(b"\r\n\r\nv=0\r\n"), "seed {seed}");

@@ -257,6 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_a_class_end_where_the_class_ends() {
+        for len in 0..20 {
+            for end in 0..=len {
+                let mut text = alloc::vec![b'a'; len];
+                if let Some(byte) = text.get_mut(end) {
+                    *byte = b'@';
+                }
+                assert_eq!(class_len(&text, TOKEN), end, "{len}");
+                assert_eq!(class_len(&text, URI), len);
+            }
+        }
+    }
+
+    #[test]
     fn q_values_are_thousandths() {
         for (text, value) in
             [("0", 0), ("1", 1000), ("0.7", 700), ("1.000", 1000), ("0.123", 123), (".5", 500)]

@@ -44,6 +44,7 @@ impl<'a> Message<'a> {
     /// Checked here: the first line; that every header line is one; Via, From, To, Call-ID and CSeq are there, once where
     /// they must be, and well-formed; CSeq's method is the request's; Max-Forwards is at most 255; Content-Length fits.
     /// Nothing is allocated and the work is linear in the bytes.
+    #[allow(clippy::result_large_err, reason = "a box would allocate, and the good case is as large")]
     pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Rejected<'a>> {
         let mut fields = Fields::unread(bytes);
         let checked = match fields.fill(limits) {

@@ -44,7 +44,8 @@ fn with(text: &str, old: &str, new: &str) -> Vec<u8> {
 
 #[track_caller]
 fn accepted(bytes: &[u8]) -> Message<'_> {
-    Message::parse(bytes, &Limits::default()).unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
+    Message::parse(bytes, &Limits::default())
+        .unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
 }
 
 #[track_caller]
@@ -344,7 +345,8 @@ fn limits_at_their_edges() {
     assert_eq!(reason(&message(129 - 6)), Reason::TooManyHeaders);
     let limits = Limits { headers_max: 6, ..Limits::default() };
     assert!(Message::parse(&message(0), &limits).is_ok());
-    let rejected = |bytes: &[u8], limits: &Limits| Message::parse(bytes, limits).map(|_| ()).map_err(|r| r.reason);
+    let rejected =
+        |bytes: &[u8], limits: &Limits| Message::parse(bytes, limits).map(|_| ()).map_err(|r| r.reason);
     assert_eq!(rejected(&message(1), &limits), Err(Reason::TooManyHeaders));
     // What is configured cannot lift the ceiling.
     let limits = Limits { headers_max: 1000, message_bytes_max: usize::MAX, ..Limits::default() };
@@ -410,7 +412,8 @@ fn lists_are_taken_apart_over_several_lines() {
 fn read_everything(bytes: &[u8]) {
     let fields = match Message::parse(bytes, &Limits::default()) {
         Ok(message) => {
-            let _ = (message.from().tag(), message.to().tag(), message.via().received(), message.via().rport());
+            let _ =
+                (message.from().tag(), message.to().tag(), message.via().received(), message.via().rport());
             Fields::clone(&message)
         }
         Err(rejected) => {
@@ -432,7 +435,8 @@ fn read_everything(bytes: &[u8]) {
 }
 
 fn samples() -> Vec<Vec<u8>> {
-    let long = with(REQUEST, "Max-Forwards: 70", "Max-Forwards: 70\nContact: *\nX:\n y\nRoute: <sip:a;lr>, <sip:b>");
+    let long =
+        with(REQUEST, "Max-Forwards: 70", "Max-Forwards: 70\nContact: *\nX:\n y\nRoute: <sip:a;lr>, <sip:b>");
     Vec::from([crlf(REQUEST), crlf(RESPONSE), long])
 }
 
@@ -452,7 +456,9 @@ fn any_byte_may_be_any_other() {
     for sample in samples() {
         for at in 0..sample.len() {
             let mut flipped = sample.clone();
-            for byte in [0, b'\r', b'\n', b' ', b'"', b'<', b'>', b';', b',', b':', b'%', b'@', b'\\', 127, 255] {
+            for byte in
+                [0, b'\r', b'\n', b' ', b'"', b'<', b'>', b';', b',', b':', b'%', b'@', b'\\', 127, 255]
+            {
                 flipped[at] = byte;
                 read_everything(&flipped);
             }

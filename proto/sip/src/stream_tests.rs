@@ -60,8 +60,12 @@ fn every_split_agrees(bytes: &[u8]) -> Cut {
 
 #[test]
 fn any_split_of_good_messages_gives_them_back() {
-    let messages =
-        [with_length(""), with_length("hello"), with_length("\r\n\r\nSIP/2.0 200 OK\r\n\r\n"), with_length("x")];
+    let messages = [
+        with_length(""),
+        with_length("hello"),
+        with_length("\r\n\r\nSIP/2.0 200 OK\r\n\r\n"),
+        with_length("x"),
+    ];
     let (cut, error) = every_split_agrees(&messages.concat());
     assert_eq!(error, None);
     assert_eq!(cut, messages);

@@ -94,7 +94,9 @@ impl<'a> Uri<'a> {
         let scheme = scheme_of(name)?;
         match scheme {
             Scheme::Sip | Scheme::Sips => Self::parse_sip(raw, scheme, rest),
-            Scheme::Tel | Scheme::Other if rest.is_empty() || class_len(rest, URI) < rest.len() => Err(Malformed),
+            Scheme::Tel | Scheme::Other if rest.is_empty() || class_len(rest, URI) < rest.len() => {
+                Err(Malformed)
+            }
             Scheme::Tel | Scheme::Other => Ok(Self {
                 raw,
                 scheme,

@@ -45,8 +45,52 @@ fn what_is_no_uri() {
         "sip:a@[nonsense]",
         "sip:a@host;;lr",
         "<sip:a@host>",
+        "sip:a@b@host",
+        "sip:a:p@b@host",
+        "sip:a:p q@host",
+        "sip:a:\"@host",
+        "sip::p@host",
+        "sip:host:5060x",
+        "sip:host:-1",
+        "sip:ho%73t",
+        "sip:a@host;p=\"q\"",
+        "sip:a@host?x=\u{e4}",
+        "sip:a@host;\u{e4}",
+        "sip:\u{e4}@host",
+        "sip:a@host lr",
+        "sip:a\0b@host",
+        "tel:",
+        "tel:1 2",
+        "x:\"",
+        ":host",
+        "s!p:host",
     ] {
         assert_eq!(Uri::parse(bad.as_bytes()), Err(Malformed), "{bad}");
+    }
+}
+
+#[test]
+fn userinfo_ends_at_the_first_at_sign() {
+    for (text, user, password, host, port) in [
+        ("sip:host", None, None, "host", None),
+        ("sip:host:5060", None, None, "host", Some(5060)),
+        ("sip:host:0", None, None, "host", Some(0)),
+        ("sip:a@host:65535", Some("a"), None, "host", Some(65535)),
+        ("sip:a:@host", Some("a"), Some(""), "host", None),
+        ("sip:a:b:c@host", Some("a"), Some("b:c"), "host", None),
+        ("sip:host:5060;a=b@real", Some("host"), Some("5060;a=b"), "real", None),
+        ("sip:a?b;c=d@host", Some("a?b;c=d"), None, "host", None),
+        ("SIP:+1(2){3}|^`@h_st", Some("+1(2){3}|^`"), None, "h_st", None),
+        ("sips:%40%3a@host", Some("%40%3a"), None, "host", None),
+    ] {
+        let uri = uri(text);
+        let read = (uri.user(), uri.password(), uri.host().as_bytes(), uri.port());
+        assert_eq!(
+            read,
+            (user.map(str::as_bytes), password.map(str::as_bytes), host.as_bytes(), port),
+            "{text}"
+        );
+        assert_eq!(uri.as_bytes(), text.as_bytes());
     }
 }
 

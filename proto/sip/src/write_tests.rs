@@ -31,7 +31,8 @@ fn request(text: &str) -> Vec<u8> {
 
 #[track_caller]
 fn read(bytes: &[u8]) -> Message<'_> {
-    Message::parse(bytes, &Limits::default()).unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
+    Message::parse(bytes, &Limits::default())
+        .unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
 }
 
 fn source() -> SocketAddr {
@@ -43,7 +44,10 @@ fn respond(old: &str, new: &str, to_tag: Option<&[u8]>) -> String {
     let bytes = request(&REQUEST.replacen(old, new, 1));
     let mut out = Vec::new();
     let message = read(&bytes);
-    assert_eq!(ResponseWriter::new(&mut out, &message, 180, "Ringing", Some(source()), to_tag).finish(), Ok(()));
+    assert_eq!(
+        ResponseWriter::new(&mut out, &message, 180, "Ringing", Some(source()), to_tag).finish(),
+        Ok(())
+    );
     assert_eq!(read(&out).start(), &Start::Response { status: 180, reason: b"Ringing" });
     String::from_utf8(out).unwrap()
 }
@@ -78,7 +82,10 @@ fn the_to_tag_is_added_once() {
         ("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=9"),
         ("To: <sip:bob@example.com>;tag=8", "To: <sip:bob@example.com>;tag=8"),
         ("To: <sip:bob@example.com>;TAG=8", "To: <sip:bob@example.com>;TAG=8"),
-        ("T: \"tag=x\" <sip:bob@example.com;tag=8>;a=b", "To: \"tag=x\" <sip:bob@example.com;tag=8>;a=b;tag=9"),
+        (
+            "T: \"tag=x\" <sip:bob@example.com;tag=8>;a=b",
+            "To: \"tag=x\" <sip:bob@example.com;tag=8>;a=b;tag=9",
+        ),
         ("To: sip:bob@example.com;a", "To: sip:bob@example.com;a;tag=9"),
     ] {
         let text = respond(to, old, Some(b"9"));
@@ -89,7 +96,8 @@ fn the_to_tag_is_added_once() {
 
 #[test]
 fn the_top_via_says_where_it_came_from() {
-    let via = "Via: SIP/2.0/UDP host.example.com:5062;branch=z9hG4bKa;rport,\n SIP/2.0/TCP [::1];branch=z9hG4bKb";
+    let via =
+        "Via: SIP/2.0/UDP host.example.com:5062;branch=z9hG4bKa;rport,\n SIP/2.0/TCP [::1];branch=z9hG4bKb";
     for (value, expected) in [
         // RFC 3581 §4: with rport always both.
         ("192.0.2.7:40000;rport;branch=z", "192.0.2.7:40000;branch=z;received=192.0.2.7;rport=40000"),
@@ -134,7 +142,8 @@ fn copies_keep_their_lines() {
 
 #[test]
 fn a_rejected_message_can_be_answered() {
-    let bytes = request("INVITE sip:bob@example.com SIP/2.0\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\nTo: \"x\n\n");
+    let bytes =
+        request("INVITE sip:bob@example.com SIP/2.0\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\nTo: \"x\n\n");
     let rejected = Message::parse(&bytes, &Limits::default()).unwrap_err();
     let mut out = Vec::new();
     let writer = ResponseWriter::new(&mut out, &rejected.fields, 400, "Bad", Some(source()), None);

@@ -3,10 +3,11 @@
 //!
 //! Tested: parsing, typed values, and that a forwarded message is the received one. Not tested: what a server answers
 //! (that needs a server) and how a stream with these messages is cut.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_sip::{
-    CSeq, Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, Method, NameAddr, Reason, Scheme,
-    Start, Uri, Via,
+    CSeq, Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, Method, NameAddr, Reason,
+    Scheme, Start, Uri, Via,
 };
 
 /// A message of `testdata/rfc4475` by its file name.
@@ -96,7 +97,8 @@ fn wsinv() {
     assert_eq!(message.call_id(), b"wsinv.ndaksdj@192.0.2.1");
     assert_eq!(message.cseq(), cseq(9, Method::Invite));
     let vias = vias(&message);
-    let read: Vec<_> = vias.iter().map(|via| (via.transport, via.host.as_bytes(), via.branch.unwrap())).collect();
+    let read: Vec<_> =
+        vias.iter().map(|via| (via.transport, via.host.as_bytes(), via.branch.unwrap())).collect();
     assert_eq!(
         read,
         [
@@ -108,7 +110,10 @@ fn wsinv() {
     assert_eq!(*message.via(), vias[0]);
     assert_eq!(message.lines_of(HeaderName::Via).count(), 2);
     assert_eq!(message.first(HeaderName::Subject), Some(&b""[..]));
-    assert_eq!(message.named(b"newfangledheader"), Some(&b"newfangled value\r\n continued newfangled value"[..]));
+    assert_eq!(
+        message.named(b"newfangledheader"),
+        Some(&b"newfangled value\r\n continued newfangled value"[..])
+    );
     assert_eq!(message.named(b"UnknownHeaderWithUnusualValue"), Some(&b";;,,;;,;"[..]));
     let route = NameAddr::parse(message.values(HeaderName::Route).next().unwrap()).unwrap();
     assert!(route.uri.is_loose_router());
@@ -213,14 +218,18 @@ fn longreq() {
     let last = vias(&message)[33];
     assert_eq!((last.host.as_bytes(), last.received()), (&b"host.example.com"[..], Some(&b"192.0.2.5"[..])));
     let branch = last.branch.unwrap();
-    assert!(branch.starts_with(b"verylonglong") && branch.ends_with(b"longbranchvalue") && branch.len() > 200);
+    assert!(
+        branch.starts_with(b"verylonglong") && branch.ends_with(b"longbranchvalue") && branch.len() > 200
+    );
     assert_eq!(message.to().uri.port(), Some(6000));
     let to_params = message.to().uri.params();
     assert_eq!(to_params.iter().count(), 3);
     assert!(to_params.value(b"unknownparam1").unwrap().starts_with(b"verylonglong"));
     assert!(message.from().tag().unwrap().starts_with(b"12982982982982982982982"));
     assert!(message.from().tag().unwrap().ends_with(b"982424") && message.from().tag().unwrap().len() > 100);
-    assert!(message.call_id().starts_with(b"longreq.onereally") && message.call_id().ends_with(b"longcallid"));
+    assert!(
+        message.call_id().starts_with(b"longreq.onereally") && message.call_id().ends_with(b"longcallid")
+    );
     assert_eq!(message.cseq(), cseq(3_882_340, Method::Invite));
     assert_eq!(contacts(&message).len(), 1);
     assert_eq!(message.body().len(), 150);
@@ -542,7 +551,9 @@ fn cparam01() {
     let message = accepted(torture!("cparam01.dat"));
     let contact = contacts(&message)[0];
     assert_eq!(contact.address.uri.as_bytes(), b"sip:+19725552222@gw1.example.net");
-    assert!(contact.address.params.has(b"unknownparam") && !contact.address.uri.params().has(b"unknownparam"));
+    assert!(
+        contact.address.params.has(b"unknownparam") && !contact.address.uri.params().has(b"unknownparam")
+    );
 }
 
 #[test]
@@ -550,7 +561,9 @@ fn cparam02() {
     let message = accepted(torture!("cparam02.dat"));
     let contact = contacts(&message)[0];
     assert_eq!(contact.address.uri.as_bytes(), b"sip:+19725552222@gw1.example.net;unknownparam");
-    assert!(!contact.address.params.has(b"unknownparam") && contact.address.uri.params().has(b"unknownparam"));
+    assert!(
+        !contact.address.params.has(b"unknownparam") && contact.address.uri.params().has(b"unknownparam")
+    );
 }
 
 #[test]
@@ -599,7 +612,8 @@ fn every_message_of_the_table_has_its_test() {
         let columns: Vec<_> = row.split('\t').collect();
         let (file, parse) = (columns[0], columns[3]);
         let name = file.strip_suffix(".dat").unwrap();
-        let test = source.split(&format!("#[test]\nfn {name}() {{\n")).nth(1).unwrap_or_else(|| panic!("{name}"));
+        let test =
+            source.split(&format!("#[test]\nfn {name}() {{\n")).nth(1).unwrap_or_else(|| panic!("{name}"));
         let body = test.split("\n}\n").next().unwrap();
         assert!(body.contains(&format!("torture!(\"{file}\")")), "{name} tests another message");
         match parse {

@@ -1,4 +1,5 @@
 //! The torture messages of RFC 5118: IPv6 addresses where SIP lets them stand.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_sip::{Contact, HeaderName, Limits, Message, Method, Reason, Start, Uri, Via};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,7 +22,8 @@ const CONTACT: &str = "Contact: \"Caller\" <sip:caller@[2001:db8::1]>\n";
 
 #[track_caller]
 fn accepted(bytes: &[u8]) -> Message<'_> {
-    Message::parse(bytes, &Limits::default()).unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
+    Message::parse(bytes, &Limits::default())
+        .unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason))
 }
 
 fn request_uri<'a>(message: &Message<'a>) -> Uri<'a> {

@@ -105,7 +105,12 @@ fn counted(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
     };
     subject.run(operation, Extent::Operations(5000))?;
     subject.stop()?;
-    print_report(Command::new("callgrind_annotate").arg(&counts))
+    for inclusive in ["yes", "no"] {
+        println!("with what they call: {inclusive}");
+        let mut report = Command::new("callgrind_annotate");
+        print_report(report.arg(format!("--inclusive={inclusive}")).arg(&counts))?;
+    }
+    Ok(())
 }
 
 /// Prints the first lines of a report that hold a share.

@@ -7,8 +7,8 @@ use super::template::{self, Serial, Template, Values};
 use super::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
-/// How many INVITEs are under way at once.
-const WINDOW: usize = 128;
+/// How many INVITEs are under way at once: with the ACKs between them, what fits into a default receive buffer.
+const WINDOW: usize = 96;
 
 /// How the INVITE ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -91,13 +91,16 @@ impl Server {
         }
     }
 
-    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`. The Kamailio that
+    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`, and waits the second
+    /// within which the server has promised to see it. The Kamailio that
     /// stands in takes such a password from everybody.
     pub(crate) fn add_user(&self, name: &str) -> Result<()> {
         if self.program.is_none() {
             return Ok(());
         }
-        self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}"))).map(drop)
+        self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        Ok(())
     }
 
     /// What `ringway show registrations --json` prints; `None` for the server in Ringway's place, which has no such

@@ -211,18 +211,25 @@ fn start_writer(
         .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
 }
 
-/// Walks the bindings shard by shard, a few users at a time, so that no message waits long for the lock.
+/// Walks the bindings shard by shard. A few users at a time are copied under the shard's lock and written without it, so
+/// that no message waits for the disk.
 fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
     Box::new(move |put| {
-        let Some(shards) = shards.get() else { return };
+        let shards = shards.wait();
+        let mut copied: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for shard in 0..shards.len() as u16 {
             let mut from = Some(0);
             while let Some(place) = from {
                 from = shards
                     .with_shard(shard, |node| {
-                        node.location().records_from(place, USERS_AT_ONCE, |aor, record| put(aor, record))
+                        node.location().records_from(place, USERS_AT_ONCE, |aor, record| {
+                            copied.push((aor.to_vec(), record.to_vec()));
+                        })
                     })
                     .flatten();
+                for (aor, record) in copied.drain(..) {
+                    put(&aor, &record);
+                }
             }
         }
     })
@@ -287,7 +294,7 @@ fn say_open(config: &Config) {
 }
 
 /// How often changes by `ringway user` are looked for; they are seen within a second.
-const FOLLOW_EVERY: Duration = Duration::from_millis(400);
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// How long SIGTERM waits for what is under way.
 const GRACE: Duration = Duration::from_secs(5);

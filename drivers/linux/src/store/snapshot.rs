@@ -14,8 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Walks the live table and hands over each key with its whole state. It runs on the store's thread and should lock
-/// the table slice by slice.
+/// Walks the live table and hands over each key with its whole state. It runs on a thread of its own.
+///
+/// The function it hands records to may wait for the disk: copy a slice of the table under its lock, and hand it over
+/// when the lock is free again. A walk that ends is taken for the whole table, and what it left out is forgotten when
+/// the old segments go: one that cannot go on must wait or panic, and is tried again after a panic.
 pub type SnapshotSource = Box<dyn FnMut(&mut dyn FnMut(&[u8], &[u8])) + Send>;
 
 /// How much is written at once.

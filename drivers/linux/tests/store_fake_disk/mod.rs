@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl FakeDisk {
         }
     }
 
-    /// One operation: may it happen?
-    fn step(&self) -> io::Result<()> {
+    /// One operation: may it happen? The lock is held while it does: no power is lost in the middle of it.
+    fn step(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state.0.lock().unwrap();
         while state.is_hung && !state.is_dead {
             state = self.state.1.wait(state).unwrap();
@@ -107,37 +107,38 @@ impl FakeDisk {
             }
         }
         let is_dead = state.is_dead;
+        if !is_dead {
+            return Ok(state);
+        }
         drop(state);
         // Without power there is nobody to handle an error, and no orderly stop.
-        assert!(!(is_dead && std::thread::current().name() == Some("store")), "the power is gone");
-        if is_dead { Err(io::Error::other("the power is gone")) } else { Ok(()) }
+        assert!(std::thread::current().name() != Some("store"), "the power is gone");
+        Err(io::Error::other("the power is gone"))
     }
 
-    fn fault(&self) -> Option<Fault> {
-        self.state.0.lock().unwrap().fault
-    }
-
-    fn wrap(&self, path: &Path, inner: Box<dyn DiskFile>, length: u64) -> Box<dyn DiskFile> {
-        self.state.0.lock().unwrap().files.insert(path.to_owned(), (length, length));
+    fn wrap(&self, path: &Path, inner: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
         Box::new(FakeFile { disk: self.clone(), path: path.to_owned(), inner })
     }
 }
 
 impl Disk for FakeDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.step()?;
-        Ok(self.wrap(path, LocalDisk.create(path)?, 0))
+        let mut state = self.step()?;
+        let inner = LocalDisk.create(path)?;
+        state.files.insert(path.to_owned(), (0, 0));
+        Ok(self.wrap(path, inner))
     }
 
     fn append_to(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
-        self.step()?;
-        Ok(self.wrap(path, LocalDisk.append_to(path, length)?, length))
+        let mut state = self.step()?;
+        let inner = LocalDisk.append_to(path, length)?;
+        state.files.insert(path.to_owned(), (length, length));
+        Ok(self.wrap(path, inner))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step()?;
+        let mut state = self.step()?;
         LocalDisk.rename(from, to)?;
-        let mut state = self.state.0.lock().unwrap();
         if let Some(lengths) = state.files.remove(from) {
             state.files.insert(to.to_owned(), lengths);
         }
@@ -145,14 +146,14 @@ impl Disk for FakeDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.step()?;
+        let mut state = self.step()?;
         LocalDisk.remove(path)?;
-        self.state.0.lock().unwrap().files.remove(path);
+        state.files.remove(path);
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.step()?;
+        let _state = self.step()?;
         LocalDisk.sync_folder(folder)
     }
 }
@@ -163,46 +164,40 @@ struct FakeFile {
     inner: Box<dyn DiskFile>,
 }
 
-impl FakeFile {
-    fn note(&self, change: impl FnOnce(&mut (u64, u64))) {
-        if let Some(lengths) = self.disk.state.0.lock().unwrap().files.get_mut(&self.path) {
-            change(lengths);
-        }
-    }
-}
-
 impl DiskFile for FakeFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let half = &bytes[..bytes.len() / 2];
-        let stopped = match (self.disk.step(), self.disk.fault()) {
-            (Err(error), _) => error,
-            (Ok(()), Some(Fault::Full)) => ErrorKind::StorageFull.into(),
-            (Ok(()), Some(Fault::Write)) => io::Error::other("a bad sector"),
-            (Ok(()), Some(Fault::Sync) | None) => {
-                self.inner.append(bytes)?;
-                self.note(|lengths| lengths.0 += bytes.len() as u64);
-                return Ok(());
-            }
+        let mut state = self.disk.step()?;
+        let (reaches, end) = match state.fault {
+            Some(Fault::Full) => (bytes.len() / 2, Err(ErrorKind::StorageFull.into())),
+            Some(Fault::Write) => (bytes.len() / 2, Err(io::Error::other("a bad sector"))),
+            Some(Fault::Sync) | None => (bytes.len(), Ok(())),
         };
-        self.inner.append(half)?;
-        self.note(|lengths| lengths.0 += half.len() as u64);
-        Err(stopped)
+        self.inner.append(&bytes[..reaches])?;
+        if let Some((written, _)) = state.files.get_mut(&self.path) {
+            *written += reaches as u64;
+        }
+        end
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.step()?;
-        if self.disk.fault() == Some(Fault::Sync) {
+        let mut state = self.disk.step()?;
+        if state.fault == Some(Fault::Sync) {
             return Err(io::Error::other("the sync failed"));
         }
-        self.note(|lengths| lengths.1 = lengths.0);
-        self.disk.state.0.lock().unwrap().syncs += 1;
+        if let Some((written, synced)) = state.files.get_mut(&self.path) {
+            *synced = *written;
+        }
+        state.syncs += 1;
         Ok(())
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.disk.step()?;
+        let mut state = self.disk.step()?;
         self.inner.cut(length)?;
-        self.note(|lengths| *lengths = (length, lengths.1.min(length)));
+        if let Some((written, synced)) = state.files.get_mut(&self.path) {
+            *written = length;
+            *synced = length.min(*synced);
+        }
         Ok(())
     }
 }

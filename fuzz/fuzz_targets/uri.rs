@@ -1,0 +1,7 @@
+//! See the harness.
+#![no_main]
+
+#[path = "../../proto/sip/tests/harness/uri.rs"]
+mod harness;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::run(data));

@@ -1,0 +1,84 @@
+//! What must never be on the wire, whatever the story.
+
+use ringway_sansio::Transport;
+use ringway_sim::{Fate, Seen, Trace};
+use ringway_sip::{HeaderName, Limits, Message, Method, Start};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// Fails when the server sent something that it must not send.
+///
+/// Every message can be read. Nothing goes to an address that is not in `named`. Whoever asked gets one final answer:
+/// once a transaction was answered, no other status and no other To tag follows, except further 2xx to an INVITE. A
+/// forwarded request has a hop less, and a branch that no other request from the server has.
+pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>) {
+    assert_eq!(trace.forgotten(), 0, "the story is too long to be checked");
+    let mut answered = BTreeMap::new();
+    let mut branches = BTreeMap::new();
+    for seen in trace.packets().filter(|seen| is_from(seen, server)) {
+        if seen.bytes == b"\r\n" {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&seen.bytes);
+        let message = Message::parse(&seen.bytes, &Limits::default())
+            .unwrap_or_else(|rejected| panic!("the server sent nonsense ({:?}):\n{text}", rejected.reason));
+        if seen.transport == Transport::Udp {
+            assert!(named.contains(&seen.to), "nobody named {}:\n{text}", seen.to);
+        }
+        match *message.start() {
+            Start::Response { status, .. } if status >= 200 => {
+                one_final_answer(&mut answered, seen, &message, status);
+            }
+            Start::Response { .. } => {}
+            Start::Request { method, .. } => one_request_for_a_branch(&mut branches, seen, &message, method),
+        }
+    }
+}
+
+/// How often the server sent a request with this method, repetitions not counted.
+pub fn forwarded(trace: &Trace, server: SocketAddr, method: &str) -> usize {
+    let start = format!("{method} ");
+    let sent = trace.packets().filter(|seen| is_from(seen, server) && seen.first_line().starts_with(&start));
+    sent.map(|seen| seen.bytes.clone()).collect::<BTreeSet<_>>().len()
+}
+
+/// The first lines of what arrived at `to`, in the order it was sent.
+pub fn arrived(trace: &Trace, to: SocketAddr) -> Vec<String> {
+    let arrived = trace.packets().filter(|seen| seen.to == to && matches!(seen.fate, Fate::Arrives(_)));
+    arrived.map(Seen::first_line).collect()
+}
+
+/// What was answered: for each transaction its status and To tag.
+type Answered = BTreeMap<(SocketAddr, Vec<u8>, Vec<u8>), (u16, Vec<u8>)>;
+
+fn one_final_answer(answered: &mut Answered, seen: &Seen, message: &Message<'_>, status: u16) {
+    let branch = message.via().branch.unwrap_or_default().to_vec();
+    let method = message.cseq().method.as_bytes().to_vec();
+    let tag = message.to().tag().unwrap_or_default().to_vec();
+    let answer = (status, tag);
+    let first = answered.entry((seen.to, branch, method)).or_insert_with(|| answer.clone());
+    let both_accept = status / 100 == 2 && first.0 / 100 == 2 && message.cseq().method == Method::Invite;
+    let text = String::from_utf8_lossy(&seen.bytes);
+    assert!(*first == answer || both_accept, "{} was answered {first:?} before:\n{text}", seen.to);
+}
+
+/// What was sent under a branch: the URI, Call-ID and CSeq number, which a request shares with its ACK and CANCEL.
+type Branches = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>, u32)>;
+
+fn one_request_for_a_branch(branches: &mut Branches, seen: &Seen, message: &Message<'_>, method: Method<'_>) {
+    let text = String::from_utf8_lossy(&seen.bytes);
+    let Start::Request { uri, .. } = *message.start() else { return };
+    let hops = message.max_forwards();
+    let is_own = matches!(method, Method::Ack | Method::Cancel);
+    assert!(hops.is_some_and(|hops| hops < 70 || is_own), "hops {hops:?} in\n{text}");
+    let branch = message.via().branch.unwrap_or_default().to_vec();
+    let what = (uri.as_bytes().to_vec(), message.call_id().to_vec(), message.cseq().number);
+    let first = branches.entry(branch).or_insert_with(|| what.clone());
+    assert_eq!(*first, what, "two requests with one branch:\n{text}");
+    let vias: Vec<_> = message.values(HeaderName::Via).collect();
+    assert!(vias.len() >= 2 || is_own, "the way back is missing in\n{text}");
+}
+
+fn is_from(seen: &Seen, server: SocketAddr) -> bool {
+    seen.sender == "server" || seen.from == server
+}

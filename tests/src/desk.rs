@@ -1,0 +1,86 @@
+//! What the server asks of its surroundings, as a test wants it answered.
+
+use md5::Md5;
+use ringway_sansio::{Instant, Seed};
+use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
+use ringway_server::{Ha1, Services, StoreFailed};
+use sha2::{Digest, Sha256};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Subscribers, replay windows and a store; shared by the shards and kept over a restart of the server.
+#[derive(Clone)]
+pub struct Desk(Rc<Inside>);
+
+struct Inside {
+    realm: String,
+    users: RefCell<BTreeMap<(Vec<u8>, Vec<u8>), Ha1>>,
+    nonces: RefCell<ReplayWindows>,
+    store: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    store_fails: Cell<bool>,
+}
+
+impl Desk {
+    /// Nobody subscribed, nothing stored.
+    pub fn new(realm: &str, seed: &Seed, now: Instant) -> Self {
+        let nonces = ReplayWindows::new(10_000, Duration::from_secs(300), seed, now);
+        Self(Rc::new(Inside {
+            realm: realm.to_string(),
+            users: RefCell::default(),
+            nonces: RefCell::new(nonces),
+            store: RefCell::default(),
+            store_fails: Cell::new(false),
+        }))
+    }
+
+    /// Adds a subscriber.
+    pub fn subscribe(&self, user: &str, domain: &str, password: &str) {
+        let text = format!("{user}:{}:{password}", self.0.realm);
+        let ha1 = Ha1 { md5: Md5::digest(&text).into(), sha256: Sha256::digest(&text).into() };
+        self.0.users.borrow_mut().insert((user.into(), domain.into()), ha1);
+    }
+
+    /// What is stored: for each address-of-record its record.
+    pub fn stored(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.0.store.borrow().clone()
+    }
+
+    /// Whether storing fails from now on.
+    pub fn set_store_fails(&self, fails: bool) {
+        self.0.store_fails.set(fails);
+    }
+}
+
+impl Services for Desk {
+    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        self.0.users.borrow().get(&(user.to_vec(), domain.to_vec())).copied()
+    }
+
+    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
+        self.credentials(user, domain).is_some()
+    }
+
+    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        self.0.nonces.borrow_mut().use_count(now, nonce, count, request)
+    }
+
+    fn admit(&self, _: Instant, _: IpAddr) -> bool {
+        true
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
+        if self.0.store_fails.get() {
+            return Err(StoreFailed);
+        }
+        let mut store = self.0.store.borrow_mut();
+        if record.is_empty() {
+            store.remove(aor);
+        } else {
+            store.insert(aor.to_vec(), record.to_vec());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! What a phone does when it is called.
+
+use super::outgoing::uri_of;
+use super::write::{text, values};
+use super::{Behaviour, Call, CallState, Due, Heard, Phone};
+use ringway_sansio::{Flow, Instant, TimerKey, Token};
+use ringway_sim::Effects;
+use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter};
+use ringway_transaction::{Incoming, MatchKey, reply_flow};
+use std::time::Duration;
+
+impl Phone {
+    pub(super) fn on_request(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        flow: Flow,
+        effects: &mut Effects,
+    ) {
+        let key = match self.layer.receive_request(now, message, &mut effects.out) {
+            Incoming::Absorbed => return,
+            Incoming::AckOfSuccess(_) => return self.on_ack(message),
+            Incoming::New(key) => key,
+        };
+        match message.method() {
+            Method::Invite => self.on_invite(now, key, message, flow, effects),
+            Method::Ack => self.on_ack(message),
+            Method::Cancel => self.on_cancel(now, key, message, flow, effects),
+            Method::Bye => self.on_bye(now, key, message, flow, effects),
+            _ => self.answer_at_once(now, key, message, flow, 200, effects),
+        }
+    }
+
+    pub(super) fn on_due(&mut self, now: Instant, due: Due, effects: &mut Effects) {
+        match due {
+            Due::Ring(place) => self.respond(now, place, 180, effects),
+            Due::Answer(place) => self.accept(now, place, effects),
+            Due::RepeatOk(place) => self.repeat_ok(now, place, effects),
+            Due::GiveUpAck(place) => {
+                if self.calls[place].state == CallState::Unconfirmed {
+                    self.wheel.cancel(self.calls[place].repeat);
+                    self.heard.push(Heard::NeverConfirmed);
+                    self.bye(now, place, effects);
+                }
+            }
+        }
+    }
+
+    fn on_invite(
+        &mut self,
+        now: Instant,
+        key: MatchKey,
+        message: &Message<'_>,
+        flow: Flow,
+        effects: &mut Effects,
+    ) {
+        self.heard.push(Heard::Called);
+        let reply = reply_flow(message.via(), flow);
+        let port = message.via().port.unwrap_or(5060);
+        let owner = self.calls.len() as u64;
+        let server = self.layer.start_server(key, true, reply, port, owner).expect("there is room");
+        let local_tag = self.new_tag();
+        let contact = values(message, HeaderName::Contact);
+        self.calls.push(Call {
+            call_id: text(message.call_id()),
+            local_tag,
+            remote_tag: text(message.from().tag().unwrap_or_default()),
+            remote: format!("<{}>", text(message.from().uri.as_bytes())),
+            target: contact.first().map(|value| uri_of(value)).expect("an INVITE has a Contact"),
+            routes: values(message, HeaderName::RecordRoute),
+            cseq: 1,
+            state: CallState::Ringing,
+            invite: message.as_bytes().to_vec(),
+            server: Some(server),
+            source: flow,
+            last: Vec::new(),
+            repeat: TimerKey::NONE,
+            repeat_interval: Duration::ZERO,
+        });
+        let place = self.calls.len() - 1;
+        match self.behaviour {
+            Behaviour::Answer { ring_ms, answer_ms } => {
+                self.wheel.arm(now + Duration::from_millis(ring_ms), Due::Ring(place));
+                self.wheel.arm(now + Duration::from_millis(answer_ms), Due::Answer(place));
+            }
+            Behaviour::Ring => self.respond(now, place, 180, effects),
+            Behaviour::Refuse(status) => {
+                self.calls[place].state = CallState::Over;
+                self.respond(now, place, status, effects);
+            }
+            Behaviour::Silent => {
+                // It has not even noticed.
+                self.heard.pop();
+                self.calls[place].state = CallState::Over;
+                self.layer.drop_server(server);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant, place: usize, effects: &mut Effects) {
+        if self.calls[place].state != CallState::Ringing {
+            return;
+        }
+        self.calls[place].state = CallState::Unconfirmed;
+        self.respond(now, place, 200, effects);
+        let call = &mut self.calls[place];
+        call.last = effects.out.last_bytes().to_vec();
+        call.repeat_interval = T1;
+        call.repeat = self.wheel.arm(now + T1, Due::RepeatOk(place));
+        self.wheel.arm(now + 64 * T1, Due::GiveUpAck(place));
+    }
+
+    /// RFC 3261 §13.3.1.4: until the ACK comes, at intervals from T1 to T2.
+    fn repeat_ok(&mut self, now: Instant, place: usize, effects: &mut Effects) {
+        let call = &mut self.calls[place];
+        if call.state != CallState::Unconfirmed {
+            return;
+        }
+        call.repeat_interval = (call.repeat_interval * 2).min(T2);
+        call.repeat = self.wheel.arm(now + call.repeat_interval, Due::RepeatOk(place));
+        let Some(server) = call.server else { return };
+        let ok = &call.last;
+        self.layer.respond(now, server, 200, &mut effects.out, |arena| arena.extend_from_slice(ok));
+    }
+
+    fn on_ack(&mut self, message: &Message<'_>) {
+        let Some(place) = self.place_of(message) else { return };
+        let call = &mut self.calls[place];
+        if call.state == CallState::Unconfirmed {
+            call.state = CallState::Established;
+            self.wheel.cancel(call.repeat);
+            self.heard.push(Heard::Confirmed);
+        }
+    }
+
+    fn on_cancel(
+        &mut self,
+        now: Instant,
+        key: MatchKey,
+        message: &Message<'_>,
+        flow: Flow,
+        effects: &mut Effects,
+    ) {
+        let Some((_, owner, _)) = self.layer.cancelled_by(message) else {
+            return self.answer_at_once(now, key, message, flow, 481, effects);
+        };
+        self.answer_at_once(now, key, message, flow, 200, effects);
+        let place = owner as usize;
+        if self.calls[place].state == CallState::Ringing {
+            self.calls[place].state = CallState::Over;
+            self.heard.push(Heard::Cancelled);
+            self.respond(now, place, 487, effects);
+        }
+    }
+
+    fn on_bye(
+        &mut self,
+        now: Instant,
+        key: MatchKey,
+        message: &Message<'_>,
+        flow: Flow,
+        effects: &mut Effects,
+    ) {
+        let Some(place) = self.place_of(message) else {
+            return self.answer_at_once(now, key, message, flow, 481, effects);
+        };
+        let call = &mut self.calls[place];
+        if matches!(call.state, CallState::Established | CallState::Unconfirmed) {
+            self.heard.push(Heard::HungUp);
+        }
+        call.state = CallState::Over;
+        self.wheel.cancel(call.repeat);
+        self.answer_at_once(now, key, message, flow, 200, effects);
+    }
+
+    /// The call a request inside a dialog is for.
+    fn place_of(&self, message: &Message<'_>) -> Option<usize> {
+        let (call_id, to_tag) = (message.call_id(), message.to().tag()?);
+        self.calls.iter().position(|call| {
+            call.call_id.as_bytes() == call_id
+                && call.local_tag.as_bytes() == to_tag
+                && Some(call.remote_tag.as_bytes()) == message.from().tag()
+        })
+    }
+
+    fn answer_at_once(
+        &mut self,
+        now: Instant,
+        key: MatchKey,
+        message: &Message<'_>,
+        flow: Flow,
+        status: u16,
+        effects: &mut Effects,
+    ) {
+        let reply = reply_flow(message.via(), flow);
+        let port = message.via().port.unwrap_or(5060);
+        let server = self.layer.start_server(key, false, reply, port, u64::MAX).expect("there is room");
+        let tag = self.new_tag();
+        self.layer.respond(now, server, status, &mut effects.out, |arena| {
+            let source = Some(flow.remote);
+            let tag = Some(tag.as_bytes());
+            let response = ResponseWriter::new(arena, message, status, "Answer", source, tag);
+            response.finish().expect("nothing breaks out");
+        });
+    }
+
+    /// Answers the INVITE of a call.
+    fn respond(&mut self, now: Instant, place: usize, status: u16, effects: &mut Effects) {
+        let contact = format!("<{}>", self.contact_uri());
+        let call = &self.calls[place];
+        let Some(server) = call.server else { return };
+        if status == 180 && call.state != CallState::Ringing {
+            return;
+        }
+        let message = Message::parse(&call.invite, &Limits::default()).expect("it was read before");
+        self.layer.respond(now, server, status, &mut effects.out, |arena| {
+            let source = Some(call.source.remote);
+            let tag = Some(call.local_tag.as_bytes());
+            let mut response = ResponseWriter::new(arena, &message, status, "Answer", source, tag);
+            response.copy(&message, HeaderName::RecordRoute);
+            response.header(HeaderName::Contact, contact.as_bytes());
+            response.finish().expect("nothing breaks out");
+        });
+    }
+
+    /// Sends bytes as they are, to see what the server makes of them.
+    pub fn send_raw(&mut self, bytes: &[u8], effects: &mut Effects) {
+        let flow = self.flow_to(&format!("sip:{}", self.account.domain));
+        effects.out.send(flow, Token::NONE, bytes);
+    }
+}
+
+const T1: Duration = Duration::from_millis(500);
+const T2: Duration = Duration::from_secs(4);

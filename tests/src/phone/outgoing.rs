@@ -1,0 +1,228 @@
+//! What a phone does by itself: register, call, give up, hang up.
+
+use super::write::{text, values};
+use super::{Call, CallState, Heard, Phone, Request, digest};
+use ringway_sansio::{Instant, TimerKey, Token};
+use ringway_sim::Effects;
+use ringway_sip::{HeaderName, Message, NameAddr};
+use ringway_transaction::Outgoing;
+use std::time::Duration;
+
+impl Phone {
+    /// Registers its contact for `seconds`; 0 removes it.
+    pub fn register(&mut self, now: Instant, seconds: u32, effects: &mut Effects) {
+        let contact = format!("Contact: <{}>\r\nExpires: {seconds}\r\n", self.contact_uri());
+        self.register_with(now, &contact, effects);
+    }
+
+    /// Registers with these header lines instead of its own contact.
+    pub fn register_with(&mut self, now: Instant, extra: &str, effects: &mut Effects) {
+        self.register_cseq += 1;
+        let request = Request {
+            method: "REGISTER",
+            uri: format!("sip:{}", self.account.domain),
+            to: format!("<{}>", self.aor()),
+            from_tag: self.new_tag(),
+            call_id: self.register_call_id.clone(),
+            cseq: self.register_cseq,
+            routes: Vec::new(),
+            extra: extra.into(),
+            client: None,
+            challenged: 0,
+            is_cancelled: false,
+        };
+        self.send(now, request, effects);
+    }
+
+    /// Calls `uri`.
+    pub fn call(&mut self, now: Instant, uri: &str, effects: &mut Effects) {
+        let contact = format!("Contact: <{}>\r\n", self.contact_uri());
+        self.request_outside(now, "INVITE", uri, &contact, effects);
+    }
+
+    /// Sends a request that belongs to no dialog, with header lines of its own.
+    pub fn request_outside(
+        &mut self,
+        now: Instant,
+        method: &'static str,
+        uri: &str,
+        extra: &str,
+        effects: &mut Effects,
+    ) {
+        let call_id = format!("{:x}@{}", self.rng.next_u64(), self.address.ip());
+        let request = Request {
+            method,
+            uri: uri.into(),
+            to: format!("<{uri}>"),
+            from_tag: self.new_tag(),
+            call_id,
+            cseq: 1,
+            routes: Vec::new(),
+            extra: extra.into(),
+            client: None,
+            challenged: 0,
+            is_cancelled: false,
+        };
+        self.send(now, request, effects);
+    }
+
+    /// Gives up the last call it made; one that was answered meanwhile is hung up.
+    pub fn cancel(&mut self, now: Instant, effects: &mut Effects) {
+        self.hang_up(now, effects);
+        let Some(request) = self.requests.iter_mut().rev().find(|request| request.method == "INVITE") else {
+            return;
+        };
+        request.is_cancelled = true;
+        if let Some(client) = request.client {
+            self.layer.cancel(now, client, &mut effects.out);
+        }
+    }
+
+    /// Hangs up its last call, if one is up.
+    pub fn hang_up(&mut self, now: Instant, effects: &mut Effects) {
+        let is_up = |call: &Call| matches!(call.state, CallState::Established | CallState::Unconfirmed);
+        if let Some(place) = self.calls.iter().rposition(is_up) {
+            self.bye(now, place, effects);
+        }
+    }
+
+    pub(super) fn bye(&mut self, now: Instant, place: usize, effects: &mut Effects) {
+        let call = &mut self.calls[place];
+        call.state = CallState::Over;
+        call.cseq += 1;
+        let request = Request {
+            method: "BYE",
+            uri: call.target.clone(),
+            to: format!("{};tag={}", call.remote, call.remote_tag),
+            from_tag: call.local_tag.clone(),
+            call_id: call.call_id.clone(),
+            cseq: call.cseq,
+            routes: call.routes.clone(),
+            extra: String::new(),
+            client: None,
+            challenged: 0,
+            is_cancelled: false,
+        };
+        self.send(now, request, effects);
+    }
+
+    fn send(&mut self, now: Instant, mut request: Request, effects: &mut Effects) {
+        let next = request.routes.first().map_or_else(|| request.uri.clone(), |route| uri_of(route));
+        let flow = self.flow_to(&next);
+        let owner = self.requests.len() as u64;
+        let outgoing = Outgoing { flow, is_invite: request.method == "INVITE", owner };
+        let unfinished = self.request_text(&request, &flow, "BRANCH");
+        request.client = self.layer.start_client(now, outgoing, &mut effects.out, |arena, branch| {
+            arena.extend_from_slice(unfinished.replacen("BRANCH", &text(branch), 1).as_bytes());
+        });
+        self.requests.push(request);
+    }
+
+    /// A response to the request with number `owner`.
+    pub(super) fn on_response(
+        &mut self,
+        now: Instant,
+        owner: usize,
+        message: &Message<'_>,
+        status: u16,
+        effects: &mut Effects,
+    ) {
+        let request = &self.requests[owner];
+        match (status, request.method) {
+            (100, _) => {}
+            (101..=199, _) => self.heard.push(Heard::Progress(status)),
+            (200..=299, "INVITE") => self.on_answered(now, owner, message, effects),
+            (200..=299, "REGISTER") => {
+                let contacts = values(message, HeaderName::Contact);
+                self.heard.push(Heard::Registered { contacts });
+            }
+            (200..=299, method) => self.heard.push(Heard::Accepted(method)),
+            (401 | 407, _) if request.challenged < 2 && !request.is_cancelled => {
+                self.try_again(now, owner, message, effects);
+            }
+            (_, method) => self.heard.push(Heard::Refused(method, status)),
+        }
+    }
+
+    /// The same request with credentials (RFC 3261 §22.2): a new transaction, CSeq one higher.
+    fn try_again(&mut self, now: Instant, owner: usize, message: &Message<'_>, effects: &mut Effects) {
+        let request = &self.requests[owner];
+        let method = request.method;
+        let line = digest::answer(&self.account, message, method, &request.uri, request.challenged + 1);
+        let Some(line) = line else {
+            self.heard.push(Heard::Refused(method, 401));
+            return;
+        };
+        let own_lines = request.extra.split_inclusive("\r\n").filter(|line| !line.contains("uthorization: "));
+        let again = Request {
+            method,
+            uri: request.uri.clone(),
+            to: request.to.clone(),
+            from_tag: request.from_tag.clone(),
+            call_id: request.call_id.clone(),
+            cseq: request.cseq + 1,
+            routes: request.routes.clone(),
+            extra: own_lines.collect::<String>() + &line,
+            client: None,
+            challenged: request.challenged + 1,
+            is_cancelled: false,
+        };
+        if method == "REGISTER" {
+            self.register_cseq = self.register_cseq.max(again.cseq);
+        }
+        self.send(now, again, effects);
+    }
+
+    /// A 2xx: the first makes the dialog, each further one with its tag is acknowledged again, and one with another tag
+    /// is a second phone that answered.
+    fn on_answered(&mut self, now: Instant, owner: usize, message: &Message<'_>, effects: &mut Effects) {
+        let remote_tag = text(message.to().tag().unwrap_or_default());
+        let request = &self.requests[owner];
+        let of_call = |call: &&Call| call.call_id == request.call_id && call.local_tag == request.from_tag;
+        if let Some(call) = self.calls.iter().filter(of_call).find(|call| call.remote_tag == remote_tag) {
+            let flow = self.flow_to(&next_hop(call));
+            effects.out.send(flow, Token::NONE, &call.last);
+            return;
+        }
+        let is_second = self.calls.iter().any(|call| of_call(&call));
+        let is_cancelled = request.is_cancelled;
+        let mut routes = values(message, HeaderName::RecordRoute);
+        routes.reverse();
+        let contact = values(message, HeaderName::Contact);
+        let cseq = request.cseq;
+        let mut call = Call {
+            call_id: request.call_id.clone(),
+            local_tag: request.from_tag.clone(),
+            remote_tag,
+            remote: request.to.clone(),
+            target: contact.first().map(|value| uri_of(value)).expect("a 200 has a Contact"),
+            routes,
+            cseq,
+            state: CallState::Established,
+            invite: Vec::new(),
+            server: None,
+            source: self.flow_to(&request.uri),
+            last: Vec::new(),
+            repeat: TimerKey::NONE,
+            repeat_interval: Duration::ZERO,
+        };
+        let flow = self.flow_to(&next_hop(&call));
+        let branch = format!("z9hG4bKack{:x}", self.rng.next_u64());
+        call.last = self.ack_text(&call, cseq, &flow, &branch).into_bytes();
+        effects.out.send(flow, Token::NONE, &call.last);
+        self.calls.push(call);
+        self.heard.push(if is_second { Heard::AnsweredTwice } else { Heard::Answered });
+        if is_second || is_cancelled {
+            self.bye(now, self.calls.len() - 1, effects);
+        }
+    }
+}
+
+fn next_hop(call: &Call) -> String {
+    call.routes.first().map_or_else(|| call.target.clone(), |route| uri_of(route))
+}
+
+/// The URI of a Contact, Route or Record-Route value.
+pub(super) fn uri_of(value: &str) -> String {
+    text(NameAddr::parse(value.as_bytes()).expect("our server writes well-formed values").uri.as_bytes())
+}

@@ -1,0 +1,287 @@
+//! A network with the server in it.
+
+use crate::{Account, Behaviour, Desk, Heard, Phone, check};
+use ringway_sansio::{Event, Instant, Seed, Transport};
+use ringway_server::auth::Algorithm;
+use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The domain of the server and of its subscribers, and the realm of their passwords.
+pub const REALM: &str = "example.org";
+
+/// A server for [`REALM`] at 10.0.0.1:5060 and the phones a story adds, from 10.0.1.1 on.
+pub struct World {
+    /// The network.
+    pub sim: Sim,
+    /// The server's subscribers and store.
+    pub desk: Desk,
+    /// The server in the network.
+    pub server: HostId,
+    seed: u64,
+    config: Arc<Config>,
+    phones: Vec<HostId>,
+    /// Addresses that stand in a message or a configuration, or have a host.
+    named: BTreeSet<SocketAddr>,
+}
+
+/// The server as it runs in here.
+type RealServer = Server<Desk>;
+
+impl World {
+    /// The number of shards follows from the seed: 1 to 4.
+    pub(crate) fn new(seed: u64, faults: Faults, configure: fn(&mut Config)) -> Self {
+        let root = Seed::from_number(seed);
+        let desk = Desk::new(REALM, &root.part(1), BEGIN);
+        let mut config = default_config();
+        configure(&mut config);
+        let mut sim = Sim::new(&root.part(2), BEGIN);
+        sim.set_faults(faults);
+        let config = Arc::new(config);
+        let server = add_server(&mut sim, seed, &config, &desk);
+        let named = BTreeSet::from([SERVER]);
+        Self { sim, desk, server, seed, config, phones: Vec::new(), named }
+    }
+
+    /// A phone of a new subscriber, who gets a password and is not registered yet.
+    pub fn phone(&mut self, user: &str) -> HostId {
+        self.phone_with(user, Transport::Udp, None)
+    }
+
+    /// A phone that talks TCP with the server.
+    pub fn tcp_phone(&mut self, user: &str) -> HostId {
+        self.phone_with(user, Transport::Tcp, None)
+    }
+
+    /// A phone that gives `contact` as the address it can be reached at.
+    pub fn phone_with(&mut self, user: &str, transport: Transport, contact: Option<SocketAddr>) -> HostId {
+        self.desk.subscribe(user, REALM, &password(user));
+        let number = u8::try_from(self.phones.len() + 1).expect("a story has few phones");
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)), 5060);
+        let account = Account { user: user.into(), domain: REALM.into(), password: password(user) };
+        let seed = Seed::from_number(self.seed).part(100 + u64::from(number));
+        let phone = Phone::new(account, address, transport, contact, SERVER, &seed, self.sim.now());
+        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
+        let name = format!("{user}{number}");
+        let host = self.sim.add(&name, &listeners, Box::new(phone)).expect("the address is free");
+        self.phones.push(host);
+        self.named.insert(address);
+        self.named.extend(contact);
+        host
+    }
+
+    /// A phone that is registered.
+    pub fn registered(&mut self, user: &str) -> HostId {
+        let phone = self.phone(user);
+        self.register(phone);
+        phone
+    }
+
+    /// Registers a phone for an hour and waits until it is.
+    pub fn register(&mut self, phone: HostId) {
+        self.phone_do(phone, |phone, now, effects| phone.register(now, 3600, effects));
+        let registered = |sim: &Sim| {
+            sim.node::<Phone>(phone).is_some_and(|phone| {
+                phone.heard().iter().any(|heard| matches!(heard, Heard::Registered { .. }))
+            })
+        };
+        assert!(self.sim.run_until_holds(Duration::from_secs(60), registered), "it does not get registered");
+    }
+
+    /// Has a phone do something now.
+    pub fn phone_do<R>(
+        &mut self,
+        phone: HostId,
+        run: impl FnOnce(&mut Phone, Instant, &mut Effects) -> R,
+    ) -> R {
+        self.sim.call::<Phone, R>(phone, 0, run).expect("the host is a phone")
+    }
+
+    /// How a phone treats calls from now on.
+    pub fn behave(&mut self, phone: HostId, behaviour: Behaviour) {
+        self.phone_do(phone, |phone, _, _| phone.behave(behaviour));
+    }
+
+    /// Has a phone call `user` of the domain.
+    pub fn call(&mut self, phone: HostId, user: &str) {
+        let uri = format!("sip:{user}@{REALM}");
+        self.phone_do(phone, |phone, now, effects| phone.call(now, &uri, effects));
+    }
+
+    /// Has a phone end its last call.
+    pub fn hang_up(&mut self, phone: HostId) {
+        self.phone_do(phone, |phone, now, effects| phone.hang_up(now, effects));
+    }
+
+    /// Has a phone give up the call it is setting up.
+    pub fn cancel(&mut self, phone: HostId) {
+        self.phone_do(phone, |phone, now, effects| phone.cancel(now, effects));
+    }
+
+    /// Lets seconds pass.
+    pub fn wait(&mut self, seconds: u64) {
+        self.sim.run_for(Duration::from_secs(seconds));
+    }
+
+    /// Lets milliseconds pass.
+    pub fn wait_ms(&mut self, milliseconds: u64) {
+        self.sim.run_for(Duration::from_millis(milliseconds));
+    }
+
+    /// Everything a phone heard, in order.
+    pub fn heard(&self, phone: HostId) -> Vec<Heard> {
+        self.sim.node::<Phone>(phone).map(Phone::heard).expect("the host is a phone")
+    }
+
+    /// What a phone heard that has to do with calls.
+    pub fn heard_of_calls(&self, phone: HostId) -> Vec<Heard> {
+        let mut heard = self.heard(phone);
+        heard.retain(|heard| !matches!(heard, Heard::Registered { .. }));
+        heard
+    }
+
+    /// How many of the phone's reports are `wanted`.
+    pub fn count(&self, phone: HostId, wanted: &Heard) -> usize {
+        self.heard(phone).iter().filter(|heard| *heard == wanted).count()
+    }
+
+    /// The calls each of these phones is in.
+    pub fn calls_up(&self, phones: &[HostId]) -> Vec<usize> {
+        let calls = |&phone| self.sim.node::<Phone>(phone).map(Phone::calls_len);
+        phones.iter().map(|phone| calls(phone).expect("the host is a phone")).collect()
+    }
+
+    /// The address of a phone.
+    pub fn address(&self, phone: HostId) -> SocketAddr {
+        self.sim.node::<Phone>(phone).map(Phone::address).expect("the host is a phone")
+    }
+
+    /// Requests with this method that the server forwarded, repetitions not counted.
+    pub fn forwarded(&self, method: &str) -> usize {
+        check::forwarded(self.sim.trace(), SERVER, method)
+    }
+
+    /// The status codes that arrived at a phone, in the order they were sent.
+    pub fn statuses(&self, phone: HostId) -> Vec<u16> {
+        let lines = check::arrived(self.sim.trace(), self.address(phone));
+        lines.iter().filter_map(|line| line.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()).collect()
+    }
+
+    /// Kills the server and starts another with what is stored.
+    pub fn restart_server(&mut self) {
+        self.sim.remove(self.server);
+        self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.desk);
+    }
+
+    /// Calls of the server's that are still under way, over all shards: contexts, server and client transactions.
+    pub fn under_way(&self) -> (usize, usize, usize) {
+        let shards = self.shards().iter().map(|shard| (shard.contexts_len(), shard.transactions().len()));
+        shards.fold((0, 0, 0), |sum, (contexts, (servers, clients))| {
+            (sum.0 + contexts, sum.1 + servers, sum.2 + clients)
+        })
+    }
+
+    /// The server's shards.
+    pub fn shards(&self) -> &[RealServer] {
+        self.sim.node::<Hosted<RealServer>>(self.server).map(Hosted::shards).expect("the server is there")
+    }
+
+    /// An address that messages may go to although no host was added for it.
+    pub fn name_address(&mut self, address: SocketAddr) {
+        self.named.insert(address);
+    }
+
+    /// The seed this world was made from.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Lets every timer of every transaction run out, then checks what must hold at the end of any story.
+    pub(crate) fn settle(&mut self) {
+        self.sim.set_faults(Faults::default());
+        self.wait(100);
+        assert_eq!(self.under_way(), (0, 0, 0), "contexts, server and client transactions are left");
+        for &phone in &self.phones {
+            let phone = self.sim.node::<Phone>(phone).expect("phones stay");
+            assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
+            assert!(!phone.heard().contains(&Heard::Unreadable), "{} got nonsense", phone.user());
+        }
+        check::wire(self.sim.trace(), SERVER, &self.named);
+    }
+
+    /// What was on the wire and what the phones heard, for a person.
+    pub(crate) fn report(&self) -> String {
+        let mut text = self.sim.trace().to_string();
+        for &host in &self.phones {
+            if let Some(phone) = self.sim.node::<Phone>(host) {
+                text.push_str(&format!("{} heard {:?}\n", phone.user(), phone.heard()));
+            }
+        }
+        text
+    }
+}
+
+fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, desk: &Desk) -> HostId {
+    let count = u16::try_from(1 + seed % 4).expect("it is small");
+    let now = sim.now();
+    let mut shards: Vec<RealServer> = (0..count)
+        .map(|shard| {
+            let seed = Seed::from_number(seed).part(3);
+            Server::new(Arc::clone(config), desk.clone(), shard, seed, now)
+        })
+        .collect();
+    for (aor, record) in desk.stored() {
+        let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
+        let shard = usize::from(ringway_server::shard_of_user(user, count));
+        shards[shard].restore(&aor, &record, now).expect("what was stored can be read");
+    }
+    let listeners = [(Transport::Udp, SERVER), (Transport::Tcp, SERVER)];
+    // Names are looked up in no time at all and never found, except one that is a phone's.
+    let host = Hosted::new(shards, |_, action, effects: &mut Effects| match action {
+        Action::Resolve { query, host } => {
+            let address = (&*host == "phone.example.net").then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)));
+            effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
+        }
+    });
+    sim.add("server", &listeners, Box::new(host)).expect("the address is free")
+}
+
+fn default_config() -> Config {
+    let listener = |transport| Listener { transport, bound: SERVER, advertised: SERVER };
+    Config {
+        domains: vec![REALM.into()],
+        listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        mode: Mode::Proxy,
+        stateful: true,
+        record_route: true,
+        auth: AuthConfig {
+            enabled: true,
+            realm: REALM.into(),
+            algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
+            nonce_lifetime: Duration::from_secs(300),
+            in_dialog: false,
+        },
+        registrar: RegistrarConfig {
+            min_expires_s: 60,
+            default_expires_s: 3600,
+            max_expires_s: 7200,
+            max_contacts: 10,
+        },
+        timers: Default::default(),
+        timer_c: Duration::from_secs(190),
+        message_limits: Default::default(),
+        transaction_limits: Default::default(),
+        secret: [7; 32],
+    }
+}
+
+fn password(user: &str) -> String {
+    format!("secret of {user}")
+}
+
+/// Where the server listens, for UDP and TCP.
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
+const BEGIN: Instant = Instant::from_secs(1_700_000_000);
