@@ -1,9 +1,13 @@
 //! What only the inside shows: that nothing is left over. The stories are in `tests/layer/`.
 
 use super::*;
+use crate::client::Outgoing;
+use crate::server::ServerId;
+use crate::token::{SERVER_BIT, client_token};
 use alloc::format;
 use alloc::string::String;
 use core::net::SocketAddr;
+use core::time::Duration;
 use ringway_sansio::{ConnectionId, ListenerId, Rng, Seed};
 use ringway_sip::ResponseWriter;
 

@@ -19,8 +19,11 @@ mod client;
 mod config;
 mod layer;
 mod matching;
+mod requesting;
 mod server;
+mod serving;
 mod slab;
+mod token;
 mod via;
 
 pub use branch::{Branch, BranchKey, shard_of_response};

@@ -41,7 +41,7 @@ impl ServerView {
             contact: text(&owned.contact),
             transport: owned.transport.to_string(),
             address: (!owned.is_permanent).then(|| owned.address.to_string()),
-            expires_s: (!owned.is_permanent).then(|| left.as_secs()),
+            expires_s: (!owned.is_permanent).then_some(left.as_secs()),
             q: f64::from(owned.q) / 1000.0,
             permanent: owned.is_permanent,
         }

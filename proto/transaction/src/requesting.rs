@@ -1,0 +1,299 @@
+//! The client side of [`Transactions`]: requests that are sent, their CANCEL and ACK, and the responses to them.
+
+use crate::branch::Branch;
+use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_cancel};
+use crate::layer::{Answer, Due, Notice, Side, Transactions, recycle};
+use crate::slab::SlabKey;
+use crate::state::{Class, Effect, Timer, invite_client, non_invite_client};
+use crate::token::client_token;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::{Instant, Outbox, TimerKey, Token, Wheel};
+use ringway_sip::{Message, Method};
+
+impl Transactions {
+    /// Sends a request in a client transaction of its own. `write` is given the branch for its Via; writing nothing
+    /// starts nothing. `None`: there is no room, or nothing was written.
+    pub fn start_client(
+        &mut self,
+        now: Instant,
+        outgoing: Outgoing,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>, &[u8]),
+    ) -> Option<ClientId> {
+        if self.clients.len() >= self.limits.clients_max {
+            self.counters.refused_full += 1;
+            return None;
+        }
+        let place = self.clients.next_key();
+        self.branch.clear();
+        self.branch_key.write_transaction(self.shard, place, &mut self.branch);
+        let before = out.len();
+        let branch = &self.branch;
+        out.send_with(outgoing.flow, client_token(self.shard, place), |arena| write(arena, branch));
+        if out.len() == before {
+            return None;
+        }
+        let mut request = self.spare.pop().unwrap_or_default();
+        request.extend_from_slice(out.last_bytes());
+        let step = client::Machine::start(outgoing.is_invite, outgoing.flow.transport.is_reliable());
+        let place = self.clients.insert(Client {
+            machine: step.state,
+            flow: outgoing.flow,
+            owner: outgoing.owner,
+            request,
+            retransmit: TimerKey::NONE,
+            wait: TimerKey::NONE,
+            interval: Duration::ZERO,
+            cancel: Cancel::NotWanted,
+        });
+        for &effect in step.effects {
+            match effect {
+                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::Send
+                | Effect::SendAck
+                | Effect::PassUp
+                | Effect::ReportTimeout
+                | Effect::ReportTransportError
+                | Effect::Repeat(_)
+                | Effect::StopRetransmitting
+                | Effect::StopWaiting => {}
+            }
+        }
+        Some(ClientId(place))
+    }
+
+    /// Looks a response up and runs its transaction. The ACK of a failed INVITE is sent here.
+    pub fn receive_response(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Outbox,
+    ) -> Answer {
+        let place = match self.branch_key.read(message) {
+            Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
+            Some(Branch::Stateless { connection }) => return Answer::Stateless { connection },
+            Some(Branch::Transaction { .. }) | None => {
+                self.counters.stray_responses += 1;
+                return Answer::Stray;
+            }
+        };
+        let Some(client) = self.clients.get_mut(place) else {
+            self.counters.stray_responses += 1;
+            return Answer::Stray;
+        };
+        let is_invite = matches!(client.machine, client::Machine::Invite(_));
+        let class = Class::of(status);
+        if is_invite && message.method() == Method::Cancel {
+            self.step_cancel(now, place, client::Event::Response(class), out);
+            return Answer::Absorbed;
+        }
+        if is_invite != (message.method() == Method::Invite) {
+            self.counters.stray_responses += 1;
+            return Answer::Stray;
+        }
+        let owner = client.owner;
+        let step = client.machine.on(client::Event::Response(class), client.flow.transport.is_reliable());
+        let mut passed = false;
+        for &effect in step.effects {
+            match effect {
+                Effect::PassUp => passed = true,
+                Effect::SendAck => self.send_ack(place, message, out),
+                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::StopRetransmitting => self.stop_client_timer(place, true),
+                Effect::StopWaiting => self.stop_client_timer(place, false),
+                Effect::Send | Effect::Repeat(_) | Effect::ReportTimeout | Effect::ReportTransportError => {}
+            }
+        }
+        self.settle_client(place, step.state);
+        if class == Class::Provisional {
+            self.send_wanted_cancel(now, place, out);
+        }
+        if passed { Answer::Pass { client: ClientId(place), owner } } else { Answer::Absorbed }
+    }
+
+    /// Cancels an INVITE: at once when a provisional response has come, else when it comes (RFC 3261 §9.1).
+    pub fn cancel(&mut self, now: Instant, id: ClientId, out: &mut Outbox) {
+        let Some(client) = self.clients.get_mut(id.0) else { return };
+        let client::Machine::Invite(state) = client.machine else { return };
+        if client.cancel != Cancel::NotWanted {
+            return;
+        }
+        match state {
+            invite_client::State::Calling => client.cancel = Cancel::Wanted,
+            invite_client::State::Proceeding => {
+                client.cancel = Cancel::Wanted;
+                self.send_wanted_cancel(now, id.0, out);
+            }
+            invite_client::State::Completed
+            | invite_client::State::Accepted
+            | invite_client::State::Terminated => {}
+        }
+    }
+
+    /// A step of a client transaction that no message caused.
+    pub(crate) fn step_client_alone(
+        &mut self,
+        now: Instant,
+        place: SlabKey,
+        event: client::Event,
+        out: &mut Outbox,
+        notices: &mut Vec<Notice>,
+    ) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let (id, owner) = (ClientId(place), client.owner);
+        // RFC 3261 §9.1: 64·T1 after the CANCEL nobody waits for the INVITE's answer any more.
+        let is_cancelled = matches!(client.cancel, Cancel::Sent { .. });
+        if is_cancelled && event == client::Event::Timer(Timer::B) {
+            self.counters.client_timeouts += 1;
+            notices.push(Notice::ClientTimedOut { client: id, owner });
+            self.remove_client(place);
+            return;
+        }
+        let step = client.machine.on(event, client.flow.transport.is_reliable());
+        for &effect in step.effects {
+            match effect {
+                Effect::Send => {
+                    if let Some(client) = self.clients.get(place) {
+                        self.counters.requests_retransmitted += 1;
+                        out.send(client.flow, client_token(self.shard, place), &client.request);
+                    }
+                }
+                Effect::Repeat(timer) => {
+                    if let Some(client) = self.clients.get_mut(place) {
+                        client.interval = match step.state {
+                            client::Machine::Invite(_) => self.timers.next_interval(timer, client.interval),
+                            client::Machine::NonInvite(state) => {
+                                self.timers.interval_after(timer, client.interval, state)
+                            }
+                        };
+                        let due = Due { of: Side::Client, key: place, timer };
+                        client.retransmit = self.wheel.arm(now + client.interval, due);
+                    }
+                }
+                Effect::ReportTimeout => {
+                    self.counters.client_timeouts += 1;
+                    notices.push(Notice::ClientTimedOut { client: id, owner });
+                }
+                Effect::ReportTransportError => notices.push(Notice::ClientUnreachable { client: id, owner }),
+                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::SendAck | Effect::PassUp | Effect::StopRetransmitting | Effect::StopWaiting => {}
+            }
+        }
+        self.settle_client(place, step.state);
+    }
+
+    fn settle_client(&mut self, place: SlabKey, state: client::Machine) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        client.machine = state;
+        if state.is_over() {
+            self.remove_client(place);
+            return;
+        }
+        if state.is_answered() {
+            // RFC 3261 §9.1: there is nothing left to cancel.
+            end_cancel(&mut self.wheel, client);
+        }
+        if state.is_done_with_request() {
+            let request = core::mem::take(&mut client.request);
+            recycle(&mut self.spare, request);
+        }
+    }
+
+    fn remove_client(&mut self, place: SlabKey) {
+        if let Some(mut client) = self.clients.remove(place) {
+            self.wheel.cancel(client.retransmit);
+            self.wheel.cancel(client.wait);
+            end_cancel(&mut self.wheel, &mut client);
+            recycle(&mut self.spare, client.request);
+        }
+    }
+
+    fn start_client_timer(&mut self, now: Instant, place: SlabKey, timer: Timer) {
+        let length = self.timers.length(timer);
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let key = self.wheel.arm(now + length, Due { of: Side::Client, key: place, timer });
+        if timer.is_retransmission() {
+            client.interval = length;
+            client.retransmit = key;
+        } else {
+            self.wheel.cancel(client.wait);
+            client.wait = key;
+        }
+    }
+
+    fn stop_client_timer(&mut self, place: SlabKey, retransmission: bool) {
+        if let Some(client) = self.clients.get(place) {
+            self.wheel.cancel(if retransmission { client.retransmit } else { client.wait });
+        }
+    }
+
+    fn send_ack(&mut self, place: SlabKey, response: &Message<'_>, out: &mut Outbox) {
+        if let Some(client) = self.clients.get(place) {
+            out.send_with(client.flow, Token::NONE, |arena| write_ack(&client.request, response, arena));
+        }
+    }
+
+    fn send_wanted_cancel(&mut self, now: Instant, place: SlabKey, out: &mut Outbox) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        if client.cancel != Cancel::Wanted {
+            return;
+        }
+        out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request, arena));
+        let reliable = client.flow.transport.is_reliable();
+        let due = |timer| Due { of: Side::CancelOfClient, key: place, timer };
+        let interval = self.timers.length(Timer::E);
+        let retransmit =
+            if reliable { TimerKey::NONE } else { self.wheel.arm(now + interval, due(Timer::E)) };
+        let wait = self.wheel.arm(now + self.timers.length(Timer::F), due(Timer::F));
+        client.cancel = Cancel::Sent { state: non_invite_client::State::Trying, retransmit, wait, interval };
+        self.start_client_timer(now, place, Timer::B);
+    }
+
+    pub(crate) fn step_cancel(
+        &mut self,
+        now: Instant,
+        place: SlabKey,
+        event: client::Event,
+        out: &mut Outbox,
+    ) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let Cancel::Sent { state, retransmit, wait, interval } = &mut client.cancel else { return };
+        let step = non_invite_client::on(*state, event, client.flow.transport.is_reliable());
+        *state = step.state;
+        for &effect in step.effects {
+            match effect {
+                Effect::Send => {
+                    self.counters.requests_retransmitted += 1;
+                    out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request, arena));
+                }
+                Effect::Repeat(timer) => {
+                    *interval = self.timers.interval_after(timer, *interval, step.state);
+                    let due = Due { of: Side::CancelOfClient, key: place, timer };
+                    *retransmit = self.wheel.arm(now + *interval, due);
+                }
+                Effect::StopRetransmitting => {
+                    self.wheel.cancel(*retransmit);
+                    self.wheel.cancel(*wait);
+                }
+                // What is left of it needs no timer of its own: it ends with its INVITE.
+                Effect::Start(_)
+                | Effect::SendAck
+                | Effect::PassUp
+                | Effect::ReportTimeout
+                | Effect::ReportTransportError
+                | Effect::StopWaiting => {}
+            }
+        }
+    }
+}
+
+/// Its CANCEL, sent or wanted, is of no more use.
+fn end_cancel(wheel: &mut Wheel<Due>, client: &mut Client) {
+    if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
+        wheel.cancel(retransmit);
+        wheel.cancel(wait);
+    }
+    client.cancel = Cancel::NotWanted;
+}

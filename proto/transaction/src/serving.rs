@@ -1,0 +1,190 @@
+//! The server side of [`Transactions`]: requests that came, and their responses.
+
+use crate::layer::{Due, Incoming, Side, Transactions, recycle};
+use crate::matching::MatchKey;
+use crate::server::{self, Server, ServerId};
+use crate::slab::SlabKey;
+use crate::state::{Class, Effect, invite_server, non_invite_server};
+use crate::token::server_token;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_sansio::{Flow, Instant, Outbox, TimerKey};
+use ringway_sip::{Message, Method};
+
+impl Transactions {
+    /// Looks a request up. A repetition is answered with the last response again, an ACK goes to its INVITE.
+    pub fn receive_request(&mut self, now: Instant, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        let key = self.matcher.key(message);
+        let Some(&place) = self.index.get(&key) else { return Incoming::New(key) };
+        let Some(server) = self.servers.get_mut(place) else { return Incoming::New(key) };
+        let event = match message.method() {
+            Method::Ack => server::Event { invite: invite_server::Event::Ack, non_invite: None },
+            _ => {
+                self.counters.requests_absorbed += 1;
+                server::Event {
+                    invite: invite_server::Event::Request,
+                    non_invite: Some(non_invite_server::Event::Request),
+                }
+            }
+        };
+        let owner = server.owner;
+        let effects = self.step_server(now, place, event, out);
+        if effects.contains(&Effect::PassUp) { Incoming::AckOfSuccess(owner) } else { Incoming::Absorbed }
+    }
+
+    /// Begins a server transaction for a request that was [`Incoming::New`]. `None`: there is no room.
+    pub fn start_server(
+        &mut self,
+        key: MatchKey,
+        is_invite: bool,
+        reply: Flow,
+        sent_by_port: u16,
+        owner: u64,
+    ) -> Option<ServerId> {
+        if self.servers.len() >= self.limits.servers_max {
+            self.counters.refused_full += 1;
+            return None;
+        }
+        let fallback = reply.connection.map(|_| SocketAddr::new(reply.remote.ip(), sent_by_port));
+        let place = self.servers.insert(Server {
+            machine: server::Machine::new(is_invite),
+            reply,
+            fallback,
+            owner,
+            key,
+            last: self.spare.pop().unwrap_or_default(),
+            retransmit: TimerKey::NONE,
+            wait: TimerKey::NONE,
+            interval: Duration::ZERO,
+        });
+        self.index.insert(key, place);
+        Some(ServerId(place))
+    }
+
+    /// Sends a response, written by `write`. After a final response nothing more is sent, except further 2xx to an
+    /// INVITE. Returns whether it was sent.
+    pub fn respond(
+        &mut self,
+        now: Instant,
+        id: ServerId,
+        status: u16,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let Some(server) = self.servers.get_mut(id.0) else { return false };
+        let class = Class::of(status);
+        let event = server::Event {
+            invite: invite_server::Event::Respond(class),
+            non_invite: Some(non_invite_server::Event::Respond(class)),
+        };
+        if !server.machine.on(event, server.reply.transport.is_reliable()).effects.contains(&Effect::Send) {
+            return false;
+        }
+        let before = out.len();
+        out.send_with(server.reply, server_token(self.shard, id.0), write);
+        if out.len() == before {
+            return false;
+        }
+        server.last.clear();
+        let is_accepted = class == Class::Success && matches!(server.machine, server::Machine::Invite(_));
+        if !is_accepted || server.reply.connection.is_some() {
+            server.last.extend_from_slice(out.last_bytes());
+        }
+        self.step_server_after_send(now, id.0, event);
+        true
+    }
+
+    /// True when a final response was sent.
+    pub fn is_answered(&self, id: ServerId) -> bool {
+        self.servers.get(id.0).is_none_or(|server| server.machine.is_answered())
+    }
+
+    /// Where the responses of a server transaction go.
+    pub fn reply_flow_of(&self, id: ServerId) -> Option<Flow> {
+        self.servers.get(id.0).map(|server| server.reply)
+    }
+
+    /// Forgets a server transaction that will not be answered (RFC 4320 §4.2: no 408 to a non-INVITE).
+    pub fn drop_server(&mut self, id: ServerId) {
+        self.remove_server(id.0);
+    }
+
+    /// The user's number of the INVITE that this CANCEL is for, with the INVITE's flow (RFC 3261 §9.2).
+    pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, u64, Flow)> {
+        let place = *self.index.get(&self.matcher.key_of_cancelled(cancel))?;
+        self.servers.get(place).map(|server| (ServerId(place), server.owner, server.reply))
+    }
+
+    pub(crate) fn step_server(
+        &mut self,
+        now: Instant,
+        place: SlabKey,
+        event: server::Event,
+        out: &mut Outbox,
+    ) -> &'static [Effect] {
+        let Some(server) = self.servers.get_mut(place) else { return &[] };
+        let step = server.machine.on(event, server.reply.transport.is_reliable());
+        if step.effects.contains(&Effect::Send) && !server.last.is_empty() {
+            self.counters.responses_retransmitted += 1;
+            out.send(server.reply, server_token(self.shard, place), &server.last);
+        }
+        self.step_server_after_send(now, place, event)
+    }
+
+    /// Everything of a step but the sending.
+    pub(crate) fn step_server_after_send(
+        &mut self,
+        now: Instant,
+        place: SlabKey,
+        event: server::Event,
+    ) -> &'static [Effect] {
+        let Some(server) = self.servers.get_mut(place) else { return &[] };
+        let step = server.machine.on(event, server.reply.transport.is_reliable());
+        server.machine = step.state;
+        for &effect in step.effects {
+            match effect {
+                Effect::Start(timer) => {
+                    let length = self.timers.length(timer);
+                    let key = self.wheel.arm(now + length, Due { of: Side::Server, key: place, timer });
+                    if timer.is_retransmission() {
+                        server.interval = length;
+                        server.retransmit = key;
+                    } else {
+                        self.wheel.cancel(server.wait);
+                        server.wait = key;
+                    }
+                }
+                Effect::Repeat(timer) => {
+                    server.interval = self.timers.next_interval(timer, server.interval);
+                    let due = Due { of: Side::Server, key: place, timer };
+                    server.retransmit = self.wheel.arm(now + server.interval, due);
+                }
+                Effect::StopRetransmitting => {
+                    self.wheel.cancel(server.retransmit);
+                }
+                Effect::StopWaiting => {
+                    self.wheel.cancel(server.wait);
+                }
+                Effect::ReportTimeout => self.counters.acks_missed += 1,
+                Effect::Send | Effect::SendAck | Effect::PassUp | Effect::ReportTransportError => {}
+            }
+        }
+        if step.state.is_over() {
+            self.remove_server(place);
+        }
+        step.effects
+    }
+
+    pub(crate) fn remove_server(&mut self, place: SlabKey) {
+        if let Some(server) = self.servers.remove(place) {
+            self.wheel.cancel(server.retransmit);
+            self.wheel.cancel(server.wait);
+            if self.index.get(&server.key) == Some(&place) {
+                self.index.remove(&server.key);
+            }
+            recycle(&mut self.spare, server.last);
+            self.gone.push(server.owner);
+        }
+    }
+}
