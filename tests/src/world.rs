@@ -209,7 +209,7 @@ impl World {
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
             assert!(!phone.heard().contains(&Heard::Unreadable), "{} got nonsense", phone.user());
         }
-        check::wire(self.sim.trace(), SERVER, &self.named);
+        check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
     }
 
     /// What was on the wire and what the phones heard, for a person.

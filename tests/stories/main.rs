@@ -1,12 +1,13 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Told: registration, calls, calls that fail, races, bad networks, forks, TCP, restarts. `RINGWAY_SEED` and
+//! Told: registration, calls, calls that fail, races, bad networks, forks, TCP, restarts, and life at random. `RINGWAY_SEED` and
 //! `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
 mod call;
 mod cancel;
 mod fork;
+mod life;
 mod network;
 mod refused;
 mod register;

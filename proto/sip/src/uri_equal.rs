@@ -46,15 +46,19 @@ fn same_unescaped(mut one: &[u8], mut two: &[u8], ignore_case: bool) -> bool {
     }
 }
 
-/// Every parameter of `one` is met by `two` as far as it has to be.
+/// Every parameter of `one` is met by `two` as far as it has to be. A parameter must not stand twice (RFC 3261 §19.1.1);
+/// where one does, each is looked for, so that a URI equals itself however it is spelled.
 fn params_agree(one: Params<'_>, two: Params<'_>) -> bool {
-    one.iter().all(|param| match two.find(param.name) {
-        Some(other) => match (param.value, other.value) {
+    one.iter().all(|param| {
+        let mut others = two.iter().filter(|other| other.name.eq_ignore_ascii_case(param.name)).peekable();
+        if others.peek().is_none() {
+            return !MUST_BE_ON_BOTH.iter().any(|name| name.eq_ignore_ascii_case(param.name));
+        }
+        others.any(|other| match (param.value, other.value) {
             (None, None) => true,
             (Some(a), Some(b)) => same_unescaped(a, b, true),
             _ => false,
-        },
-        None => !MUST_BE_ON_BOTH.iter().any(|name| name.eq_ignore_ascii_case(param.name)),
+        })
     })
 }
 

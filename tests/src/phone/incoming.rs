@@ -36,6 +36,19 @@ impl Phone {
             Due::Ring(place) => self.respond(now, place, 180, effects),
             Due::Answer(place) => self.accept(now, place, effects),
             Due::RepeatOk(place) => self.repeat_ok(now, place, effects),
+            Due::StopRinging(place) => {
+                if self.calls[place].state == CallState::Ringing {
+                    self.calls[place].state = CallState::Over;
+                    self.respond(now, place, 480, effects);
+                }
+            }
+            Due::GiveUp(owner) => {
+                let request = &mut self.requests[owner];
+                request.is_cancelled = true;
+                if let Some(client) = request.client {
+                    self.layer.cancel(now, client, &mut effects.out);
+                }
+            }
             Due::GiveUpAck(place) => {
                 if self.calls[place].state == CallState::Unconfirmed {
                     self.wheel.cancel(self.calls[place].repeat);
@@ -78,6 +91,7 @@ impl Phone {
             repeat_interval: Duration::ZERO,
         });
         let place = self.calls.len() - 1;
+        self.wheel.arm(now + RINGS_MAX, Due::StopRinging(place));
         match self.behaviour {
             Behaviour::Answer { ring_ms, answer_ms } => {
                 self.wheel.arm(now + Duration::from_millis(ring_ms), Due::Ring(place));
@@ -230,5 +244,7 @@ impl Phone {
     }
 }
 
+/// Longer than any caller or proxy waits.
+const RINGS_MAX: Duration = Duration::from_secs(240);
 const T1: Duration = Duration::from_millis(500);
 const T2: Duration = Duration::from_secs(4);

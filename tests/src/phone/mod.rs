@@ -99,6 +99,8 @@ pub struct Phone {
     heard: Vec<Heard>,
     register_call_id: String,
     register_cseq: u32,
+    /// A REGISTER has no final answer yet.
+    is_registering: bool,
     /// Max-Forwards of its requests.
     hops: u8,
 }
@@ -158,6 +160,10 @@ enum Due {
     Answer(usize),
     RepeatOk(usize),
     GiveUpAck(usize),
+    /// Nobody picked up.
+    StopRinging(usize),
+    /// The caller lost patience; by the request's number.
+    GiveUp(usize),
 }
 
 impl Phone {
@@ -191,6 +197,7 @@ impl Phone {
             heard: Vec::new(),
             register_call_id,
             register_cseq: 0,
+            is_registering: false,
             hops: 70,
         }
     }
@@ -242,6 +249,7 @@ impl Phone {
                 Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. } => owner,
             };
             if let Some(request) = self.requests.get(owner as usize) {
+                self.is_registering &= request.method != "REGISTER";
                 self.heard.push(Heard::Unanswered(request.method));
             }
         }

@@ -1,7 +1,7 @@
 //! What a phone does by itself: register, call, give up, hang up.
 
 use super::write::{text, values};
-use super::{Call, CallState, Heard, Phone, Request, digest};
+use super::{Call, CallState, Due, Heard, Phone, Request, digest};
 use ringway_sansio::{Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Message, NameAddr};
@@ -15,8 +15,13 @@ impl Phone {
         self.register_with(now, &contact, effects);
     }
 
-    /// Registers with these header lines instead of its own contact.
+    /// Registers with these header lines instead of its own contact. Not before the last REGISTER was answered (RFC 3261
+    /// §10.2).
     pub fn register_with(&mut self, now: Instant, extra: &str, effects: &mut Effects) {
+        if self.is_registering {
+            return;
+        }
+        self.is_registering = true;
         self.register_cseq += 1;
         let request = Request {
             method: "REGISTER",
@@ -110,6 +115,9 @@ impl Phone {
         let next = request.routes.first().map_or_else(|| request.uri.clone(), |route| uri_of(route));
         let flow = self.flow_to(&next);
         let owner = self.requests.len() as u64;
+        if request.method == "INVITE" {
+            self.wheel.arm(now + PATIENCE, Due::GiveUp(self.requests.len()));
+        }
         let outgoing = Outgoing { flow, is_invite: request.method == "INVITE", owner };
         let unfinished = self.request_text(&request, &flow, "BRANCH");
         request.client = self.layer.start_client(now, outgoing, &mut effects.out, |arena, branch| {
@@ -134,13 +142,17 @@ impl Phone {
             (200..=299, "INVITE") => self.on_answered(now, owner, message, effects),
             (200..=299, "REGISTER") => {
                 let contacts = values(message, HeaderName::Contact);
+                self.is_registering = false;
                 self.heard.push(Heard::Registered { contacts });
             }
             (200..=299, method) => self.heard.push(Heard::Accepted(method)),
             (401 | 407, _) if request.challenged < 2 && !request.is_cancelled => {
                 self.try_again(now, owner, message, effects);
             }
-            (_, method) => self.heard.push(Heard::Refused(method, status)),
+            (_, method) => {
+                self.is_registering &= method != "REGISTER";
+                self.heard.push(Heard::Refused(method, status));
+            }
         }
     }
 
@@ -150,6 +162,7 @@ impl Phone {
         let method = request.method;
         let line = digest::answer(&self.account, message, method, &request.uri, request.challenged + 1);
         let Some(line) = line else {
+            self.is_registering &= method != "REGISTER";
             self.heard.push(Heard::Refused(method, 401));
             return;
         };
@@ -226,3 +239,6 @@ fn next_hop(call: &Call) -> String {
 pub(super) fn uri_of(value: &str) -> String {
     text(NameAddr::parse(value.as_bytes()).expect("our server writes well-formed values").uri.as_bytes())
 }
+
+/// How long a caller lets it ring; longer than the server does.
+const PATIENCE: Duration = Duration::from_secs(210);

@@ -38,10 +38,10 @@ impl<'a> Via<'a> {
         let mut branch = None;
         let params = Params::parse_each(params, |param| {
             if branch.is_none() && param.name.eq_ignore_ascii_case(b"branch") {
-                branch = param.value.map(unquote);
+                branch = Some(param.value.map(unquote));
             }
         })?;
-        Ok(Self { transport, host, port, params, branch })
+        Ok(Self { transport, host, port, params, branch: branch.flatten() })
     }
 
     /// True when the branch promises to be unique (RFC 3261 §8.1.1.7): it begins with the magic cookie and has more.
