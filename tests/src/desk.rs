@@ -17,11 +17,14 @@ pub struct Desk(Rc<Inside>);
 
 struct Inside {
     realm: String,
-    users: RefCell<BTreeMap<(Vec<u8>, Vec<u8>), Ha1>>,
+    users: RefCell<Subscribers>,
     nonces: RefCell<ReplayWindows>,
     store: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
     store_fails: Cell<bool>,
 }
+
+/// H(A1) by user and domain.
+type Subscribers = BTreeMap<(Vec<u8>, Vec<u8>), Ha1>;
 
 impl Desk {
     /// Nobody subscribed, nothing stored.

@@ -37,13 +37,17 @@ impl<S: Services> Server<S> {
         flow: Flow,
         out: &mut Out<'_>,
     ) {
+        // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
+        if method == Method::Register && self.is_for_registrar(message, &uri) {
+            return self.on_register(&Request { now, message, method, uri, flow, key: None }, out);
+        }
         let key = match self.transactions.receive_request(now, message, out.packets) {
             Incoming::Absorbed => return,
             Incoming::New(key) => key,
             // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
-        let request = Request { now, message, method, uri, flow, key };
+        let request = Request { now, message, method, uri, flow, key: Some(key) };
         if method == Method::Ack && self.acknowledges_us(message) {
             return;
         }
@@ -83,6 +87,14 @@ impl<S: Services> Server<S> {
                 (Mode::Proxy, _) => self.proxy(&request, &routed, out),
             },
         }
+    }
+
+    /// A REGISTER for one of our domains that goes no further.
+    fn is_for_registrar(&self, message: &Message<'_>, uri: &Uri<'_>) -> bool {
+        uri.scheme() == Scheme::Sip
+            && uri.headers().is_empty()
+            && !message.has(HeaderName::Route)
+            && self.config.domain_of(uri).is_some()
     }
 
     /// RFC 3261 §16.3: what can be answered without knowing who asks.

@@ -42,13 +42,14 @@ impl<S: Services> Server<S> {
         }
         let flow = reply_flow(message.via(), request.flow);
         let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
-        let Some(id) = self.transactions.start_server(request.key, true, flow, port, 0) else {
+        let key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
+        let Some(id) = self.transactions.start_server(key, true, flow, port, 0) else {
             return self.reply(request, status, phrase, out, add);
         };
         let tag = self.to_tag(message);
         let source = request.flow.remote;
         self.transactions.respond(request.now, id, status, out.packets, |arena| {
-            let mut response = ResponseWriter::new(arena, message, status, phrase, Some(source), Some(&tag));
+            let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
             add(&mut response);
             let _ = response.finish();
         });
@@ -102,8 +103,7 @@ impl<S: Services> Server<S> {
         let tag = self.to_tag(message);
         out.packets.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
             let phrase = "Slow Down";
-            let mut response =
-                ResponseWriter::new(arena, message, 503, phrase, Some(flow.remote), Some(&tag));
+            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, &tag);
             response.header_number(HeaderName::RetryAfter, 1);
             let _ = response.finish();
         });
@@ -147,7 +147,7 @@ pub(crate) fn write_reply(
     let flow = reply_flow(request.message.via(), request.flow);
     let (message, source) = (request.message, request.flow.remote);
     out.packets.send_with(flow, Token::NONE, |arena| {
-        let mut response = ResponseWriter::new(arena, message, status, phrase, Some(source), Some(&tag));
+        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
         add(&mut response);
         // What was refused as unsafe is not sent: the client asks again and gives up.
         let _ = response.finish();

@@ -202,13 +202,10 @@ pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) ->
     };
     put(uri.as_bytes());
     put(message.from().tag().unwrap_or_default());
-    put(message.to().tag().unwrap_or_default());
     put(message.call_id());
     put(&message.cseq().number.to_le_bytes());
-    for name in [HeaderName::ProxyRequire, HeaderName::ProxyAuthorization] {
-        message.lines_of(name).for_each(&mut put);
-    }
-    // Route is left out: what leads to us is taken away before, and the rest does not change between two visits.
+    // No To tag and no credentials: the ACK and the CANCEL of a request must get its branch, and a request with new
+    // credentials has a new CSeq. No Route: what leads to us is taken away, and the rest stays the same.
     hash.finish()
 }
 

@@ -4,7 +4,7 @@ use crate::auth::NonceMaker;
 use crate::date::DateText;
 use crate::location::{BadRecord, Location};
 use crate::proxy::{Context, Targets};
-use crate::{Config, Counters, Services};
+use crate::{Aor, Config, Counters, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,6 +38,8 @@ pub struct Server<S> {
     pub(crate) space: EditSpace,
     pub(crate) targets: Targets,
     pub(crate) record: Vec<u8>,
+    /// Room for the address-of-record of the REGISTER being worked on.
+    pub(crate) aor: Aor,
     notices: Vec<Notice>,
 }
 
@@ -97,7 +99,8 @@ pub(crate) struct Request<'m, 'a> {
     /// The Request-URI as it came.
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
-    pub(crate) key: MatchKey,
+    /// Of its transaction; `None` where it was not needed yet.
+    pub(crate) key: Option<MatchKey>,
 }
 
 /// Where a server puts what it wants.
@@ -142,6 +145,7 @@ impl<S: Services> Server<S> {
             space: EditSpace::default(),
             targets: Targets::default(),
             record: Vec::new(),
+            aor: Aor::default(),
             notices: Vec::new(),
             config,
         }

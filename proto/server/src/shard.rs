@@ -29,8 +29,11 @@ fn shard_of_request(bytes: &[u8], shards: u16) -> Option<u16> {
     let mut words = bytes.get(..line_end)?.split(|&byte| byte == b' ');
     let (method, uri) = (words.next()?, words.next()?);
     if method == b"REGISTER" {
-        let to = NameAddr::parse(peek_header(bytes, HeaderName::To)?).ok()?;
-        return Some(shard_of_uri(&to.uri, shards));
+        let to = peek_header(bytes, HeaderName::To)?;
+        return match plain_user(to) {
+            Some(user) => Some(shard_of_user(user, shards)),
+            None => Some(shard_of_uri(&NameAddr::parse(to).ok()?.uri, shards)),
+        };
     }
     let uri = Uri::parse(uri).ok()?;
     // A strict router put our Record-Route into the Request-URI; the target is in the last Route (RFC 3261 §16.4).
@@ -39,6 +42,15 @@ fn shard_of_request(bytes: &[u8], shards: u16) -> Option<u16> {
         return Some(shard_of_uri(&NameAddr::parse(last).ok()?.uri, shards));
     }
     Some(shard_of_uri(&uri, shards))
+}
+
+/// The user of the usual To, `<sip:user@host>`, without reading all of it. `None` for every other form.
+fn plain_user(to: &[u8]) -> Option<&[u8]> {
+    let rest = to.strip_prefix(b"<sip:").or_else(|| to.strip_prefix(b"sip:"))?;
+    let end =
+        rest.iter().position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'.' | b'-' | b'_'))?;
+    let (user, host_on) = rest.split_at_checked(end)?;
+    (!user.is_empty() && host_on.starts_with(b"@")).then_some(user)
 }
 
 fn shard_of_uri(uri: &Uri<'_>, shards: u16) -> u16 {
@@ -84,10 +96,15 @@ mod tests {
     #[test]
     fn one_user_is_in_one_shard_however_it_is_spelled() {
         let register = b"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP h\r\nt: \"x@y\" <sip:%61lice@example.org>\r\n\r\n";
+        let plain = b"REGISTER sip:example.org SIP/2.0\r\nTo: <sip:alice@example.org>\r\n\r\n";
+        let bare = b"REGISTER sip:example.org SIP/2.0\r\nTo: sip:alice@example.org;tag=1\r\n\r\n";
+        let password = b"REGISTER sip:example.org SIP/2.0\r\nTo: <sip:alice:pw@example.org>\r\n\r\n";
         let invite = b"INVITE sip:alice@example.org;transport=tcp SIP/2.0\r\n\r\n";
         for shards in [2, 7, 64] {
             let expected = shard_of_user(b"alice", shards);
-            assert_eq!(shard_of_message(register, shards), expected);
+            for register in [&register[..], plain, bare, password] {
+                assert_eq!(shard_of_message(register, shards), expected);
+            }
             assert_eq!(shard_of_message(invite, shards), expected);
         }
     }

@@ -324,7 +324,7 @@ fn stamped(via: &str, source: &str) -> String {
 #[test]
 fn a_via_is_stamped() {
     for (via, source, expected) in [
-        ("SIP/2.0/UDP a;branch=x;rport", "192.0.2.1:9", "SIP/2.0/UDP a;branch=x;received=192.0.2.1;rport=9"),
+        ("SIP/2.0/UDP a;branch=x;rport", "192.0.2.1:9", "SIP/2.0/UDP a;branch=x;rport=9;received=192.0.2.1"),
         ("SIP/2.0/UDP a;branch=x", "192.0.2.1:9", "SIP/2.0/UDP a;branch=x;received=192.0.2.1"),
         ("SIP/2.0/UDP 192.0.2.1;branch=x", "192.0.2.1:9", "SIP/2.0/UDP 192.0.2.1;branch=x"),
         (
@@ -335,7 +335,7 @@ fn a_via_is_stamped() {
         (
             "SIP/2.0/UDP [2001:db8::1]:5062;rport;branch=x",
             "[2001:db8::2]:65535",
-            "SIP/2.0/UDP [2001:db8::1]:5062;branch=x;received=2001:db8::2;rport=65535",
+            "SIP/2.0/UDP [2001:db8::1]:5062;rport=65535;branch=x;received=2001:db8::2",
         ),
         (
             "SIP/2.0/UDP [2001:DB8:0::1];branch=x",
@@ -345,18 +345,18 @@ fn a_via_is_stamped() {
         (
             "SIP / 2.0 /\r\n UDP a\r\n ;branch = x\r\n ; rport",
             "192.0.2.1:9",
-            "SIP / 2.0 /\r\n UDP a\r\n ;branch=x;received=192.0.2.1;rport=9",
+            "SIP / 2.0 /\r\n UDP a\r\n ;branch = x\r\n ; rport=9;received=192.0.2.1",
         ),
         (
             "SIP/2.0/UDP a;rport,SIP/2.0/UDP b;rport",
             "192.0.2.1:9",
-            "SIP/2.0/UDP a;received=192.0.2.1;rport=9,SIP/2.0/UDP b;rport",
+            "SIP/2.0/UDP a;rport=9;received=192.0.2.1,SIP/2.0/UDP b;rport",
         ),
         // Odd but allowed: what came goes out.
         (
             "SIP/2.0/UDP a;x=\"\0\r\n y\";rport",
             "192.0.2.1:9",
-            "SIP/2.0/UDP a;x=\"\0\r\n y\";received=192.0.2.1;rport=9",
+            "SIP/2.0/UDP a;x=\"\0\r\n y\";rport=9;received=192.0.2.1",
         ),
     ] {
         assert_eq!(stamped(via, source), expected);
@@ -369,7 +369,7 @@ fn the_stamp_is_on_the_received_via_in_any_order() {
     let push: fn(&mut Edit<'_, '_>) = |edit| edit.push_first(HeaderName::Via, put("SIP/2.0/UDP me"));
     let expected = expected(&[(
         "Via: SIP/2.0/UDP a;branch=z9hG4bKa;rport , ",
-        "Via: SIP/2.0/UDP me\nVia: SIP/2.0/UDP a;branch=z9hG4bKa;received=192.0.2.1;rport=9, ",
+        "Via: SIP/2.0/UDP me\nVia: SIP/2.0/UDP a;branch=z9hG4bKa;rport=9;received=192.0.2.1, ",
     )]);
     for order in [&[stamp, push][..], &[push, stamp], &[stamp, push, stamp]] {
         assert_eq!(edited(|edit| order.iter().for_each(|change| change(edit))), expected);

@@ -19,19 +19,42 @@ pub struct Param<'a> {
 impl<'a> Params<'a> {
     /// Checks `bytes`, which is empty or begins with `;`: no empty parameter, no stray separator, each quote closed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        Self::parse_each(bytes, |_| ())
+        Self::check(bytes, |_, _| Ok(()))
     }
 
-    /// Checks `bytes` as [`parse`](Self::parse) does and shows each parameter on the way.
-    pub(crate) fn parse_each(bytes: &'a [u8], mut see: impl FnMut(&Param<'a>)) -> Result<Self, Malformed> {
-        let params = Self(bytes);
+    /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name` on the way. That one may
+    /// not stand twice or without a value, for then two readers could understand two different things.
+    pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
+        let mut found = None;
+        let params = Self::check(bytes, |param, _| {
+            if param.name.eq_ignore_ascii_case(name) {
+                let value = param.value.map(unquote).ok_or(Malformed)?;
+                if found.replace(value).is_some() {
+                    return Err(Malformed);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((params, found))
+    }
+
+    /// Hands each parameter to `check`, with the bytes that follow it.
+    pub(crate) fn check(
+        bytes: &'a [u8],
+        mut check: impl FnMut(&Param<'a>, &'a [u8]) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         let mut rest = trim(bytes);
         while !rest.is_empty() {
             let (param, after) = next_param(rest).ok_or(Malformed)?;
-            see(&param);
+            check(&param, after)?;
             rest = after;
         }
-        Ok(params)
+        Ok(Self(bytes))
+    }
+
+    /// Wraps bytes that were checked when they came; reading them ends at the first malformed parameter.
+    pub const fn unchecked(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     /// The bytes as they stand.

@@ -2,7 +2,7 @@
 
 use crate::grammar::is_token_str;
 use crate::header::Via;
-use crate::{Fields, HeaderName, Method};
+use crate::{Fields, HeaderName, Message, Method};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -44,12 +44,7 @@ impl<'b> ResponseWriter<'b> {
         source: Option<SocketAddr>,
         to_tag: Option<&[u8]>,
     ) -> Self {
-        let mut lines = Lines::new(out);
-        lines.out.extend_from_slice(b"SIP/2.0 ");
-        write_number(lines.out, u64::from(status));
-        lines.out.push(b' ');
-        lines.text(phrase.as_bytes());
-        lines.out.extend_from_slice(b"\r\n");
+        let mut lines = Lines::status(out, status, phrase);
         let mut source = source;
         for value in request.lines_of(HeaderName::Via) {
             lines.out.extend_from_slice(b"Via: ");
@@ -72,6 +67,42 @@ impl<'b> ResponseWriter<'b> {
                 lines.text(tag);
                 lines.out.extend_from_slice(b"\r\n");
             }
+        }
+        Self { lines }
+    }
+
+    /// Begins a response to a request that was read in full, without reading any of it again.
+    pub fn answer(
+        out: &'b mut Vec<u8>,
+        request: &Message<'_>,
+        status: u16,
+        phrase: &str,
+        source: SocketAddr,
+        to_tag: &[u8],
+    ) -> Self {
+        let mut lines = Lines::status(out, status, phrase);
+        let mut vias = request.lines_of(HeaderName::Via);
+        if let Some(line) = vias.next() {
+            let (first, rest) = crate::grammar::split_value(line);
+            lines.out.extend_from_slice(b"Via: ");
+            write_stamped_value(lines.out, crate::grammar::trim(first), request.via(), source);
+            if let Some(rest) = rest {
+                lines.out.push(b',');
+                lines.out.extend_from_slice(rest);
+            }
+            lines.out.extend_from_slice(b"\r\n");
+        }
+        vias.for_each(|line| lines.raw(b"Via", line));
+        lines.copy(request, HeaderName::From);
+        lines.copy(request, HeaderName::To);
+        if request.to().tag().is_none() {
+            lines.out.truncate(lines.out.len() - 2);
+            lines.out.extend_from_slice(b";tag=");
+            lines.text(to_tag);
+            lines.out.extend_from_slice(b"\r\n");
+        }
+        for name in [HeaderName::CallId, HeaderName::CSeq, HeaderName::Timestamp] {
+            lines.copy(request, name);
         }
         Self { lines }
     }
@@ -176,6 +207,16 @@ impl<'b> Lines<'b> {
     fn new(out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         Self { out, start, refused: false }
+    }
+
+    fn status(out: &'b mut Vec<u8>, status: u16, phrase: &str) -> Self {
+        let mut lines = Self::new(out);
+        lines.out.extend_from_slice(b"SIP/2.0 ");
+        write_number(lines.out, u64::from(status));
+        lines.out.push(b' ');
+        lines.text(phrase.as_bytes());
+        lines.out.extend_from_slice(b"\r\n");
+        lines
     }
 
     fn text(&mut self, text: &[u8]) {
@@ -290,36 +331,46 @@ pub(crate) fn write_stamped_via(out: &mut Vec<u8>, line: &[u8], source: SocketAd
 }
 
 fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
-    let rport = via.wants_rport();
-    let stale = via.params.has(b"received") || (via.params.has(b"rport") && !rport);
-    let needed = rport || stale || via.host.ip() != Some(source.ip());
-    if !needed {
-        out.extend_from_slice(value);
-        return;
-    }
-    let params_len = via.params.as_bytes().len();
-    let before = value.get(..value.len().saturating_sub(params_len)).unwrap_or(value);
-    if params_len == 0 {
-        out.extend_from_slice(value);
-    } else {
-        out.extend_from_slice(before);
-        for param in via.params.iter() {
-            if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
-                continue;
-            }
-            out.push(b';');
-            out.extend_from_slice(param.name);
-            if let Some(value) = param.value {
-                out.push(b'=');
-                out.extend_from_slice(value);
+    let forged = via.has_received() || via.has_rport_value();
+    match via.bytes_behind_rport() {
+        _ if forged => write_without_forged(out, value, via),
+        Some(behind) => {
+            let (before, behind) =
+                value.split_at_checked(value.len().saturating_sub(behind)).unwrap_or((value, b""));
+            out.extend_from_slice(before);
+            out.push(b'=');
+            write_number(out, u64::from(source.port()));
+            out.extend_from_slice(behind);
+        }
+        None => {
+            out.extend_from_slice(value);
+            if via.host.ip() == Some(source.ip()) {
+                return;
             }
         }
     }
     out.extend_from_slice(b";received=");
     write_ip(out, source.ip());
-    if rport {
+    if forged && via.wants_rport() {
         out.extend_from_slice(b";rport=");
         write_number(out, u64::from(source.port()));
+    }
+}
+
+/// The value without the `received` and `rport` that only whoever receives a request may write.
+fn write_without_forged(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>) {
+    let params_len = via.params.as_bytes().len();
+    out.extend_from_slice(value.get(..value.len().saturating_sub(params_len)).unwrap_or(value));
+    for param in via.params.iter() {
+        if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
     }
 }
 

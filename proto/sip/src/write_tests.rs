@@ -58,7 +58,7 @@ fn a_response_copies_what_it_must() {
     assert_eq!(
         text.replace("\r\n", "\n"),
         "SIP/2.0 180 Ringing
-Via: SIP/2.0/UDP host.example.com:5062;branch=z9hG4bKa;received=192.0.2.7;rport=40000,
+Via: SIP/2.0/UDP host.example.com:5062;branch=z9hG4bKa;rport=40000;received=192.0.2.7,
  SIP/2.0/TCP [::1];branch=z9hG4bKb
 Via: SIP/2.0/UDP third.example.com
 From: \"Alice\" <sip:alice@example.com>;tag=1
@@ -100,8 +100,8 @@ fn the_top_via_says_where_it_came_from() {
         "Via: SIP/2.0/UDP host.example.com:5062;branch=z9hG4bKa;rport,\n SIP/2.0/TCP [::1];branch=z9hG4bKb";
     for (value, expected) in [
         // RFC 3581 §4: with rport always both.
-        ("192.0.2.7:40000;rport;branch=z", "192.0.2.7:40000;branch=z;received=192.0.2.7;rport=40000"),
-        ("192.0.2.7;RPORT", "192.0.2.7;received=192.0.2.7;rport=40000"),
+        ("192.0.2.7:40000;rport;branch=z", "192.0.2.7:40000;rport=40000;branch=z;received=192.0.2.7"),
+        ("192.0.2.7;RPORT", "192.0.2.7;RPORT=40000;received=192.0.2.7"),
         // RFC 3261 §18.2.1: received only where sent-by says something else.
         ("192.0.2.7:5070;branch=z", "192.0.2.7:5070;branch=z"),
         ("192.0.2.7", "192.0.2.7"),
@@ -113,7 +113,7 @@ fn the_top_via_says_where_it_came_from() {
         ("192.0.2.7;received=10.0.0.1", "192.0.2.7;received=192.0.2.7"),
         ("192.0.2.7;rport=1;branch=z", "192.0.2.7;branch=z;received=192.0.2.7"),
         ("host;Received=a;rport=1;RECEIVED=b;rport", "host;received=192.0.2.7"),
-        ("host ; a = \"x;received=1\" ; ttl = 4", "host ;a=\"x;received=1\";ttl=4;received=192.0.2.7"),
+        ("host ; a = \"x;received=1\" ; ttl = 4", "host ; a = \"x;received=1\" ; ttl = 4;received=192.0.2.7"),
     ] {
         let text = respond(via, &format!("v: SIP/2.0/UDP {value}"), None);
         assert!(text.contains(&format!("\r\nVia: SIP/2.0/UDP {expected}\r\n")), "{value}: {text}");

@@ -132,7 +132,8 @@ fn new_nodes(
     seed: Seed,
     now: Instant,
 ) -> Vec<Node> {
-    let count = (workers * SHARDS_PER_WORKER).clamp(1, SHARDS_MAX);
+    // One worker shares with nobody.
+    let count = if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) };
     (0..count as u16)
         .map(|shard| Server::new(Arc::clone(settings), Arc::clone(services), shard, seed, now))
         .collect()

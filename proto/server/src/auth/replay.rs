@@ -16,8 +16,8 @@ pub struct ReplayWindows {
     young: HashMap<NonceId, Window, SeededHash>,
     old: HashMap<NonceId, Window, SeededHash>,
     young_since: Instant,
-    /// Nonces made before this are only good if they are found.
-    forgotten_before: Instant,
+    /// Nonces made up to this are only good if they are found.
+    forgotten_through: Instant,
     generation_life: Duration,
     nonces_max: usize,
     evicted: u64,
@@ -53,7 +53,7 @@ impl ReplayWindows {
             young: HashMap::with_hasher(hash),
             old: HashMap::with_hasher(hash),
             young_since: now,
-            forgotten_before: now,
+            forgotten_through: now - Duration::from_millis(1),
             generation_life: nonce_lifetime / 2 + Duration::from_secs(1),
             nonces_max: nonces_max / 2,
             evicted: 0,
@@ -71,7 +71,7 @@ impl ReplayWindows {
         if let Some(window) = self.old.get_mut(&nonce) {
             return window.take(now, count, request);
         }
-        if nonce.made_ms < self.forgotten_before.as_millis() {
+        if nonce.made_ms <= self.forgotten_through.as_millis() {
             return NonceUse::Forgotten;
         }
         let mut window = Window::default();
@@ -101,8 +101,8 @@ impl ReplayWindows {
         }
         core::mem::swap(&mut self.young, &mut self.old);
         self.young.clear();
-        // What is dropped now was used before the generation that is old from here on began.
-        self.forgotten_before = self.young_since.max(self.forgotten_before);
+        // What is dropped now was used before the generation that is old from here on began, or in the same millisecond.
+        self.forgotten_through = self.young_since.max(self.forgotten_through);
         self.young_since = now;
     }
 }

@@ -133,12 +133,22 @@ impl Location {
 
     /// The bindings of a user that have not expired, permanent ones included, in order of registration.
     pub(crate) fn lookup(&self, aor: &[u8], now: Instant) -> impl Iterator<Item = &Binding> {
-        self.find(aor)
+        self.lookup_at(self.find(aor), now)
+    }
+
+    /// The same for a user whose place is known.
+    pub(crate) fn lookup_at(&self, place: Option<SlabKey>, now: Instant) -> impl Iterator<Item = &Binding> {
+        place
             .and_then(|key| self.users.get(key))
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default()
             .iter()
             .filter(move |binding| binding.expires > now)
+    }
+
+    /// The place of a user, good until the next change.
+    pub(crate) fn place_of(&self, aor: &[u8]) -> Option<SlabKey> {
+        self.find(aor)
     }
 
     /// Applies the changes of one REGISTER, all or none (RFC 3261 §10.3 step 7).
@@ -222,7 +232,12 @@ impl Location {
 
     /// Appends what [`Location::restore`] reads back; nothing when the user has no bindings to keep.
     pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
-        if let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) {
+        self.write_record_at(self.find(aor), out);
+    }
+
+    /// The same for a user whose place is known.
+    pub(crate) fn write_record_at(&self, place: Option<SlabKey>, out: &mut Vec<u8>) {
+        if let Some(user) = place.and_then(|key| self.users.get(key)) {
             record::write(&user.bindings, out);
         }
     }

@@ -22,21 +22,26 @@ enum Refusal {
 impl<S: Services> Server<S> {
     /// Adds, refreshes, removes or lists bindings.
     pub(crate) fn on_register(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) {
+        let mut aor = core::mem::take(&mut self.aor);
+        self.register(request, &mut aor, out);
+        self.aor = aor;
+    }
+
+    fn register(&mut self, request: &Request<'_, '_>, aor: &mut Aor, out: &mut Out<'_>) {
         let message = request.message;
         // Step 2.
         if message.has(HeaderName::Require) {
             return self.refuse_extensions(request, HeaderName::Require, out);
         }
         // Step 5: the address-of-record, needed from here on.
-        let mut aor = Aor::default();
         if !message.to().uri.is_sip() {
             return self.refuse_plainly(request, 400, "To Is No SIP URI", out);
         }
-        if !self.config.read_aor(&message.to().uri, &mut aor) {
+        if !self.config.read_aor(&message.to().uri, aor) {
             return self.refuse_plainly(request, 404, "Not Found", out);
         }
         // Steps 3 and 4.
-        let Some(proof) = self.prove_owner(request, &aor, out) else { return };
+        let Some(proof) = self.prove_owner(request, aor, out) else { return };
         // Steps 6 and 7.
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
@@ -46,7 +51,7 @@ impl<S: Services> Server<S> {
             Ok(Contacts::List(count)) => self.save_contacts(request, &proof, count),
         };
         match outcome {
-            Ok(changed) => self.confirm(request, &aor, changed, out),
+            Ok(changed) => self.confirm(request, aor, changed, out),
             Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(request, status, phrase, out),
             Err(Refusal::TooBrief) => {
                 self.counters.refused += 1;
@@ -148,10 +153,11 @@ impl<S: Services> Server<S> {
 
     /// Step 8: 200 with all bindings, once what changed is on its way to the store.
     fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, changed: bool, out: &mut Out<'_>) {
+        let place = self.location.place_of(aor.as_bytes());
         if changed {
             self.counters.registered += 1;
             self.record.clear();
-            self.location.write_record(aor.as_bytes(), &mut self.record);
+            self.location.write_record_at(place, &mut self.record);
             if self.services.store(aor.as_bytes(), &self.record).is_err() {
                 self.counters.store_failed += 1;
                 return self.reply(request, 503, "Store Failed", out, |response| {
@@ -161,7 +167,7 @@ impl<S: Services> Server<S> {
         }
         let Self { location, date, keys, .. } = self;
         write_reply(&keys.tag, request, 200, "OK", out, |response| {
-            for binding in location.lookup(aor.as_bytes(), request.now) {
+            for binding in location.lookup_at(place, request.now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, request.now, out));
             }
             response.header(HeaderName::Date, date.at(request.now));
@@ -181,7 +187,7 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
     out.push(b'<');
     out.extend_from_slice(text.uri);
     out.push(b'>');
-    for param in ringway_sip::Params::parse(text.params).iter().flat_map(ringway_sip::Params::iter) {
+    for param in ringway_sip::Params::unchecked(text.params).iter() {
         if param.name.eq_ignore_ascii_case(b"expires") || param.name.eq_ignore_ascii_case(b"q") {
             continue;
         }

@@ -77,7 +77,8 @@ impl<S: Services> Server<S> {
         let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
         let context = self.contexts.next_key();
         let owner = owner_of(context, 0);
-        let Some(server) = self.transactions.start_server(request.key, is_invite, reply, port, owner) else {
+        let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
+        let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, owner) else {
             self.counters.overflow += 1;
             return self.reply(request, 503, "Too Many Transactions", out, |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
@@ -250,8 +251,7 @@ impl<S: Services> Server<S> {
         {
             let mut targets = Targets::default();
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, Some(flow), 1000);
-            let request_key = self.transactions.key_of(&message);
-            let request = Request { now, message: &message, method, uri, flow: source, key: request_key };
+            let request = Request { now, message: &message, method, uri, flow: source, key: None };
             if let Some(target) = targets.list.first() {
                 self.send_branch(key, number, &request, &routed, &targets, target, flow, out);
             }

@@ -203,7 +203,7 @@ impl<S: Services> Server<S> {
         }
         let tag = self.to_tag(&message);
         self.transactions.respond(now, server, status, out.packets, |arena| {
-            let response = ResponseWriter::new(arena, &message, status, phrase, Some(source), Some(&tag));
+            let response = ResponseWriter::answer(arena, &message, status, phrase, source, &tag);
             let _ = response.finish();
         });
     }

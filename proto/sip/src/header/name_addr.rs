@@ -14,6 +14,7 @@ pub struct NameAddr<'a> {
     pub params: Params<'a>,
     /// True when the URI stands in angle brackets.
     pub is_bracketed: bool,
+    tag: Option<&'a [u8]>,
 }
 
 impl<'a> NameAddr<'a> {
@@ -32,9 +33,9 @@ impl<'a> NameAddr<'a> {
         }
     }
 
-    /// The `tag` parameter.
-    pub fn tag(&self) -> Option<&'a [u8]> {
-        self.params.value(b"tag")
+    /// The `tag` parameter, of which there is at most one.
+    pub const fn tag(&self) -> Option<&'a [u8]> {
+        self.tag
     }
 
     fn bracketed(value: &'a [u8], name_len: usize, open: usize) -> Result<Self, Malformed> {
@@ -50,8 +51,8 @@ impl<'a> NameAddr<'a> {
         if !name_is_good {
             return Err(Malformed);
         }
-        let params = Params::parse(trim(after.get(1..).ok_or(Malformed)?))?;
-        Ok(Self { display_name, uri: Uri::parse(uri)?, params, is_bracketed: true })
+        let (params, tag) = Params::parse_with(trim(after.get(1..).ok_or(Malformed)?), b"tag")?;
+        Ok(Self { display_name, uri: Uri::parse(uri)?, params, is_bracketed: true, tag })
     }
 
     /// RFC 3261 §20.10: without brackets, a comma, question mark or semicolon in the URI is not allowed; what follows a
@@ -65,8 +66,8 @@ impl<'a> NameAddr<'a> {
         if memchr::memchr2(b'?', b',', uri).is_some() {
             return Err(Malformed);
         }
-        let params = Params::parse(params)?;
-        Ok(Self { display_name: b"", uri: Uri::parse(uri)?, params, is_bracketed: false })
+        let (params, tag) = Params::parse_with(params, b"tag")?;
+        Ok(Self { display_name: b"", uri: Uri::parse(uri)?, params, is_bracketed: false, tag })
     }
 }
 

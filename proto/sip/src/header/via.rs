@@ -16,6 +16,18 @@ pub struct Via<'a> {
     pub params: Params<'a>,
     /// The `branch` parameter.
     pub branch: Option<&'a [u8]>,
+    rport: Rport<'a>,
+    received: Option<&'a [u8]>,
+    has_received: bool,
+}
+
+/// The `rport` parameter (RFC 3581).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rport<'a> {
+    Absent,
+    /// The sender asks for it; these bytes follow the parameter's name.
+    Wanted(&'a [u8]),
+    Given(&'a [u8]),
 }
 
 impl<'a> Via<'a> {
@@ -35,13 +47,22 @@ impl<'a> Via<'a> {
             None => (sent_by_on, &[][..]),
         };
         let (host, port) = parse_sent_by(trim(sent_by))?;
-        let mut branch = None;
-        let params = Params::parse_each(params, |param| {
-            if branch.is_none() && param.name.eq_ignore_ascii_case(b"branch") {
-                branch = Some(param.value.map(unquote));
+        let (mut branch, mut rport, mut received, mut has_received) = (None, Rport::Absent, None, false);
+        let params = Params::check(params, |param, rest| {
+            if param.name.eq_ignore_ascii_case(b"branch") {
+                // Two branches, or one without a value, could be understood in two ways.
+                let value = param.value.map(unquote).ok_or(Malformed)?;
+                return if branch.replace(value).is_some() { Err(Malformed) } else { Ok(()) };
             }
+            if param.name.eq_ignore_ascii_case(b"rport") && rport == Rport::Absent {
+                rport = param.value.map_or(Rport::Wanted(rest), |value| Rport::Given(unquote(value)));
+            } else if param.name.eq_ignore_ascii_case(b"received") {
+                has_received = true;
+                received = received.or(param.value.map(unquote));
+            }
+            Ok(())
         })?;
-        Ok(Self { transport, host, port, params, branch: branch.flatten() })
+        Ok(Self { transport, host, port, params, branch, rport, received, has_received })
     }
 
     /// True when the branch promises to be unique (RFC 3261 §8.1.1.7): it begins with the magic cookie and has more.
@@ -53,18 +74,44 @@ impl<'a> Via<'a> {
     }
 
     /// True when the sender asks for the answer at the port it sent from (RFC 3581 §3).
-    pub fn wants_rport(&self) -> bool {
-        self.params.find(b"rport").is_some_and(|param| param.value.is_none())
+    pub const fn wants_rport(&self) -> bool {
+        matches!(self.rport, Rport::Wanted(_))
+    }
+
+    /// How many bytes of the value stand behind the `rport` that asks; `None` when none asks.
+    pub(crate) const fn bytes_behind_rport(&self) -> Option<usize> {
+        match self.rport {
+            Rport::Wanted(rest) => Some(rest.len()),
+            Rport::Absent | Rport::Given(_) => None,
+        }
     }
 
     /// The address the request was seen to come from, put there by whoever received it.
-    pub fn received(&self) -> Option<&'a [u8]> {
-        self.params.value(b"received")
+    pub const fn received(&self) -> Option<&'a [u8]> {
+        self.received
+    }
+
+    /// True with a `received`, readable or not.
+    pub(crate) const fn has_received(&self) -> bool {
+        self.has_received
+    }
+
+    /// True with an `rport` that has a value, which whoever received the request put there.
+    pub(crate) const fn has_rport_value(&self) -> bool {
+        matches!(self.rport, Rport::Given(_))
     }
 
     /// The port the request was seen to come from.
     pub fn rport(&self) -> Option<u16> {
-        self.params.value(b"rport").and_then(number).and_then(|port| u16::try_from(port).ok())
+        match self.rport {
+            Rport::Given(value) => number(value).and_then(|port| u16::try_from(port).ok()),
+            Rport::Absent | Rport::Wanted(_) => None,
+        }
+    }
+
+    /// True with an `rport`, asking or telling.
+    pub const fn has_rport(&self) -> bool {
+        !matches!(self.rport, Rport::Absent)
     }
 }
 

@@ -99,7 +99,9 @@ fn sent_as_seen(
             assert_eq!(sent.body(), message.body());
             Fields::clone(&sent)
         }
-        Err(rejected) if matches!(rejected.reason, Reason::TooManyHeaders | Reason::MessageTooLarge) => return,
+        Err(rejected) if matches!(rejected.reason, Reason::TooManyHeaders | Reason::MessageTooLarge) => {
+            return;
+        }
         Err(rejected) => {
             let reason = rejected.reason;
             assert!(!matches!(reason, Reason::HeaderLine | Reason::ContentLength), "{reason}");

@@ -1,8 +1,8 @@
 //! A message: whatever is accepted can be read in every part, is forwarded as it came, and can be answered.
 
 use ringway_sip::{
-    Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, NameAddr, Reason, Rejected, ResponseWriter,
-    Via, digest, peek_header, peek_last_header,
+    Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, NameAddr, Reason, Rejected,
+    ResponseWriter, Via, digest, peek_header, peek_last_header,
 };
 
 /// Reads `data` as a datagram.
@@ -32,7 +32,10 @@ fn has_a_reason(rejected: &Rejected<'_>) {
 
 fn reads(fields: &Fields<'_>) {
     for field in fields.iter() {
-        assert!(!field.name.is_empty() && HeaderName::from_bytes(field.name) as usize <= HeaderName::Other as usize);
+        assert!(
+            !field.name.is_empty()
+                && HeaderName::from_bytes(field.name) as usize <= HeaderName::Other as usize
+        );
         assert!(fields.named(field.name).is_some());
         let name = HeaderName::from_bytes(field.name);
         assert!(fields.has(name) && fields.lines_of(name).any(|value| value == field.value));
@@ -41,7 +44,8 @@ fn reads(fields: &Fields<'_>) {
         assert_eq!(fields.first(name), fields.lines_of(name).next());
         for value in fields.values(name) {
             if let Ok(via) = Via::parse(value) {
-                let _ = (via.rport(), via.received(), via.wants_rport(), via.has_unique_branch(), via.host.ip());
+                let _ =
+                    (via.rport(), via.received(), via.wants_rport(), via.has_unique_branch(), via.host.ip());
                 assert_eq!(via.branch, via.params.value(b"branch"));
             }
             if let Ok(address) = NameAddr::parse(value) {
@@ -63,9 +67,16 @@ fn reads_again_the_same(message: &Message<'_>) {
         Err(rejected) => panic!("accepted with more behind it, rejected without: {}", rejected.reason),
     };
     assert_eq!(again.start(), message.start());
-    assert_eq!((again.call_id(), again.cseq(), again.body()), (message.call_id(), message.cseq(), message.body()));
+    assert_eq!(
+        (again.call_id(), again.cseq(), again.body()),
+        (message.call_id(), message.cseq(), message.body())
+    );
     for name in [HeaderName::Via, HeaderName::To, HeaderName::CallId, HeaderName::CSeq, HeaderName::Route] {
-        assert_eq!(peek_header(message.as_bytes(), name), message.first(name), "the peek sees the same {name:?}");
+        assert_eq!(
+            peek_header(message.as_bytes(), name),
+            message.first(name),
+            "the peek sees the same {name:?}"
+        );
         assert_eq!(peek_last_header(message.as_bytes(), name), message.values(name).last());
     }
 }
@@ -84,7 +95,11 @@ fn can_be_answered(message: &Message<'_>) {
     assert!(response.is_response());
     assert_eq!((response.call_id(), response.cseq()), (message.call_id(), message.cseq()));
     assert_eq!(response.from(), message.from());
-    assert_eq!(response.to().tag(), message.to().tag().or(Some(b"new")), "a tag of its own, or the one there was");
+    assert_eq!(
+        response.to().tag(),
+        message.to().tag().or(Some(b"new")),
+        "a tag of its own, or the one there was"
+    );
     assert_eq!(response.to().uri, message.to().uri);
     let (ours, theirs) = (response.via(), message.via());
     assert_eq!((ours.transport, ours.host, ours.port), (theirs.transport, theirs.host, theirs.port));

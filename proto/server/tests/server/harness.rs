@@ -1,0 +1,521 @@
+//! A server on a virtual clock, and the messages that are put to it.
+
+use ringway_sansio::{
+    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
+};
+use ringway_server::auth::{Algorithm, NonceId, NonceUse, ReplayWindows};
+use ringway_server::{
+    Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
+    StoreFailed,
+};
+use ringway_sip::{Field, HeaderName, Limits, Message};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Where the phones of this story are.
+pub(crate) const ALICE: &str = "192.0.2.10:5060";
+pub(crate) const BOB: &str = "192.0.2.20:5060";
+pub(crate) const CAROL: &str = "192.0.2.30:5060";
+/// A host that is no user of ours.
+pub(crate) const STRANGER: &str = "203.0.113.66:5060";
+
+/// A server, its surroundings, and what it sent so far.
+pub(crate) struct World {
+    pub(crate) server: Server<Arc<Memory>>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) now: Instant,
+    /// Look-ups it asked for and that are not answered yet.
+    pub(crate) lookups: Vec<(u64, String)>,
+    out: Outbox,
+    actions: Vec<Action>,
+}
+
+/// One message that the server sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) flow: Flow,
+    pub(crate) token: Token,
+    pub(crate) after_store: bool,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The server's surroundings, all in memory.
+pub(crate) struct Memory {
+    users: Mutex<BTreeMap<(String, String), Ha1>>,
+    windows: Mutex<ReplayWindows>,
+    rates: Mutex<SourceRates>,
+    /// The last record stored for each address-of-record.
+    pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) store_fails: AtomicBool,
+}
+
+impl Services for Memory {
+    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.users.lock().unwrap().get(&(name(user), name(domain))).copied()
+    }
+
+    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
+        self.credentials(user, domain).is_some()
+    }
+
+    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        self.windows.lock().unwrap().use_count(now, nonce, count, request)
+    }
+
+    fn admit(&self, now: Instant, source: IpAddr) -> bool {
+        self.rates.lock().unwrap().admit(now, source)
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
+        if self.store_fails.load(Ordering::Relaxed) {
+            return Err(StoreFailed);
+        }
+        self.records.lock().unwrap().insert(aor.to_vec(), record.to_vec());
+        Ok(())
+    }
+}
+
+impl World {
+    /// A server for `example.org` at 192.0.2.1 (and 2001:db8::1), UDP and TCP, that believes everyone.
+    pub(crate) fn open() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// The same, asking for passwords: alice, bob and carol have them.
+    pub(crate) fn closed() -> Self {
+        Self::with(|config| config.auth.enabled = true)
+    }
+
+    /// With the configuration changed.
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = config();
+        change(&mut config);
+        Self::at(config, 0)
+    }
+
+    /// At most `per_second` requests from a source.
+    pub(crate) fn limited(per_second: u32) -> Self {
+        Self::at(config(), per_second)
+    }
+
+    fn at(config: Config, per_second: u32) -> Self {
+        let now = Instant::from_secs(1_800_000_000);
+        let seed = Seed::from_number(1);
+        let memory = Arc::new(Memory {
+            users: Mutex::default(),
+            windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),
+            rates: Mutex::new(SourceRates::new(per_second, &seed)),
+            records: Mutex::default(),
+            store_fails: AtomicBool::new(false),
+        });
+        let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
+        let mut world =
+            Self { server, memory, now, lookups: Vec::new(), out: Outbox::new(), actions: Vec::new() };
+        for user in ["alice", "bob", "carol"] {
+            world.add_user(user, "example.org", &format!("{user}'s password"));
+        }
+        world
+    }
+
+    /// Adds a subscriber whose realm is `example.org`.
+    pub(crate) fn add_user(&mut self, user: &str, domain: &str, password: &str) {
+        let ha1 = crate::challenge::ha1(user, "example.org", password);
+        self.memory.users.lock().unwrap().insert((user.into(), domain.into()), ha1);
+    }
+
+    /// A datagram from `from` that holds `message`.
+    pub(crate) fn udp(&mut self, from: &str, message: &impl Wire) -> Vec<Sent> {
+        self.message(Flow::udp(ListenerId(0), from.parse().unwrap()), &message.wire())
+    }
+
+    /// A message on a connection from `from`.
+    pub(crate) fn tcp(&mut self, connection: u64, from: &str, message: &impl Wire) -> Vec<Sent> {
+        self.message(tcp_flow(connection, from), &message.wire())
+    }
+
+    /// A message by any flow.
+    pub(crate) fn message(&mut self, flow: Flow, bytes: &[u8]) -> Vec<Sent> {
+        self.server.on_message(self.now, Received { flow, bytes }, &mut self.out, &mut self.actions);
+        self.drain()
+    }
+
+    /// A report of the transport.
+    pub(crate) fn event(&mut self, event: Event) -> Vec<Sent> {
+        self.server.on_event(self.now, event, &mut self.out, &mut self.actions);
+        self.drain()
+    }
+
+    /// Lets time pass; everything that is due on the way is done at its time.
+    pub(crate) fn pass(&mut self, time: Duration) -> Vec<Sent> {
+        let end = self.now + time;
+        let mut sent = Vec::new();
+        while let Some(due) = self.server.next_deadline().filter(|due| due.at <= end) {
+            self.now = due.at.max(self.now);
+            self.server.on_timeout(self.now, &mut self.out, &mut self.actions);
+            sent.extend(self.drain());
+        }
+        self.now = end;
+        sent
+    }
+
+    /// The answer to the oldest look-up, which must be for `host`.
+    pub(crate) fn resolve(&mut self, host: &str, address: Option<&str>) -> Vec<Sent> {
+        let (query, asked) = self.lookups.remove(0);
+        assert_eq!(asked, host);
+        let address = address.map(|address| address.parse().unwrap());
+        self.event(Event::Resolved { query, address })
+    }
+
+    /// `user` registers `contact` by UDP from `from`; the server must believe everyone.
+    #[track_caller]
+    pub(crate) fn register(&mut self, user: &str, from: &str, contact: &str) {
+        let sent = self.udp(from, &register(user, contact).call_id(&format!("{contact}-registers")));
+        assert_eq!(only(sent).status(), 200);
+    }
+
+    /// The same over a connection.
+    #[track_caller]
+    pub(crate) fn register_tcp(&mut self, connection: u64, user: &str, from: &str, contact: &str) {
+        let request = register(user, contact).tcp().call_id(&format!("{contact}-registers"));
+        assert_eq!(only(self.tcp(connection, from, &request)).status(), 200);
+    }
+
+    /// The Contact lines that a query for `user` is answered with.
+    #[track_caller]
+    pub(crate) fn bindings(&mut self, user: &str) -> Vec<String> {
+        let request = query(user).call_id("a query");
+        let answer = only(self.udp(ALICE, &Request { cseq: 1, ..request }));
+        assert_eq!(answer.status(), 200);
+        answer.headers("Contact")
+    }
+
+    /// RFC 4475: whatever came before, the server goes on.
+    #[track_caller]
+    pub(crate) fn still_answers(&mut self) {
+        let options = request("OPTIONS", "sip:192.0.2.1:5060").call_id("still-there");
+        assert_eq!(only(self.udp(CAROL, &options)).status(), 200);
+    }
+
+    fn drain(&mut self) -> Vec<Sent> {
+        for action in self.actions.drain(..) {
+            match action {
+                Action::Resolve { query, host } => self.lookups.push((query, host.into())),
+            }
+        }
+        let sent = self
+            .out
+            .packets()
+            .map(|(packet, bytes)| Sent {
+                flow: packet.flow,
+                token: packet.token,
+                after_store: packet.after_store,
+                bytes: bytes.to_vec(),
+            })
+            .collect();
+        self.out.clear();
+        sent
+    }
+}
+
+/// The configuration [`World::open`] begins with.
+fn config() -> Config {
+    let listener = |transport, address: &str| {
+        let address = address.parse().unwrap();
+        Listener { transport, bound: address, advertised: address }
+    };
+    Config {
+        domains: vec!["example.org".into()],
+        listeners: vec![
+            listener(Transport::Udp, "192.0.2.1:5060"),
+            listener(Transport::Tcp, "192.0.2.1:5060"),
+            listener(Transport::Udp, "[2001:db8::1]:5060"),
+        ],
+        mode: Mode::Proxy,
+        stateful: true,
+        record_route: true,
+        auth: AuthConfig {
+            enabled: false,
+            realm: "example.org".into(),
+            algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
+            nonce_lifetime: Duration::from_secs(300),
+            in_dialog: false,
+        },
+        registrar: RegistrarConfig {
+            min_expires_s: 60,
+            default_expires_s: 3600,
+            max_expires_s: 7200,
+            max_contacts: 3,
+        },
+        timers: ringway_transaction::Timers::default(),
+        timer_c: Duration::from_secs(181),
+        message_limits: ringway_sip::Limits::default(),
+        transaction_limits: ringway_transaction::Limits::default(),
+        secret: [7; 32],
+    }
+}
+
+/// The flow of a connection.
+pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
+    Flow {
+        transport: Transport::Tcp,
+        listener: ListenerId(1),
+        remote: from.parse().unwrap(),
+        connection: Some(ConnectionId(connection)),
+    }
+}
+
+/// What can be put on the wire.
+pub(crate) trait Wire {
+    fn wire(&self) -> Vec<u8>;
+}
+
+impl Wire for Vec<u8> {
+    fn wire(&self) -> Vec<u8> {
+        self.clone()
+    }
+}
+
+impl Wire for &[u8] {
+    fn wire(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+/// A request, by its parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) uri: String,
+    pub(crate) via: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) call_id: String,
+    pub(crate) cseq: u32,
+    pub(crate) max_forwards: Option<u32>,
+    /// Further lines.
+    pub(crate) lines: Vec<String>,
+}
+
+/// A request of alice's to `uri`.
+pub(crate) fn request(method: &str, uri: &str) -> Request {
+    Request {
+        method: method.into(),
+        uri: uri.into(),
+        via: format!("SIP/2.0/UDP {ALICE};rport;branch=z9hG4bK"),
+        from: "<sip:alice@example.org>;tag=from-alice".into(),
+        to: format!("<{uri}>"),
+        call_id: "call".into(),
+        cseq: 1,
+        max_forwards: Some(70),
+        lines: Vec::new(),
+    }
+}
+
+/// Alice calls.
+pub(crate) fn invite(uri: &str) -> Request {
+    request("INVITE", uri).line(&format!("Contact: <sip:alice@{ALICE}>"))
+}
+
+/// `user` registers a contact.
+pub(crate) fn register(user: &str, contact: &str) -> Request {
+    query(user).line(&format!("Contact: {contact}"))
+}
+
+/// `user` asks where it is registered.
+pub(crate) fn query(user: &str) -> Request {
+    let mut request = request("REGISTER", "sip:example.org");
+    request.from = format!("<sip:{user}@example.org>;tag=from-{user}");
+    request.to = format!("<sip:{user}@example.org>");
+    request
+}
+
+impl Request {
+    pub(crate) fn line(mut self, line: &str) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    pub(crate) fn from(mut self, uri: &str) -> Self {
+        self.from = format!("<{uri}>;tag=from");
+        self
+    }
+
+    pub(crate) fn to(mut self, to: &str) -> Self {
+        self.to = to.into();
+        self
+    }
+
+    pub(crate) fn call_id(mut self, call_id: &str) -> Self {
+        self.call_id = call_id.replace(' ', "-");
+        self
+    }
+
+    pub(crate) fn cseq(mut self, cseq: u32) -> Self {
+        self.cseq = cseq;
+        self
+    }
+
+    pub(crate) fn via(mut self, via: &str) -> Self {
+        self.via = via.into();
+        self
+    }
+
+    pub(crate) fn tcp(self) -> Self {
+        let via = self.via.replace("/UDP", "/TCP");
+        self.via(&via)
+    }
+
+    /// The CANCEL of this INVITE.
+    pub(crate) fn cancel(&self) -> Self {
+        Self { method: "CANCEL".into(), lines: self.routes(), via: self.whole_via(), ..self.clone() }
+    }
+
+    /// The ACK that ends the failure of this INVITE, with the To of the answer.
+    pub(crate) fn ack_of(&self, failure: &Sent) -> Self {
+        let to = failure.header("To");
+        Self { method: "ACK".into(), to, lines: self.routes(), via: self.whole_via(), ..self.clone() }
+    }
+
+    fn routes(&self) -> Vec<String> {
+        self.lines.iter().filter(|line| line.starts_with("Route:")).cloned().collect()
+    }
+
+    /// The Via with a branch that is unique to the transaction, unless it was given one.
+    fn whole_via(&self) -> String {
+        match self.via.ends_with("branch=z9hG4bK") {
+            true => {
+                let call: String = self.call_id.chars().filter(char::is_ascii_alphanumeric).collect();
+                format!("{}{call}-{}-{}", self.via, self.cseq, self.method)
+            }
+            false => self.via.clone(),
+        }
+    }
+}
+
+impl Wire for Request {
+    fn wire(&self) -> Vec<u8> {
+        let Self { method, uri, from, to, call_id, cseq, .. } = self;
+        let mut text = format!("{method} {uri} SIP/2.0\r\nVia: {}\r\n", self.whole_via());
+        if let Some(hops) = self.max_forwards {
+            write!(text, "Max-Forwards: {hops}\r\n").unwrap();
+        }
+        write!(text, "From: {from}\r\nTo: {to}\r\nCall-ID: {call_id}\r\nCSeq: {cseq} {method}\r\n").unwrap();
+        for line in &self.lines {
+            write!(text, "{line}\r\n").unwrap();
+        }
+        write!(text, "Content-Length: 0\r\n\r\n").unwrap();
+        text.into_bytes()
+    }
+}
+
+impl Sent {
+    /// The text; what is no UTF-8 is replaced.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    /// The first line.
+    pub(crate) fn start(&self) -> String {
+        self.text().split("\r\n").next().unwrap().into()
+    }
+
+    /// The status code, or 0 for a request.
+    pub(crate) fn status(&self) -> u16 {
+        match self.start().strip_prefix("SIP/2.0 ") {
+            Some(rest) => rest[..3].parse().unwrap(),
+            None => 0,
+        }
+    }
+
+    /// The method of a request; empty for a response.
+    pub(crate) fn method(&self) -> String {
+        match self.status() {
+            0 => self.start().split(' ').next().unwrap().into(),
+            _ => String::new(),
+        }
+    }
+
+    /// The Request-URI.
+    pub(crate) fn uri(&self) -> String {
+        self.start().split(' ').nth(1).unwrap().into()
+    }
+
+    /// The values of all lines of this name.
+    pub(crate) fn headers(&self, name: &str) -> Vec<String> {
+        let message = Message::parse(&self.bytes, &Limits::default()).unwrap();
+        let known = HeaderName::from_bytes(name.as_bytes());
+        let is_it = |field: &Field<'_>| match known {
+            HeaderName::Other => field.name.eq_ignore_ascii_case(name.as_bytes()),
+            known => HeaderName::from_bytes(field.name) == known,
+        };
+        message.iter().filter(is_it).map(|field| String::from_utf8_lossy(field.value).into_owned()).collect()
+    }
+
+    /// The value of the one line of this name.
+    #[track_caller]
+    pub(crate) fn header(&self, name: &str) -> String {
+        let mut all = self.headers(name);
+        assert_eq!(all.len(), 1, "{name} in\n{}", self.text());
+        all.remove(0)
+    }
+
+    /// The address it went to.
+    pub(crate) fn to(&self) -> String {
+        self.flow.remote.to_string()
+    }
+
+    /// What the peer that got this request answers; further lines may be added.
+    pub(crate) fn answer(&self, status: u16, lines: &[&str]) -> Vec<u8> {
+        self.answer_tagged(status, &format!("tag-of-{}", self.to().replace([':', '.'], "-")), lines)
+    }
+
+    /// The same with this To tag, where To has none yet.
+    pub(crate) fn answer_tagged(&self, status: u16, tag: &str, lines: &[&str]) -> Vec<u8> {
+        let mut text = format!("SIP/2.0 {status} Because\r\n");
+        for via in self.headers("Via") {
+            write!(text, "Via: {via}\r\n").unwrap();
+        }
+        let mut to = self.header("To");
+        if status > 100 && !to.contains(";tag=") {
+            write!(to, ";tag={tag}").unwrap();
+        }
+        for route in self.headers("Record-Route") {
+            write!(text, "Record-Route: {route}\r\n").unwrap();
+        }
+        write!(text, "From: {}\r\nTo: {to}\r\n", self.header("From")).unwrap();
+        write!(text, "Call-ID: {}\r\nCSeq: {}\r\n", self.header("Call-ID"), self.header("CSeq")).unwrap();
+        for line in lines {
+            write!(text, "{line}\r\n").unwrap();
+        }
+        text.push_str("Content-Length: 0\r\n\r\n");
+        text.into_bytes()
+    }
+}
+
+/// The one message that was sent.
+#[track_caller]
+pub(crate) fn only(sent: Vec<Sent>) -> Sent {
+    let [one] = <[Sent; 1]>::try_from(sent).unwrap_or_else(|sent| panic!("{} were sent: {sent:#?}", sent.len()));
+    one
+}
+
+/// The one request among what was sent.
+#[track_caller]
+pub(crate) fn forwarded(sent: Vec<Sent>) -> Sent {
+    only(requests(sent))
+}
+
+/// The requests among what was sent.
+pub(crate) fn requests(sent: Vec<Sent>) -> Vec<Sent> {
+    sent.into_iter().filter(|one| one.status() == 0).collect()
+}
+
+/// The status codes of the responses, in order.
+pub(crate) fn statuses(sent: &[Sent]) -> Vec<u16> {
+    sent.iter().map(Sent::status).filter(|&status| status != 0).collect()
+}

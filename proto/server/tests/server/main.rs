@@ -1,0 +1,23 @@
+//! The server as its peers meet it: messages go in through [`ringway_sansio::Node`], what comes out is read as text. Time is
+//! virtual, there are no sockets.
+//!
+//! Tested: the torture messages of RFC 4475, the registrar, digest, the proxy with its forks and dialogs, forwarding
+//! without state, redirecting, who may have what relayed, and bytes nobody would write. Not tested: sockets, and several
+//! shards at once.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod challenge;
+mod credentials;
+mod dialog;
+mod fork;
+mod harness;
+mod hostile;
+mod proxy;
+mod redirect;
+mod register;
+mod register_order;
+mod relay;
+mod stateless;
+mod torture_invalid;
+mod torture_semantic;
+mod torture_valid;

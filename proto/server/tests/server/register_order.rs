@@ -1,0 +1,166 @@
+//! REGISTER and time: order by Call-ID and CSeq (RFC 3261 §10.3 steps 6 and 7), repetitions, the store, and restarts.
+
+use crate::harness::{ALICE, BOB, World, forwarded, invite, only, query, register};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Bob registers at 192.0.2.20 with this Call-ID and CSeq.
+fn at(call_id: &str, cseq: u32, params: &str) -> crate::harness::Request {
+    register("bob", &format!("<sip:bob@192.0.2.20>{params}")).call_id(call_id).cseq(cseq)
+}
+
+fn star(call_id: &str, cseq: u32) -> crate::harness::Request {
+    query("bob").line("Contact: *").line("Expires: 0").call_id(call_id).cseq(cseq)
+}
+
+#[test]
+fn an_older_register_of_the_same_phone_is_refused() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 7, ""))).status(), 200);
+    assert_eq!(only(world.udp(BOB, &at("phone", 6, ";expires=90"))).status(), 500);
+    assert_eq!(only(world.udp(BOB, &at("phone", 6, ";expires=0"))).status(), 500);
+    assert_eq!(world.bindings("bob"), ["<sip:bob@192.0.2.20>;expires=3600"]);
+    assert_eq!(only(world.udp(BOB, &at("another", 1, ";expires=90"))).status(), 200, "another Call-ID is newer");
+    assert_eq!(world.bindings("bob"), ["<sip:bob@192.0.2.20>;expires=90"]);
+}
+
+#[test]
+fn a_repeated_register_is_answered_and_changes_nothing() {
+    let mut world = World::open();
+    let first = only(world.udp(BOB, &at("phone", 7, ";expires=600")));
+    world.pass(Duration::from_secs(10));
+    let again = only(world.udp(BOB, &at("phone", 7, ";expires=600")));
+    assert_eq!((first.status(), again.status()), (200, 200));
+    assert_eq!(again.header("Contact"), "<sip:bob@192.0.2.20>;expires=590");
+    assert_eq!(first.header("To"), again.header("To"), "with the same tag");
+    assert_eq!(world.server.counters().registered, 1);
+}
+
+#[test]
+fn one_contact_out_of_order_refuses_all_of_them() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 7, ""))).status(), 200);
+    let mixed = register("bob", "<sip:bob@192.0.2.21>, <sip:bob@192.0.2.20>").call_id("phone").cseq(6);
+    assert_eq!(only(world.udp(BOB, &mixed)).status(), 500);
+    assert_eq!(world.bindings("bob").len(), 1);
+}
+
+#[test]
+fn an_older_star_of_the_same_phone_is_refused() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 7, ""))).status(), 200);
+    assert_eq!(only(world.udp(BOB, &star("phone", 6))).status(), 500, "RFC 3261 §10.3 step 6");
+    assert_eq!(world.bindings("bob").len(), 1, "it was overtaken by the newer one");
+    assert_eq!(only(world.udp(BOB, &star("phone", 8))).status(), 200);
+    assert!(world.bindings("bob").is_empty());
+}
+
+#[test]
+fn a_star_of_another_phone_removes_whatever_its_number_is() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 7, ""))).status(), 200);
+    assert_eq!(only(world.udp(BOB, &star("another", 1))).status(), 200);
+    assert!(world.bindings("bob").is_empty());
+}
+
+#[test]
+fn a_store_that_fails_is_503_and_the_promise_is_not_made_later_either() {
+    let mut world = World::open();
+    world.memory.store_fails.store(true, Ordering::Relaxed);
+    let answer = only(world.udp(BOB, &at("phone", 1, "")));
+    assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"));
+    assert_eq!(world.server.counters().store_failed, 1);
+    // The 503 was lost, the phone repeats itself: nothing is stored, so nothing is promised.
+    assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 503);
+    world.memory.store_fails.store(false, Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200);
+    assert!(!world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty());
+}
+
+#[test]
+fn a_removal_that_was_not_stored_is_not_confirmed() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200);
+    world.memory.store_fails.store(true, Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &at("phone", 2, ";expires=0"))).status(), 503);
+    assert_eq!(only(world.udp(BOB, &at("phone", 2, ";expires=0"))).status(), 503, "a restart would bring it back");
+    world.memory.store_fails.store(false, Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &at("phone", 3, ";expires=0"))).status(), 200);
+    assert!(world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty());
+}
+
+#[test]
+fn bindings_come_back_after_a_restart() {
+    let mut before = World::open();
+    let contacts = "<sip:bob@192.0.2.20;x=1>;expires=600;q=0.5;+a=\"b\", <sip:bob@10.0.0.5>";
+    assert_eq!(only(before.udp(BOB, &register("bob", contacts).call_id("phone").cseq(7))).status(), 200);
+    before.register_tcp(9, "carol", "192.0.2.30:4000", "<sip:carol@192.0.2.30;transport=tcp>");
+    before.register_tcp(9, "carol", "192.0.2.30:4000", "<sip:carol@10.0.0.9;transport=tcp>");
+    let records = before.memory.records.lock().unwrap().clone();
+    let listed = before.bindings("bob");
+
+    let mut after = World::open();
+    after.now = before.now;
+    for (aor, record) in &records {
+        after.server.restore(aor, record, after.now).unwrap();
+    }
+    assert_eq!(after.bindings("bob"), listed);
+    let carol = after.bindings("carol");
+    assert_eq!(carol, ["<sip:carol@192.0.2.30;transport=tcp>;expires=3600"], "connections are gone");
+    let called = after.udp(ALICE, &invite("sip:bob@example.org"));
+    let behind_nat = called.iter().find(|sent| sent.start().contains("10.0.0.5")).unwrap();
+    assert_eq!(behind_nat.to(), BOB, "the flow behind a NAT is known still");
+    assert_eq!(only(after.udp(BOB, &at("phone", 6, ";x"))).status(), 200, "another contact than x=1");
+    let older = register("bob", contacts).call_id("phone").cseq(6);
+    assert_eq!(only(after.udp(BOB, &older)).status(), 500, "and so is the order");
+    after.pass(Duration::from_secs(601));
+    assert_eq!(after.bindings("bob").len(), 2);
+}
+
+#[test]
+fn what_expired_while_the_server_was_down_does_not_come_back() {
+    let mut before = World::open();
+    before.register("bob", BOB, "<sip:bob@192.0.2.20>;expires=60");
+    let record = before.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].clone();
+    let mut after = World::open();
+    after.pass(Duration::from_secs(61));
+    after.server.restore(b"bob@example.org", &record, after.now).unwrap();
+    assert_eq!((after.server.location().users_len(), after.bindings("bob").len()), (0, 0));
+}
+
+#[test]
+fn a_record_that_is_damaged_is_refused_whole() {
+    let mut before = World::open();
+    before.register("bob", BOB, "<sip:bob@192.0.2.20>, <sip:bob@192.0.2.21>");
+    let record = before.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].clone();
+    let mut after = World::open();
+    for len in 1..record.len() {
+        let _ = after.server.restore(b"bob@example.org", &record[..len], after.now);
+        assert!(after.server.location().bindings_len() < 2);
+    }
+    let mut newer = record.clone();
+    newer[0] += 1;
+    after.server.remove_user(b"bob@example.org");
+    assert!(after.server.restore(b"bob@example.org", &newer, after.now).is_err());
+    assert_eq!(after.server.location().bindings_len(), 0);
+    assert!(after.server.restore(b"bob@example.org", b"", after.now).is_ok());
+}
+
+#[test]
+fn a_permanent_contact_is_called_without_a_register_and_only_once() {
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20", b"sip:desk@192.0.2.99"]);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>;expires=90");
+    let sent = world.udp(ALICE, &invite("sip:bob@example.org"));
+    let mut called: Vec<_> = crate::harness::requests(sent).iter().map(crate::harness::Sent::uri).collect();
+    called.sort();
+    assert_eq!(called, ["sip:bob@192.0.2.20", "sip:desk@192.0.2.99"], "RFC 3261 §16.5: no target twice");
+    world.server.set_permanent_contacts(b"bob@example.org", &[]);
+    world.pass(Duration::from_secs(91));
+    assert!(world.bindings("bob").is_empty());
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"no URI"]);
+    assert!(world.bindings("bob").is_empty());
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let called = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("2")));
+    assert_eq!(called.to(), BOB);
+}
