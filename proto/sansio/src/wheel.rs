@@ -32,6 +32,8 @@ pub struct Wheel<T> {
     used: [[u64; 4]; LEVELS],
     /// The tick up to which everything has fired.
     tick: u64,
+    /// No timer is due before this tick. Cancelling leaves it, so it can be too early.
+    earliest: u64,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,7 @@ impl<T> Wheel<T> {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
             used: [[0; 4]; LEVELS],
             tick: now.as_millis(),
+            earliest: u64::MAX,
         }
     }
 
@@ -72,6 +75,7 @@ impl<T> Wheel<T> {
     pub fn arm(&mut self, at: Instant, value: T) -> TimerKey {
         let due = at.as_nanos().div_ceil(NANOS_PER_TICK).max(self.tick + 1);
         let index = self.take_free(due, value);
+        self.earliest = self.earliest.min(due);
         self.link(index);
         self.len += 1;
         let generation = self.entries.get(index as usize).map_or(0, |entry| entry.generation);
@@ -94,6 +98,9 @@ impl<T> Wheel<T> {
     /// milliseconds.
     pub fn expire(&mut self, now: Instant) -> Option<T> {
         let target = now.as_millis();
+        if target < self.earliest {
+            return None;
+        }
         loop {
             let slot = (self.tick % SLOTS as u64) as usize;
             let head = self.heads.get(slot).copied().unwrap_or(NIL);
@@ -107,28 +114,31 @@ impl<T> Wheel<T> {
                 continue;
             }
             if self.tick >= target {
+                self.earliest = self.next_tick().unwrap_or(u64::MAX);
                 return None;
             }
             self.advance(target);
         }
     }
 
-    /// The earliest time at which something may be due. It can be early (a coarse slot opens then), never late.
+    /// The earliest time at which something may be due. It can be early (that timer was cancelled, or a coarse slot opens
+    /// then), never late.
     pub fn next_due(&self) -> Option<Instant> {
+        (self.len > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(NANOS_PER_TICK)))
+    }
+
+    fn next_tick(&self) -> Option<u64> {
         if self.len == 0 {
             return None;
         }
-        (0..LEVELS)
-            .filter_map(|level| self.next_tick_of(level))
-            .min()
-            .map(|tick| Instant::from_nanos(tick.saturating_mul(NANOS_PER_TICK)))
+        (0..LEVELS).filter_map(|level| self.next_tick_of(level)).min()
     }
 
     /// Moves time on to the next tick at which a slot is used, at most to `target`, and opens the coarser slots that
     /// begin there.
     fn advance(&mut self, target: u64) {
-        let next = match self.next_due() {
-            Some(at) => at.as_millis().clamp(self.tick + 1, target),
+        let next = match self.next_tick() {
+            Some(tick) => tick.clamp(self.tick + 1, target),
             None => target,
         };
         self.tick = next;

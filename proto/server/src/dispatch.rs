@@ -6,7 +6,7 @@ use crate::server::{Out, Request, request_mark};
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Message, Method, Scheme, Uri, Via};
+use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
 use ringway_transaction::Incoming;
 
 /// Whose request it is.
@@ -221,7 +221,7 @@ impl<S: Services> Server<S> {
         domain: &[u8],
         out: &mut Out<'_>,
     ) -> Option<alloc::vec::Vec<u8>> {
-        let mark = request_mark(&self.keys.request, request.message, &request.flow);
+        let mark = request_mark(&self.keys.request, request.now, request.message, &request.flow);
         let outcome = verify(
             request.now,
             &self.config,
@@ -248,7 +248,8 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept.
+    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
+    /// INVITE in a dialog.
     fn challenge(
         &mut self,
         request: &Request<'_, '_>,
@@ -267,7 +268,7 @@ impl<S: Services> Server<S> {
         let mut nonce = core::mem::take(&mut self.record);
         nonce.clear();
         self.nonces.write(request.now, &mut nonce);
-        self.reply(request, status, phrase, out, |response| {
+        let add = |response: &mut ResponseWriter<'_>| {
             for algorithm in &config.auth.algorithms {
                 let challenge = Challenge {
                     realm: config.auth.realm.as_bytes(),
@@ -277,7 +278,13 @@ impl<S: Services> Server<S> {
                 };
                 response.header_with(name, |out| challenge.write(out));
             }
-        });
+        };
+        // The ACK of an INVITE in a dialog has the dialog's tag and not ours: only a transaction knows it.
+        if request.message.to().tag().is_some() {
+            self.refuse(request, status, phrase, out, add);
+        } else {
+            self.reply(request, status, phrase, out, add);
+        }
         self.record = nonce;
     }
 

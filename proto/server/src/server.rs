@@ -2,7 +2,7 @@
 
 use crate::auth::NonceMaker;
 use crate::date::DateText;
-use crate::location::{BadRecord, Location};
+use crate::location::{BadRecord, Location, Unstored};
 use crate::proxy::{Context, Targets};
 use crate::{Aor, Config, Counters, Services};
 use alloc::boxed::Box;
@@ -28,6 +28,7 @@ pub struct Server<S> {
     pub(crate) nonces: NonceMaker,
     pub(crate) transactions: Transactions,
     pub(crate) location: Location,
+    pub(crate) unstored: Unstored,
     pub(crate) contexts: Slab<Context>,
     pub(crate) wheel: Wheel<TimerC>,
     /// Look-ups under way: ours, never a peer's number.
@@ -136,6 +137,7 @@ impl<S: Services> Server<S> {
             keys,
             transactions,
             location: Location::new(&seed, now),
+            unstored: Unstored::new(&seed),
             contexts: Slab::default(),
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
@@ -355,8 +357,8 @@ fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
     derived
 }
 
-/// Stands for a request and where it came from.
-pub(crate) fn request_mark(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -> u64 {
+/// Stands for a request and where it came from; on a stream also for when.
+pub(crate) fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     let via = message.via();
     for part in [via.branch.unwrap_or_default(), message.call_id(), message.method().as_bytes()] {
@@ -369,7 +371,9 @@ pub(crate) fn request_mark(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -
         core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
     }
     hash.write_u16(flow.remote.port());
-    // A stream repeats nothing: there the same bytes are a replay. Each message gets a mark of its own by its kind.
-    hash.write_u8(u8::from(flow.transport.is_reliable()));
+    // A stream repeats nothing: there the same bytes again are a replay, and their mark is another.
+    if flow.transport.is_reliable() {
+        hash.write_u64(now.as_nanos());
+    }
     hash.finish()
 }

@@ -5,17 +5,37 @@ use crate::{Malformed, Params};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A URI as it stands in a message.
+/// A URI as it stands in a message, of at most 65,535 bytes. Its parts are kept as places and not as slices, because a
+/// message holds several and is moved about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uri<'a> {
     raw: &'a [u8],
     scheme: Scheme,
-    user: Option<&'a [u8]>,
-    password: Option<&'a [u8]>,
-    host: Host<'a>,
+    user: Option<Part>,
+    password: Option<Part>,
+    host: Part,
     port: Option<u16>,
-    params: Params<'a>,
-    headers: &'a [u8],
+    /// Headers follow behind a `?`.
+    params: Part,
+}
+
+/// Where a part of a URI stands in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    start: u16,
+    end: u16,
+}
+
+impl Part {
+    /// The part of `len` bytes from `start` on.
+    fn new(start: usize, len: usize) -> Result<Self, Malformed> {
+        let place = |at: usize| u16::try_from(at).map_err(|_| Malformed);
+        Ok(Self { start: place(start)?, end: place(start + len)? })
+    }
+
+    fn of<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
+        raw.get(usize::from(self.start)..usize::from(self.end)).unwrap_or_default()
+    }
 }
 
 /// The kinds of URI.
@@ -97,16 +117,18 @@ impl<'a> Uri<'a> {
             Scheme::Tel | Scheme::Other if rest.is_empty() || class_len(rest, URI) < rest.len() => {
                 Err(Malformed)
             }
-            Scheme::Tel | Scheme::Other => Ok(Self {
-                raw,
-                scheme,
-                user: None,
-                password: None,
-                host: Host(b""),
-                port: None,
-                params: Params::default(),
-                headers: b"",
-            }),
+            Scheme::Tel | Scheme::Other => {
+                let nothing = Part::new(raw.len(), 0)?;
+                Ok(Self {
+                    raw,
+                    scheme,
+                    user: None,
+                    password: None,
+                    host: nothing,
+                    port: None,
+                    params: nothing,
+                })
+            }
         }
     }
 
@@ -126,18 +148,18 @@ impl<'a> Uri<'a> {
     }
 
     /// The user part as written, escapes in place.
-    pub const fn user(&self) -> Option<&'a [u8]> {
-        self.user
+    pub fn user(&self) -> Option<&'a [u8]> {
+        self.user.map(|part| part.of(self.raw))
     }
 
     /// The password, which nobody should use.
-    pub const fn password(&self) -> Option<&'a [u8]> {
-        self.password
+    pub fn password(&self) -> Option<&'a [u8]> {
+        self.password.map(|part| part.of(self.raw))
     }
 
     /// The host; empty for other schemes.
-    pub const fn host(&self) -> Host<'a> {
-        self.host
+    pub fn host(&self) -> Host<'a> {
+        Host(self.host.of(self.raw))
     }
 
     /// The port, when given.
@@ -146,37 +168,51 @@ impl<'a> Uri<'a> {
     }
 
     /// The URI's own parameters.
-    pub const fn params(&self) -> Params<'a> {
-        self.params
+    pub fn params(&self) -> Params<'a> {
+        Params::checked(self.params.of(self.raw))
     }
 
     /// What follows the `?`; empty when there is none.
-    pub const fn headers(&self) -> &'a [u8] {
-        self.headers
+    pub fn headers(&self) -> &'a [u8] {
+        self.raw.get(usize::from(self.params.end) + 1..).unwrap_or_default()
     }
 
     /// True with an `lr` parameter: a loose router (RFC 3261 §19.1.1).
     pub fn is_loose_router(&self) -> bool {
-        self.params.has(b"lr")
+        self.params().has(b"lr")
     }
 
     /// Appends the user part with escapes undone, as it is compared and looked up (RFC 3261 §10.3 step 5).
     pub fn unescaped_user_into(&self, out: &mut Vec<u8>) {
-        unescape_into(self.user.unwrap_or_default(), out);
+        unescape_into(self.user().unwrap_or_default(), out);
     }
 
     fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Self, Malformed> {
         let (user, password, host_on) = split_userinfo(rest)?;
-        let (host, after) = Host::split(host_on)?;
-        let (port, after) = split_port(after)?;
+        let (host, port_on) = Host::split(host_on)?;
+        let (port, after) = split_port(port_on)?;
         if class_len(after, URI) < after.len() {
             return Err(Malformed);
         }
-        let (params, headers) = match memchr::memchr(b'?', after) {
-            Some(at) => (after.get(..at).ok_or(Malformed)?, after.get(at + 1..).ok_or(Malformed)?),
-            None => (after, &[][..]),
+        let params = match memchr::memchr(b'?', after) {
+            Some(at) => after.get(..at).ok_or(Malformed)?,
+            None => after,
         };
-        Ok(Self { raw, scheme, user, password, host, port, params: Params::parse(params)?, headers })
+        Params::parse(params)?;
+        // Each part reaches to where the next begins, so its place follows from what is left behind it.
+        let user_start = raw.len() - rest.len();
+        let host_start = raw.len() - host_on.len();
+        let user = user.map(|user| Part::new(user_start, user.len())).transpose()?;
+        let password = password.map(|it| Part::new(host_start - 1 - it.len(), it.len())).transpose()?;
+        Ok(Self {
+            raw,
+            scheme,
+            user,
+            password,
+            host: Part::new(host_start, host.as_bytes().len())?,
+            port,
+            params: Part::new(raw.len() - after.len(), params.len())?,
+        })
     }
 }
 

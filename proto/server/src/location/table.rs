@@ -11,14 +11,15 @@ use hashbrown::{HashMap, HashSet, HashTable};
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
-use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
 
 /// Where the users of one shard are.
 #[derive(Debug)]
 pub struct Location {
     users: Slab<User>,
-    /// Finds users by name. Names come from peers: a seeded hash.
-    by_name: HashTable<SlabKey>,
+    /// Finds users by name. Names come from peers: a keyed hash, and so wide that nothing else is compared.
+    by_name: HashTable<Named>,
     hash_key: [u8; 16],
     /// Which users have a binding on a stream connection; as many entries as there are such bindings.
     by_connection: HashMap<ConnectionId, HashSet<SlabKey, SeededHash>, SeededHash>,
@@ -28,10 +29,20 @@ pub struct Location {
     bindings: usize,
 }
 
+/// Half of a name's hash, and whose name it is; the other half is the place in the table.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    rest: u64,
+    key: SlabKey,
+}
+
+/// Nearly every user has one binding: it stands with the user.
+pub(crate) type Bindings = SmallVec<[Binding; 1]>;
+
 #[derive(Debug)]
 struct User {
     name: Box<[u8]>,
-    bindings: Vec<Binding>,
+    bindings: Bindings,
     /// For when the timer is armed; refreshes leave it and it looks again when it fires.
     wakes_at: Instant,
     timer: TimerKey,
@@ -46,6 +57,15 @@ pub(crate) struct Change<'a> {
     /// `None`: the binding is removed.
     pub(crate) expires: Option<Instant>,
     pub(crate) kind: Kind,
+}
+
+/// What a REGISTER did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// Where the user is now, good until the next change; `None` without bindings.
+    pub(crate) place: Option<SlabKey>,
+    /// False: it was a repetition, or there was nothing to remove.
+    pub(crate) changed: bool,
 }
 
 /// Why nothing was changed.
@@ -154,7 +174,6 @@ impl Location {
     /// Applies the changes of one REGISTER, all or none (RFC 3261 §10.3 step 7).
     ///
     /// A binding that this very REGISTER made (same Call-ID, same CSeq) is left as it is: the REGISTER was repeated.
-    /// Returns whether anything changed.
     pub(crate) fn save(
         &mut self,
         proof: &Authenticated<&Aor>,
@@ -163,7 +182,7 @@ impl Location {
         flow: Flow,
         now: Instant,
         max_contacts: usize,
-    ) -> Result<bool, SaveError> {
+    ) -> Result<Saved, SaveError> {
         let aor = proof.subject().as_bytes();
         let found = self.find(aor);
         let bindings = found
@@ -171,11 +190,13 @@ impl Location {
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default();
         if !check(bindings, changes, cseq, now, max_contacts)? {
-            return Ok(false);
+            return Ok(Saved { place: found, changed: false });
         }
         let key = match found {
             Some(key) => key,
-            None if changes.iter().all(|change| change.expires.is_none()) => return Ok(false),
+            None if changes.iter().all(|change| change.expires.is_none()) => {
+                return Ok(Saved { place: None, changed: false });
+            }
             None => self.add_user(aor),
         };
         self.change_bindings(key, |bindings| {
@@ -184,12 +205,28 @@ impl Location {
                 apply(bindings, change, cseq, flow);
             }
         });
-        Ok(true)
+        // The user is gone when that was its last binding.
+        let place = self.users.get(key).map(|_| key);
+        Ok(Saved { place, changed: true })
     }
 
-    /// Takes all bindings away that REGISTER made. Returns whether there were any.
-    pub(crate) fn clear(&mut self, proof: &Authenticated<&Aor>) -> bool {
-        self.remove_where(proof.subject().as_bytes(), |binding| !binding.is_permanent())
+    /// Takes all bindings away that REGISTER made; none when one of them was made by a newer REGISTER of the same phone
+    /// (RFC 3261 §10.3 step 6). Returns whether there were any.
+    pub(crate) fn clear(
+        &mut self,
+        proof: &Authenticated<&Aor>,
+        call_id: &[u8],
+        cseq: u32,
+        now: Instant,
+    ) -> Result<bool, SaveError> {
+        let aor = proof.subject().as_bytes();
+        let is_newer = |binding: &Binding| {
+            !binding.is_permanent() && binding.cseq >= cseq && binding.text().call_id == call_id
+        };
+        if self.lookup(aor, now).any(is_newer) {
+            return Err(SaveError::OutOfOrder);
+        }
+        Ok(self.remove_where(aor, |binding| !binding.is_permanent()))
     }
 
     /// Takes everything away that is known of a user who is no subscriber any more.
@@ -294,7 +331,7 @@ impl Location {
                         binding.flow.connection = None;
                     }
                 }
-                bindings.retain(Binding::is_reachable);
+                bindings.retain(|binding| binding.is_reachable());
             });
         }
     }
@@ -327,7 +364,7 @@ impl Location {
         &mut self,
         key: SlabKey,
         changed: &mut impl FnMut(&Self, &[u8]),
-        change: impl FnOnce(&mut Vec<Binding>),
+        change: impl FnOnce(&mut Bindings),
     ) {
         let Some(name) = self.users.get(key).map(|user| user.name.clone()) else { return };
         let before = self.bindings;
@@ -338,7 +375,7 @@ impl Location {
     }
 
     /// The one way bindings change: everything that is derived from them is kept true here.
-    fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Vec<Binding>)) {
+    fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Bindings)) {
         let Some(user) = self.users.get_mut(key) else { return };
         let before = user.bindings.len();
         let connections: Vec<_> = connections_of(&user.bindings).collect();
@@ -361,21 +398,22 @@ impl Location {
     }
 
     fn find(&self, aor: &[u8]) -> Option<SlabKey> {
-        let hash = self.hash(aor);
-        self.by_name.find(hash, |&key| self.users.get(key).is_some_and(|user| *user.name == *aor)).copied()
+        let (hash, rest) = self.hash(aor);
+        self.by_name.find(hash, |named| named.rest == rest).map(|named| named.key)
     }
 
     fn add_user(&mut self, aor: &[u8]) -> SlabKey {
-        let key = self.users.insert(User {
+        let user = User {
             name: aor.into(),
-            bindings: Vec::new(),
+            bindings: Bindings::new(),
             wakes_at: Instant::FAR,
             timer: TimerKey::NONE,
-        });
-        let hash = self.hash(aor);
+        };
+        let key = self.users.insert(user);
+        let (hash, rest) = self.hash(aor);
         let (users, hash_key) = (&self.users, &self.hash_key);
-        self.by_name.insert_unique(hash, key, |&key| {
-            users.get(key).map_or(0, |user| hash_with(hash_key, &user.name))
+        self.by_name.insert_unique(hash, Named { rest, key }, |named| {
+            users.get(named.key).map_or(0, |user| hash_with(hash_key, &user.name).0)
         });
         key
     }
@@ -385,8 +423,8 @@ impl Location {
         let Some(user) = self.users.get_mut(key) else { return };
         if user.bindings.is_empty() {
             self.wheel.cancel(user.timer);
-            let hash = hash_with(&self.hash_key, &user.name);
-            if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == key) {
+            let (hash, _) = hash_with(&self.hash_key, &user.name);
+            if let Ok(entry) = self.by_name.find_entry(hash, |named| named.key == key) {
                 entry.remove();
             }
             self.users.remove(key);
@@ -400,15 +438,16 @@ impl Location {
         }
     }
 
-    fn hash(&self, name: &[u8]) -> u64 {
+    fn hash(&self, name: &[u8]) -> (u64, u64) {
         hash_with(&self.hash_key, name)
     }
 }
 
-fn hash_with(key: &[u8; 16], name: &[u8]) -> u64 {
+fn hash_with(key: &[u8; 16], name: &[u8]) -> (u64, u64) {
     let mut hash = SipHasher13::new_with_key(key);
     hash.write(name);
-    hash.finish()
+    let wide = hash.finish128();
+    (wide.h1, wide.h2)
 }
 
 /// What must hold before anything is changed. `Ok(false)`: it is a repetition.
@@ -422,7 +461,7 @@ fn check(
     let live = |binding: &&Binding| binding.expires > now && !binding.is_permanent();
     let mut count = bindings.iter().filter(live).count();
     let mut repeated = 0;
-    for change in changes {
+    for (number, change) in changes.iter().enumerate() {
         let text = &change.text;
         if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
             return Err(SaveError::TooLong);
@@ -434,10 +473,14 @@ fn check(
             }
             repeated += usize::from(cseq == existing.cseq);
         }
-        match (existing, change.expires) {
-            (None, Some(_)) => count += 1,
-            (Some(_), None) => count -= 1,
-            (None, None) | (Some(_), Some(_)) => {}
+        // A contact may stand in one request twice: then the first decided whether it is there.
+        let before = changes.get(..number).unwrap_or_default();
+        let earlier = before.iter().rev().find(|earlier| earlier.contact.equals(&change.contact));
+        let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
+        match (is_there, change.expires) {
+            (false, Some(_)) => count += 1,
+            (true, None) => count = count.saturating_sub(1),
+            (false, None) | (true, Some(_)) => {}
         }
     }
     if count > max_contacts {
@@ -446,7 +489,7 @@ fn check(
     Ok(repeated == 0)
 }
 
-fn apply(bindings: &mut Vec<Binding>, change: &Change<'_>, cseq: u32, flow: Flow) {
+fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
     let place =
         bindings.iter().position(|binding| !binding.is_permanent() && is_same(binding, &change.contact));
     match (place, change.expires) {
@@ -466,7 +509,6 @@ fn apply(bindings: &mut Vec<Binding>, change: &Change<'_>, cseq: u32, flow: Flow
         (None, Some(expires)) => {
             let fresh = Binding::new(change.text, change.q, change.kind, cseq, expires, flow);
             if let Some(fresh) = fresh {
-                bindings.reserve_exact(1);
                 bindings.push(fresh);
             }
         }

@@ -1,6 +1,6 @@
 //! REGISTER by the steps of RFC 3261 §10.3.
 
-use crate::location::{Binding, Change, SaveError};
+use crate::location::{Binding, Change, SaveError, Saved};
 use crate::proxy::write_q;
 use crate::reply::write_reply;
 use crate::server::{Out, Request};
@@ -45,13 +45,19 @@ impl<S: Services> Server<S> {
         // Steps 6 and 7.
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
-            Ok(Contacts::Absent) => Ok(false),
-            Ok(Contacts::Star) if header_expires(message) == Some(0) => Ok(self.location.clear(&proof)),
+            Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
+            Ok(Contacts::Star) if header_expires(message) == Some(0) => {
+                let (call_id, cseq) = (message.call_id(), message.cseq().number);
+                match self.location.clear(&proof, call_id, cseq, request.now) {
+                    Ok(changed) => Ok(Saved { changed, ..self.unchanged(aor) }),
+                    Err(error) => Err(self.refusal_of(error)),
+                }
+            }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
             Ok(Contacts::List(count)) => self.save_contacts(request, &proof, count),
         };
         match outcome {
-            Ok(changed) => self.confirm(request, aor, changed, out),
+            Ok(saved) => self.confirm(request, aor, saved, out),
             Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(request, status, phrase, out),
             Err(Refusal::TooBrief) => {
                 self.counters.refused += 1;
@@ -63,13 +69,17 @@ impl<S: Services> Server<S> {
         }
     }
 
+    fn unchanged(&self, aor: &Aor) -> Saved {
+        Saved { place: self.location.place_of(aor.as_bytes()), changed: false }
+    }
+
     /// Step 7: all contacts or none.
     fn save_contacts(
         &mut self,
         request: &Request<'_, '_>,
         proof: &crate::Authenticated<&Aor>,
         count: usize,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Saved, Refusal> {
         let message = request.message;
         let max = self.config.registrar.max_contacts;
         // More in one request than could be kept, removals included: nothing is read of it.
@@ -95,14 +105,18 @@ impl<S: Services> Server<S> {
                 self.save(request, proof, &all)
             }
         };
-        saved.map_err(|error| match error {
+        saved.map_err(|error| self.refusal_of(error))
+    }
+
+    fn refusal_of(&mut self, error: SaveError) -> Refusal {
+        match error {
             SaveError::OutOfOrder => Refusal::Plain(500, "CSeq Out Of Order"),
             SaveError::TooLong => Refusal::Plain(400, "Contact Too Long"),
             SaveError::TooMany => {
                 self.counters.too_many_contacts += 1;
                 Refusal::Plain(403, "Too Many Contacts")
             }
-        })
+        }
     }
 
     fn save(
@@ -110,7 +124,7 @@ impl<S: Services> Server<S> {
         request: &Request<'_, '_>,
         proof: &crate::Authenticated<&Aor>,
         changes: &[Change<'_>],
-    ) -> Result<bool, SaveError> {
+    ) -> Result<Saved, SaveError> {
         let cseq = request.message.cseq().number;
         let max = self.config.registrar.max_contacts;
         self.location.save(proof, changes, cseq, request.flow, request.now, max)
@@ -152,13 +166,15 @@ impl<S: Services> Server<S> {
     }
 
     /// Step 8: 200 with all bindings, once what changed is on its way to the store.
-    fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, changed: bool, out: &mut Out<'_>) {
-        let place = self.location.place_of(aor.as_bytes());
-        if changed {
-            self.counters.registered += 1;
+    fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, saved: Saved, out: &mut Out<'_>) {
+        let place = saved.place;
+        self.counters.registered += u64::from(saved.changed);
+        if saved.changed || self.unstored.holds(aor.as_bytes()) {
             self.record.clear();
             self.location.write_record_at(place, &mut self.record);
-            if self.services.store(aor.as_bytes(), &self.record).is_err() {
+            let stored = self.services.store(aor.as_bytes(), &self.record);
+            self.unstored.note(aor.as_bytes(), stored);
+            if stored.is_err() {
                 self.counters.store_failed += 1;
                 return self.reply(request, 503, "Store Failed", out, |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
@@ -195,7 +211,8 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
         out.extend_from_slice(param.name);
         if let Some(value) = param.value {
             out.push(b'=');
-            out.extend_from_slice(value);
+            // A quoted string may have come folded; an answer is written on one line.
+            out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
         }
     }
     write_q(binding.q, out);

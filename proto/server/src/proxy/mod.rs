@@ -48,6 +48,31 @@ impl Targets {
         self.list.push(Target { uri: start..self.text.len(), keeps_uri, flow, q });
     }
 
+    /// Adds where a binding leads. A contact that stands there already, because an administrator put it there too, is
+    /// not called twice (RFC 3261 §16.5).
+    fn push_binding(&mut self, binding: &Binding) {
+        let flow = flow_of(binding);
+        if let Some(same) = self.place_of(binding.uri())
+            && let Some(target) = self.list.get_mut(same)
+        {
+            target.flow = target.flow.or(flow);
+            target.q = target.q.max(binding.q);
+            return;
+        }
+        let start = self.text.len();
+        write_as_request_uri(binding.uri(), &mut self.text);
+        self.list.push(Target { uri: start..self.text.len(), keeps_uri: false, flow, q: binding.q });
+    }
+
+    fn place_of(&self, contact: &[u8]) -> Option<usize> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let contact = Uri::parse(contact).ok()?;
+        let is_same = |target: &Target| Uri::parse(self.uri(target)).is_ok_and(|uri| uri.equals(&contact));
+        self.list.iter().position(is_same)
+    }
+
     pub(crate) fn uri(&self, target: &Target) -> &[u8] {
         self.text.get(target.uri.clone()).unwrap_or_default()
     }
@@ -64,7 +89,7 @@ impl<S: Services> Server<S> {
             targets.push(routed.uri.as_bytes(), true, flow, 1000);
         } else if self.config.read_aor(&routed.uri, &mut aor) {
             for binding in self.location.lookup(aor.as_bytes(), request.now) {
-                targets.push(binding.uri(), false, flow_of(binding), binding.q);
+                targets.push_binding(binding);
             }
             targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
         }
@@ -99,6 +124,31 @@ impl<S: Services> Server<S> {
             return Hop::Flow(flow);
         }
         hop_of(&self.config, routed.next_route.as_ref().unwrap_or(uri))
+    }
+}
+
+/// Appends a contact as a Request-URI: without the headers and the method that it may have and a Request-URI may not (RFC
+/// 3261 §16.6 step 2, §19.1.1 table 1).
+fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
+    let parsed = match memchr::memchr2(b'?', b';', contact) {
+        Some(_) => Uri::parse(contact).ok(),
+        None => None,
+    };
+    let Some(uri) = parsed else { return out.extend_from_slice(contact) };
+    let bare = contact.strip_suffix(uri.headers()).unwrap_or(contact);
+    let bare = bare.strip_suffix(b"?").unwrap_or(bare);
+    let params = uri.params();
+    if !params.has(b"method") {
+        return out.extend_from_slice(bare);
+    }
+    out.extend_from_slice(bare.strip_suffix(params.as_bytes()).unwrap_or(bare));
+    for param in params.iter().filter(|param| !param.name.eq_ignore_ascii_case(b"method")) {
+        out.push(b';');
+        out.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
     }
 }
 

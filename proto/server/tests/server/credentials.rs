@@ -1,1 +1,277 @@
-//! 
+//! What credentials are worth (RFC 3261 §22, RFC 7616, RFC 8760): who may register and call as whom, and what is a replay.
+
+use crate::challenge::{Login, answered, is_stale, nonce_of, proven};
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, STRANGER, World, forwarded, invite, only, query, register, request, statuses,
+};
+use ringway_server::auth::{Algorithm, NonceMaker};
+use std::time::Duration;
+
+/// Bob's REGISTER and the challenge it gets.
+fn challenged(world: &mut World) -> (Request, Login) {
+    let request = register("bob", "<sip:bob@192.0.2.20>").call_id("phone");
+    let challenge = only(world.udp(BOB, &request));
+    assert_eq!(challenge.status(), 401);
+    (request, Login::to(&challenge, "bob"))
+}
+
+#[test]
+fn the_right_password_is_accepted_with_either_algorithm() {
+    for algorithm in [Algorithm::Md5, Algorithm::Sha256] {
+        let mut world = World::closed();
+        let (request, login) = challenged(&mut world);
+        let answer = only(world.udp(BOB, &answered(&request, &login.algorithm(algorithm))));
+        assert_eq!((answer.status(), answer.headers("Contact").len()), (200, 1));
+        assert_eq!((world.server.counters().challenged, world.server.counters().authenticated), (1, 1));
+    }
+}
+
+#[test]
+fn an_algorithm_that_is_not_offered_proves_nothing() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.auth.algorithms = vec![Algorithm::Sha256];
+    });
+    let (request, login) = challenged(&mut world);
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 401);
+}
+
+#[test]
+fn a_client_that_names_no_algorithm_means_md5() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let mut request = answered(&request, &login);
+    let line = request.lines.pop().unwrap().replace(" algorithm=MD5,", "");
+    assert_eq!(only(world.udp(BOB, &request.line(&line))).status(), 200);
+}
+
+#[test]
+fn a_wrong_password_is_asked_again_and_is_not_stale() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let wrong = Login { password: "wrong".into(), ..login.clone() };
+    let answer = only(world.udp(BOB, &answered(&request, &wrong)));
+    assert!(answer.status() == 401 && !is_stale(&answer));
+    assert_eq!(world.server.location().bindings_len(), 0);
+    // The count was not used up: only a password that was proven uses it.
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
+}
+
+#[test]
+fn a_nonce_too_old_is_stale_when_the_password_is_right() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    world.pass(Duration::from_secs(301));
+    assert!(is_stale(&only(world.udp(BOB, &answered(&request, &login)))));
+    let wrong = Login { password: "wrong".into(), ..login };
+    let answer = only(world.udp(BOB, &answered(&request, &wrong)));
+    assert!(answer.status() == 401 && !is_stale(&answer), "nobody learns that only the nonce was wrong");
+}
+
+#[test]
+fn a_nonce_of_another_secret_is_stale_when_the_password_is_right() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let mut nonce = Vec::new();
+    NonceMaker::new(&[8; 32], Duration::from_secs(300), 0).write(world.now, &mut nonce);
+    let forged = Login { nonce: String::from_utf8(nonce).unwrap(), ..login.clone() };
+    assert!(is_stale(&only(world.udp(BOB, &answered(&request, &forged)))));
+    let invented = Login { nonce: "mine".into(), ..login };
+    assert!(is_stale(&only(world.udp(BOB, &answered(&request, &invented)))));
+}
+
+#[test]
+fn a_nonce_count_proves_a_password_once() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
+    let next = answered(&request.clone().cseq(5), &login);
+    assert!(is_stale(&only(world.udp(BOB, &next))), "another request with the same count");
+    let next = answered(&request.clone().cseq(6), &login.clone().nc(3));
+    assert_eq!(only(world.udp(BOB, &next)).status(), 200, "counts may be left out");
+    let next = answered(&request.clone().cseq(7), &login.clone().nc(2));
+    assert_eq!(only(world.udp(BOB, &next)).status(), 200, "and come late");
+    let next = answered(&request.cseq(8), &login.nc(2));
+    assert!(is_stale(&only(world.udp(BOB, &next))), "but once only");
+}
+
+#[test]
+fn a_retransmission_is_no_replay() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let request = answered(&request, &login);
+    assert_eq!(only(world.udp(BOB, &request)).status(), 200);
+    world.pass(Duration::from_secs(4));
+    assert_eq!(only(world.udp(BOB, &request)).status(), 200, "the 200 was lost");
+    world.pass(Duration::from_secs(33));
+    assert!(is_stale(&only(world.udp(BOB, &request))), "no retransmission comes so late");
+}
+
+#[test]
+fn a_replay_from_another_place_is_refused() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let request = answered(&request, &login);
+    assert_eq!(only(world.udp(BOB, &request)).status(), 200);
+    for place in ["192.0.2.20:5061", STRANGER] {
+        assert!(is_stale(&only(world.udp(place, &request))), "{place}");
+    }
+    assert!(is_stale(&only(world.tcp(3, BOB, &request.clone().tcp()))));
+}
+
+#[test]
+fn a_replay_over_a_connection_is_refused_even_from_the_same_place() {
+    let mut world = World::closed();
+    let request = register("bob", "<sip:bob@192.0.2.20;transport=tcp>").tcp();
+    let challenge = only(world.tcp(1, BOB, &request));
+    let request = answered(&request, &Login::to(&challenge, "bob"));
+    assert_eq!(only(world.tcp(1, BOB, &request)).status(), 200);
+    world.pass(Duration::from_millis(1));
+    assert!(is_stale(&only(world.tcp(1, BOB, &request))), "a stream repeats nothing by itself");
+    assert!(is_stale(&only(world.tcp(2, BOB, &request))));
+}
+
+#[test]
+fn nobody_registers_for_somebody_else() {
+    let mut world = World::closed();
+    let request = register("bob", "<sip:alice@192.0.2.10>");
+    let answer = only(proven(&mut world, ALICE, &request, "alice"));
+    assert_eq!(answer.status(), 403);
+    assert_eq!((world.server.location().bindings_len(), world.server.counters().forbidden), (0, 1));
+}
+
+#[test]
+fn nobody_calls_as_somebody_else() {
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let call = invite("sip:bob@example.org");
+    let refused = only(proven(&mut world, CAROL, &call, "carol"));
+    assert_eq!(refused.status(), 403);
+    let sent = proven(&mut world, ALICE, &call.clone().call_id("mine"), "alice");
+    assert_eq!(statuses(&sent), [100]);
+    let nameless = call.call_id("nameless").from("sip:example.org");
+    assert_eq!(only(world.udp(ALICE, &nameless)).status(), 403);
+}
+
+#[test]
+fn credentials_for_us_end_here_and_others_go_on() {
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let theirs = "Digest username=\"a\", realm=\"example.net\", nonce=\"n\", uri=\"u\", response=\"r\"";
+    let call = invite("sip:bob@example.org")
+        .line(&format!("Proxy-Authorization: {theirs}"))
+        .line("Authorization: Bearer abc")
+        .line(&format!("Authorization: {}", theirs.replace("example.net", "example.org")));
+    let sent = forwarded(proven(&mut world, ALICE, &call, "alice"));
+    assert_eq!(sent.headers("Proxy-Authorization"), [theirs]);
+    assert_eq!(sent.headers("Authorization"), ["Bearer abc"]);
+}
+
+#[test]
+fn two_headers_of_one_client_are_read_both() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let wrong = Login { password: "wrong".into(), ..login.clone() }.algorithm(Algorithm::Sha256);
+    for (first, second) in [
+        (login.clone().algorithm(Algorithm::Sha256), login.clone()),
+        (wrong.clone(), login.clone().nc(2)),
+        (login.clone().nc(3), wrong),
+    ] {
+        let both = request.clone().cseq(first.nc.max(second.nc) + 1).line(&first.line(&request));
+        let both = both.line(&second.line(&request));
+        assert_eq!(only(world.udp(BOB, &both)).status(), 200);
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_read_is_400() {
+    let mut world = World::closed();
+    for value in [
+        "Digest",
+        "Digest username=\"bob\"",
+        "Digest username=\"bob",
+        "Digest username=bob,realm=b,nonce=c,uri=d,response=e,realm=f",
+        "Digest ,,,",
+    ] {
+        let request = query("bob").line(&format!("Authorization: {value}"));
+        assert_eq!(only(world.udp(BOB, &request)).status(), 400, "{value}");
+    }
+}
+
+#[test]
+fn what_has_no_digest_of_ours_is_challenged() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let good = login.line(&request);
+    for line in [
+        "Authorization: Basic Ym9iOnBhc3N3b3Jk".into(),
+        good.replace("realm=\"example.org\"", "realm=\"example.net\""),
+        good.replace("algorithm=MD5", "algorithm=MD5-sess"),
+        good.replace("algorithm=MD5", "algorithm=SHA-512-256"),
+        // RFC 2069: without qop there is no count that could be used up.
+        good.replace(", qop=auth", ""),
+        good.replace("qop=auth", "qop=auth-int"),
+        good.replace(", nc=00000001", ""),
+        good.replace("nc=00000001", "nc=1"),
+        good.replace("nc=00000001", "nc=00000000"),
+        good.replace("cnonce=\"c\", ", ""),
+        good.replace("username=\"bob\"", "username=\"alice\""),
+        good.replace("uri=\"sip:example.org\"", "uri=\"sip:example.net\""),
+        good.replace("Authorization", "Proxy-Authorization"),
+    ] {
+        let request = request.clone().cseq(2).line(&line);
+        assert_eq!(only(world.udp(BOB, &request)).status(), 401, "{line}");
+    }
+    assert_eq!(only(world.udp(BOB, &request.cseq(3).line(&good))).status(), 200, "the count is unused");
+}
+
+#[test]
+fn a_user_name_may_need_escapes() {
+    let mut world = World::closed();
+    world.add_user("o\"b", "example.org", "secret");
+    let mut request = register("bob", "<sip:x@192.0.2.20>");
+    request.to = "<sip:o%22b@example.org>".into();
+    let challenge = only(world.udp(BOB, &request));
+    let login = Login { user: "o\\\"b".into(), password: "secret".into(), ..Login::to(&challenge, "") };
+    assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
+}
+
+#[test]
+fn a_realm_may_have_several_domains_with_users_of_their_own() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.domains = vec!["example.org".into(), "example.com".into()];
+    });
+    let request = register("bob", "<sip:x@192.0.2.20>").to("<sip:bob@example.com>");
+    let answer = only(proven(&mut world, BOB, &request, "bob"));
+    assert_eq!(answer.status(), 401, "bob is a user of example.org only");
+    world.add_user("bob", "example.com", "bob's password");
+    assert_eq!(only(proven(&mut world, BOB, &request.cseq(9), "bob")).status(), 200);
+    assert_eq!(world.server.location().iter().next().unwrap().to_owned().aor, b"bob@example.com");
+}
+
+#[test]
+fn every_method_that_begins_something_is_challenged() {
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    for method in ["INVITE", "MESSAGE", "SUBSCRIBE", "PUBLISH", "REFER", "OPTIONS", "NOTIFY", "BYE", "FOO"] {
+        let request = request(method, "sip:bob@example.org").call_id(method);
+        let challenge = only(world.udp(ALICE, &request));
+        assert_eq!(challenge.status(), 407, "{method}");
+        let login = Login::to(&challenge, "alice");
+        assert_eq!(forwarded(world.udp(ALICE, &answered(&request, &login))).method(), method);
+    }
+}
+
+#[test]
+fn a_nonce_of_one_shard_is_good_on_the_next_request() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    for count in 1..100 {
+        let next = answered(&request.clone().cseq(count), &login.clone().nc(count));
+        let answer = only(world.udp(BOB, &next));
+        assert_eq!(answer.status(), 200, "{count}");
+    }
+    assert_eq!(world.server.counters().challenged, 1, "phones that keep their nonce are not asked again");
+    assert_ne!(nonce_of(&only(world.udp(CAROL, &query("carol")))), login.nonce);
+}

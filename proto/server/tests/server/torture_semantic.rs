@@ -162,10 +162,18 @@ fn regescrt_is_kept_as_data_and_never_becomes_a_route() {
 #[test]
 fn regescrt_headers_of_a_contact_are_not_sent_in_a_request_uri() {
     let mut world = World::open();
-    world.register("bob", BOB, "<sip:bob@192.0.2.20?Route=%3Csip:evil.example.com%3E>");
-    let request = forwarded(world.udp(crate::harness::ALICE, &crate::harness::invite("sip:bob@example.org")));
-    assert_eq!(request.uri(), "sip:bob@192.0.2.20", "RFC 3261 §16.6 step 2");
-    assert!(request.headers("Route").is_empty());
+    for (contact, uri) in [
+        ("sip:bob@192.0.2.20?Route=%3Csip:evil.example.com%3E", "sip:bob@192.0.2.20"),
+        ("sip:bob@192.0.2.20?", "sip:bob@192.0.2.20"),
+        ("sip:b?b@192.0.2.20;x=1;method=BYE;y?a=b", "sip:b?b@192.0.2.20;x=1;y"),
+        ("sip:b;x?b@192.0.2.20;lr;z=%41", "sip:b;x?b@192.0.2.20;lr;z=%41"),
+    ] {
+        world.server.set_permanent_contacts(b"bob@example.org", &[contact.as_bytes()]);
+        let call = crate::harness::invite("sip:bob@example.org").call_id(contact);
+        let request = forwarded(world.udp(crate::harness::ALICE, &call));
+        assert_eq!(request.uri(), uri, "RFC 3261 §16.6 step 2");
+        assert!(request.headers("Route").is_empty());
+    }
 }
 
 #[test]

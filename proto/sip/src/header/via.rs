@@ -33,10 +33,11 @@ enum Rport<'a> {
 impl<'a> Via<'a> {
     /// Parses one Via value (not a comma-separated list: see [`split_value`](crate::grammar::split_value)).
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
-        let rest = expect(trim(value), b"SIP")?;
-        let rest = expect(rest, b"/")?;
-        let rest = expect(rest, b"2.0")?;
-        let rest = expect(rest, b"/")?;
+        let value = trim(value);
+        let rest = match value.strip_prefix(b"SIP/2.0/") {
+            Some(rest) => trim(rest),
+            None => sent_protocol(value)?,
+        };
         let (transport, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
         if transport.is_empty() || !after.first().is_some_and(|&byte| is_lws(byte)) {
             return Err(Malformed);
@@ -117,6 +118,14 @@ impl<'a> Via<'a> {
 
 /// What a branch of an RFC 3261 element begins with.
 const COOKIE: &[u8] = b"z9hG4bK";
+
+/// What follows `SIP/2.0/` where it is spelled in an unusual way.
+fn sent_protocol(value: &[u8]) -> Result<&[u8], Malformed> {
+    let rest = expect(value, b"SIP")?;
+    let rest = expect(rest, b"/")?;
+    let rest = expect(rest, b"2.0")?;
+    expect(rest, b"/")
+}
 
 fn expect<'a>(bytes: &'a [u8], word: &[u8]) -> Result<&'a [u8], Malformed> {
     let start = bytes.get(..word.len()).ok_or(Malformed)?;
