@@ -1,4 +1,4 @@
-//! See the harness.
+//! Any bytes as digest credentials, and as a realm: what must hold is said in `proto/sip/tests/harness/digest_header.rs`.
 #![no_main]
 
 #[path = "../../proto/sip/tests/harness/digest_header.rs"]

@@ -1,4 +1,4 @@
-//! See the harness.
+//! Any changes to any message: what must hold is said in `proto/sip/tests/harness/edit.rs`.
 #![no_main]
 
 #[path = "../../proto/sip/tests/harness/edit.rs"]

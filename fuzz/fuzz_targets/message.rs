@@ -1,4 +1,4 @@
-//! See the harness.
+//! Any bytes as a datagram: what must hold is said in `proto/sip/tests/harness/message.rs`.
 #![no_main]
 
 #[path = "../../proto/sip/tests/harness/message.rs"]

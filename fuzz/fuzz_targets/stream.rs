@@ -1,4 +1,4 @@
-//! See the harness.
+//! Any bytes as a stream, split anywhere: what must hold is said in `proto/sip/tests/harness/stream.rs`.
 #![no_main]
 
 #[path = "../../proto/sip/tests/harness/stream.rs"]

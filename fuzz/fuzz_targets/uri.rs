@@ -1,4 +1,4 @@
-//! See the harness.
+//! Any bytes as one or two URIs: what must hold is said in `proto/sip/tests/harness/uri.rs`.
 #![no_main]
 
 #[path = "../../proto/sip/tests/harness/uri.rs"]

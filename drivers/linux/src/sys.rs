@@ -17,6 +17,10 @@ pub const BATCH_MAX: usize = 64;
 /// The room for one datagram, bytes: UDP's length field allows no more.
 pub const DATAGRAM_BYTES_MAX: usize = 65_535;
 
+/// How far the rooms of a batch are apart: enough for the longest datagram, and no multiple of a power of two, for then
+/// the beginnings of all of them, which is what short datagrams fill, would compete for the same few lines of the cache.
+const ROOM_BYTES: usize = 65_536 + 11 * 64;
+
 /// Whether receiving waits when nothing is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -43,10 +47,10 @@ impl ReceiveBatch {
     /// Room for `datagrams`, 1 to [`BATCH_MAX`].
     pub fn new(datagrams: usize) -> Self {
         let datagrams = datagrams.clamp(1, BATCH_MAX);
-        let mut bytes = vec![0_u8; datagrams * DATAGRAM_BYTES_MAX];
+        let mut bytes = vec![0_u8; datagrams * ROOM_BYTES];
         let mut names = vec![Name::empty(); datagrams];
         let mut parts: Vec<libc::iovec> = bytes
-            .chunks_exact_mut(DATAGRAM_BYTES_MAX)
+            .chunks_exact_mut(ROOM_BYTES)
             .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() })
             .collect();
         let headers = names
@@ -93,7 +97,7 @@ impl ReceiveBatch {
     /// One datagram of the last batch and who sent it.
     pub fn datagram(&self, index: usize) -> Option<(SocketAddr, &[u8])> {
         let header = self.headers.get(..self.filled)?.get(index)?;
-        let start = index * DATAGRAM_BYTES_MAX;
+        let start = index * ROOM_BYTES;
         let bytes = self.bytes.get(start..start + header.msg_len as usize)?;
         Some((self.names.get(index)?.address()?, bytes))
     }

@@ -1,7 +1,8 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
 use crate::auth::{Outcome, verify};
-use crate::route::{Routed, preprocess};
+use crate::reply::write_unfolded;
+use crate::route::{DialogToken, Routed, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
@@ -51,12 +52,15 @@ impl<S: Services> Server<S> {
         if method == Method::Ack && self.acknowledges_us(message) {
             return;
         }
-        if !self.is_reasonable(&request, out) {
+        if !self.is_reasonable(&request, &uri, out) {
             return;
         }
         let Ok(routed) = preprocess(&self.config, &self.keys.route, message, uri) else {
             return self.refuse_plainly(&request, 400, "Bad Route", out);
         };
+        if routed.from_last_route && !self.is_reasonable(&request, &routed.uri, out) {
+            return;
+        }
         if method == Method::Cancel {
             return self.on_cancel(&request, &routed, out);
         }
@@ -67,6 +71,9 @@ impl<S: Services> Server<S> {
         if method == Method::Register && parties.to_us {
             return self.on_register(&request, out);
         }
+        if method == Method::Options && parties.to_us && routed.uri.user().is_none() {
+            return self.on_options(&request, out);
+        }
         if message.max_forwards() == Some(0) {
             return self.refuse_plainly(&request, 483, "Too Many Hops", out);
         }
@@ -75,9 +82,6 @@ impl<S: Services> Server<S> {
         }
         if message.has(HeaderName::ProxyRequire) {
             return self.refuse_extensions(&request, HeaderName::ProxyRequire, out);
-        }
-        if method == Method::Options && parties.to_us && routed.uri.user().is_none() {
-            return self.on_options(&request, out);
         }
         match self.accept_caller(&request, &routed, parties, out) {
             Caller::Answered => {}
@@ -98,8 +102,8 @@ impl<S: Services> Server<S> {
     }
 
     /// RFC 3261 §16.3: what can be answered without knowing who asks.
-    fn is_reasonable(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> bool {
-        match request.uri.scheme() {
+    fn is_reasonable(&mut self, request: &Request<'_, '_>, uri: &Uri<'_>, out: &mut Out<'_>) -> bool {
+        match uri.scheme() {
             Scheme::Sip => {}
             // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not speak.
             Scheme::Sips | Scheme::Tel | Scheme::Other => {
@@ -108,7 +112,7 @@ impl<S: Services> Server<S> {
             }
         }
         // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. They would be a way to have other headers sent.
-        if !request.uri.headers().is_empty() {
+        if !uri.headers().is_empty() {
             self.refuse_plainly(request, 400, "Headers In Request-URI", out);
             return false;
         }
@@ -128,7 +132,7 @@ impl<S: Services> Server<S> {
             });
             let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));
             let expected = *expected.get_or_insert_with(|| {
-                crate::proxy::hex16(crate::route::loop_hash(&self.keys.looped, message, &routed.uri))
+                crate::proxy::hex16(crate::route::loop_hash(&self.keys.looped, message, routed))
             });
             if ours && mark == Some(expected.as_slice()) {
                 return true;
@@ -149,7 +153,7 @@ impl<S: Services> Server<S> {
         self.counters.refused += 1;
         self.refuse(request, 420, "Bad Extension", out, |response| {
             for value in message.values(name) {
-                response.header(HeaderName::Unsupported, value);
+                response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
             }
         });
     }
@@ -162,17 +166,23 @@ impl<S: Services> Server<S> {
         parties: Parties,
         out: &mut Out<'_>,
     ) -> Caller {
+        // We ourselves sent it on to us, from the shard of one user to that of another.
+        if routed.token == Some(DialogToken::ACCEPTED) {
+            return Caller::Accepted;
+        }
+        // Whoever was called knows the mark, and must not begin anything else with it.
         let in_dialog = request.message.to().tag().is_some();
-        let dialog_is_ours = routed.token.is_some();
+        let dialog_is_ours = in_dialog && routed.token.is_some();
         if request.method == Method::Ack {
-            let may_pass = dialog_is_ours || parties.to_us || (!self.config.auth.enabled && parties.from_us);
-            if may_pass {
+            // Nobody can be asked for a password here. Without state nothing else tells whose ACK it is.
+            let is_believed = !self.config.auth.enabled || !self.config.stateful;
+            if dialog_is_ours || parties.to_us || (is_believed && parties.from_us) {
                 return Caller::Accepted;
             }
             self.counters.stray += 1;
             return Caller::Answered;
         }
-        if dialog_is_ours && !(in_dialog && self.config.auth.in_dialog) {
+        if dialog_is_ours && !self.config.auth.in_dialog {
             return Caller::Accepted;
         }
         if !parties.from_us {

@@ -48,11 +48,14 @@ impl<S: Services> Server<S> {
         };
         let tag = self.to_tag(message);
         let source = request.flow.remote;
-        self.transactions.respond(request.now, id, status, out.packets, |arena| {
+        let was_sent = self.transactions.respond(request.now, id, status, out.packets, |arena| {
             let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
             add(&mut response);
             let _ = response.finish();
         });
+        if !was_sent {
+            self.transactions.drop_server(id);
+        }
     }
 
     /// Refuses with a status alone.
@@ -162,6 +165,11 @@ fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
     }
     hash.write_u32(message.cseq().number);
     crate::proxy::hex16(hash.finish())
+}
+
+/// Appends a value of a message without its folds, so that it can stand on one line of an answer.
+pub(crate) fn write_unfolded(value: &[u8], out: &mut Vec<u8>) {
+    out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
 }
 
 /// Appends the methods this server lets through or answers.

@@ -35,6 +35,11 @@ pub(crate) struct DialogToken {
     pub(crate) callee: u64,
 }
 
+impl DialogToken {
+    /// Of a request that we accepted and sent to ourselves; no connection has this number.
+    pub(crate) const ACCEPTED: Self = Self { caller: u64::MAX, callee: u64::MAX };
+}
+
 /// Where a message can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hop<'a> {
@@ -194,18 +199,21 @@ pub(crate) fn write_token_uri(
 
 /// What stays the same when a request comes back to us unchanged (RFC 3261 §16.6 step 8, RFC 5393 §4.2): a request with
 /// the same value in one of our Vias is in a loop.
-pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> u64 {
+///
+/// It is made of what a request shares with its ACK and its CANCEL too, because without state their branch must be the
+/// same (RFC 3261 §16.11). So the To tag is left out, and the credentials: with others a request has another CSeq.
+pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     let mut put = |part: &[u8]| {
         hash.write_usize(part.len());
         hash.write(part);
     };
-    put(uri.as_bytes());
+    put(routed.uri.as_bytes());
     put(message.from().tag().unwrap_or_default());
     put(message.call_id());
     put(&message.cseq().number.to_le_bytes());
-    // No To tag and no credentials: the ACK and the CANCEL of a request must get its branch, and a request with new
-    // credentials has a new CSeq. No Route: what leads to us is taken away, and the rest stays the same.
+    // A service that a Route led to sends the request back to us, and then the Route is shorter: that is no loop.
+    message.values(HeaderName::Route).skip(routed.own_routes).for_each(&mut put);
     hash.finish()
 }
 

@@ -3,7 +3,7 @@
 use crate::auth::NonceMaker;
 use crate::date::DateText;
 use crate::location::{BadRecord, Location, Unstored};
-use crate::proxy::{Context, Targets};
+use crate::proxy::{Context, Lookup, Targets};
 use crate::{Aor, Config, Counters, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -32,8 +32,10 @@ pub struct Server<S> {
     pub(crate) contexts: Slab<Context>,
     pub(crate) wheel: Wheel<TimerC>,
     /// Look-ups under way: ours, never a peer's number.
-    pub(crate) queries: HashMap<u64, (SlabKey, usize), crate::rate::SeededHash>,
+    pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
     pub(crate) next_query: u64,
+    /// How many of them requests wait for that are forwarded without state.
+    pub(crate) waiting: usize,
     pub(crate) counters: Counters,
     pub(crate) date: DateText,
     pub(crate) space: EditSpace,
@@ -142,6 +144,7 @@ impl<S: Services> Server<S> {
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
             next_query: 1,
+            waiting: 0,
             counters: Counters::default(),
             date: DateText::default(),
             space: EditSpace::default(),

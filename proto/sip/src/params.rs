@@ -22,11 +22,6 @@ impl<'a> Params<'a> {
         Self::check(bytes, |_, _| Ok(()))
     }
 
-    /// What was checked before.
-    pub(crate) const fn checked(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
     /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name` on the way. That one may
     /// not stand twice or without a value, for then two readers could understand two different things.
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {

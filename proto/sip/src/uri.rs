@@ -169,7 +169,7 @@ impl<'a> Uri<'a> {
 
     /// The URI's own parameters.
     pub fn params(&self) -> Params<'a> {
-        Params::checked(self.params.of(self.raw))
+        Params::unchecked(self.params.of(self.raw))
     }
 
     /// What follows the `?`; empty when there is none.

@@ -102,6 +102,18 @@ fn the_user_is_unescaped_once() {
 }
 
 #[test]
+fn a_uri_has_an_end() {
+    let long = |len: usize| alloc::format!("sip:{}@h;p?h", "a".repeat(len - 10));
+    let largest = long(65_535);
+    let read = uri(&largest);
+    assert_eq!((read.host().as_bytes(), read.params().as_bytes()), (&b"h"[..], &b";p"[..]));
+    assert_eq!(read.headers(), b"h");
+    assert_eq!(read.as_bytes().len(), 65_535);
+    assert_eq!(Uri::parse(long(65_546).as_bytes()), Err(Malformed));
+    assert_eq!(Uri::parse(alloc::format!("tel:{}", "1".repeat(65_532)).as_bytes()), Err(Malformed));
+}
+
+#[test]
 fn equal_by_rfc_3261_19_1_4() {
     for (one, two) in [
         ("sip:%61lice@atlanta.com;transport=TCP", "sip:alice@AtLanTa.CoM;Transport=tcp"),

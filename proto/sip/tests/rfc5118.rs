@@ -99,7 +99,7 @@ fn received_is_written_without_brackets() {
     edit.stamp_via(SocketAddr::new(ip("2001:db8::9:255").unwrap(), 5070));
     assert_eq!(
         edit.first(HeaderName::Via),
-        Some(&b"SIP/2.0/UDP [2001:db8::9:1];branch=z9hG4bKas3-111;received=2001:db8::9:255;rport=5070"[..])
+        Some(&b"SIP/2.0/UDP [2001:db8::9:1];rport=5070;branch=z9hG4bKas3-111;received=2001:db8::9:255"[..])
     );
 }
 

@@ -2,7 +2,7 @@
 
 use crate::location::{Binding, Change, SaveError, Saved};
 use crate::proxy::write_q;
-use crate::reply::write_reply;
+use crate::reply::{write_reply, write_unfolded};
 use crate::server::{Out, Request};
 use crate::{Aor, Server, Services};
 use alloc::vec::Vec;
@@ -211,8 +211,7 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
         out.extend_from_slice(param.name);
         if let Some(value) = param.value {
             out.push(b'=');
-            // A quoted string may have come folded; an answer is written on one line.
-            out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
+            write_unfolded(value, out);
         }
     }
     write_q(binding.q, out);

@@ -1,9 +1,9 @@
 //! The response context: one request being forwarded, its branches and the best answer so far (RFC 3261 §16.2, §16.7).
 
 use super::forward::{Plan, target_uri};
-use super::{Target, Targets};
+use super::{Lookup, Target, Targets};
 use crate::route::{Hop, Routed, preprocess};
-use crate::server::{Action, Out, Request, TimerC};
+use crate::server::{Out, Request, TimerC};
 use crate::{Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -145,13 +145,12 @@ impl<S: Services> Server<S> {
                 self.send_branch(key, number, request, routed, targets, target, flow, out);
             }
             Hop::Name { host, port, transport } => {
-                let query = self.next_query;
-                self.next_query += 1;
+                let query = self.look_up(host, Lookup::Branch(key, number), out);
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query, port, transport };
-                context.branches.push(branch);
-                self.queries.insert(query, (key, number));
-                out.actions.push(Action::Resolve { query, host: host.into() });
+                if let Some(context) = self.contexts.get_mut(key) {
+                    context.branches.push(branch);
+                }
             }
             Hop::Unreachable => {
                 context.branches.push(branch);
@@ -204,7 +203,11 @@ impl<S: Services> Server<S> {
         address: Option<IpAddr>,
         out: &mut Out<'_>,
     ) {
-        let Some((key, number)) = self.queries.remove(&query) else { return };
+        let (key, number) = match self.queries.remove(&query) {
+            Some(Lookup::Branch(key, number)) => (key, number),
+            Some(Lookup::Stateless(waiting)) => return self.forward_waiting(now, &waiting, address, out),
+            None => return,
+        };
         let Some(branch) = self.branch_mut(key, number) else { return };
         let BranchState::Resolving { query: waits_for, port, transport } = branch.state else { return };
         if waits_for != query {
@@ -367,6 +370,8 @@ fn rank(status: u16) -> u16 {
         // An answer of a target is better than none.
         408 | 480 => 450,
         400..=499 => 410,
+        // Another server's overload says least of all: it is not passed on.
+        503 => 599,
         other => other,
     }
 }

@@ -45,7 +45,7 @@ impl Plan<'_, '_, '_> {
         if self.goes_to_ourselves() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
-                let token = DialogToken::default();
+                let token = DialogToken::ACCEPTED;
                 write_token_uri(out, &self.keys.route, message, host, self.flow.transport, token);
             });
         }
@@ -137,7 +137,7 @@ impl Plan<'_, '_, '_> {
         out.extend_from_slice(branch);
         out.extend_from_slice(LOOP_MARK);
         let message = self.request.message;
-        out.extend_from_slice(&hex16(loop_hash(&self.keys.looped, message, &self.routed.uri)));
+        out.extend_from_slice(&hex16(loop_hash(&self.keys.looped, message, self.routed)));
     }
 }
 

@@ -10,12 +10,23 @@ pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 
 use crate::location::{Binding, Kind};
 use crate::route::{Hop, Routed, dialog_connection, hop_of};
-use crate::server::{Out, Request};
+use crate::server::{Action, Out, Request};
 use crate::{Aor, Server, Services};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::{Method, Uri};
+use ringway_transaction::SlabKey;
+
+/// What a look-up of a host's address is for.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// A branch of a request being forwarded.
+    Branch(SlabKey, usize),
+    /// A request that is forwarded without state.
+    Stateless(Box<stateless::Waiting>),
+}
 
 /// The target set of the request being worked on (RFC 3261 §16.5); its room is kept for the next one.
 #[derive(Debug, Default)]
@@ -79,6 +90,15 @@ impl Targets {
 }
 
 impl<S: Services> Server<S> {
+    /// Wishes for the address of `host`.
+    fn look_up(&mut self, host: &str, lookup: Lookup, out: &mut Out<'_>) -> u64 {
+        let query = self.next_query;
+        self.next_query += 1;
+        self.queries.insert(query, lookup);
+        out.actions.push(Action::Resolve { query, host: host.into() });
+        query
+    }
+
     /// Forwards a request that may be forwarded.
     pub(crate) fn proxy(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
         let mut targets = core::mem::take(&mut self.targets);

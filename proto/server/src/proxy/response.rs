@@ -196,7 +196,10 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = core::mem::take(&mut context.request);
         let (server, source) = (context.server, context.source.remote);
-        let Ok(message) = Message::parse(&request, &self.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&request, &self.config.message_limits) else {
+            // Only a reload that allows less can have made it unreadable.
+            return self.transactions.drop_server(server);
+        };
         match status {
             480 => self.counters.not_registered += 1,
             _ => self.counters.refused += 1,

@@ -1,13 +1,26 @@
 //! Forwarding without state (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx everywhere.
 
-use super::Targets;
 use super::forward::{Plan, target_uri};
-use crate::route::{Hop, Routed};
+use super::{Lookup, Target, Targets};
+use crate::route::{Hop, Routed, hop_to, preprocess};
 use crate::server::{Out, Request};
 use crate::{Server, Services};
-use ringway_sansio::Token;
-use ringway_sip::{Edit, HeaderName, Message, Via};
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Flow, Instant, Token, Transport};
+use ringway_sip::{Edit, HeaderName, Message, Start, Via};
 use ringway_transaction::{reply_address, stamped_address};
+
+/// A request that is forwarded without state and waits for the address of its target.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    request: Box<[u8]>,
+    source: Flow,
+    uri: Box<[u8]>,
+    keeps_uri: bool,
+    port: u16,
+    transport: Transport,
+}
 
 impl<S: Services> Server<S> {
     /// Forwards to the first target. The branch follows from the request, so that its repetitions, its ACK and its CANCEL
@@ -24,13 +37,69 @@ impl<S: Services> Server<S> {
             Some(uri) => self.hop_to_target(routed, target, &uri),
             None => Hop::Unreachable,
         };
-        let flow = match hop {
-            Hop::Flow(flow) => flow,
-            // A look-up would have to be remembered.
-            Hop::Name { .. } | Hop::Unreachable => {
-                return self.refuse_plainly(request, 480, "Temporarily Unavailable", out);
+        match hop {
+            Hop::Flow(flow) => self.send_without_state(request, routed, targets, target, flow, out),
+            Hop::Name { host, port, transport } => {
+                if self.waiting >= WAITING_MAX {
+                    self.counters.overflow += 1;
+                    return self.refuse_plainly(request, 503, "Too Many Look-Ups", out);
+                }
+                let waiting = Waiting {
+                    request: request.message.as_bytes().into(),
+                    source: request.flow,
+                    uri: targets.uri(target).into(),
+                    keeps_uri: target.keeps_uri,
+                    port,
+                    transport,
+                };
+                self.waiting += 1;
+                self.look_up(host, Lookup::Stateless(Box::new(waiting)), out);
             }
+            Hop::Unreachable => self.refuse_plainly(request, 480, "Temporarily Unavailable", out),
+        }
+    }
+
+    /// The address is there that a request without state waits for.
+    pub(super) fn forward_waiting(
+        &mut self,
+        now: Instant,
+        waiting: &Waiting,
+        address: Option<IpAddr>,
+        out: &mut Out<'_>,
+    ) {
+        self.waiting -= 1;
+        let limits = self.config.message_limits.clone();
+        let Ok(message) = Message::parse(&waiting.request, &limits) else { return };
+        let Start::Request { method, uri } = *message.start() else { return };
+        let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri) else { return };
+        let request = Request { now, message: &message, method, uri, flow: waiting.source, key: None };
+        let hop = match address {
+            Some(ip) => hop_to(&self.config, SocketAddr::new(ip, waiting.port), waiting.transport),
+            None => Hop::Unreachable,
         };
+        let mut targets = Targets::default();
+        match hop {
+            Hop::Flow(flow) => {
+                targets.push(&waiting.uri, waiting.keeps_uri, Some(flow), 1000);
+                if let Some(target) = targets.list.first() {
+                    self.send_without_state(&request, &routed, &targets, target, flow, out);
+                }
+            }
+            Hop::Name { .. } | Hop::Unreachable => {
+                self.refuse_plainly(&request, 480, "Temporarily Unavailable", out);
+            }
+        }
+    }
+
+    fn send_without_state(
+        &mut self,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+        targets: &Targets,
+        target: &Target,
+        flow: Flow,
+        out: &mut Out<'_>,
+    ) {
         self.counters.forwarded += 1;
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
@@ -85,3 +154,6 @@ impl<S: Services> Server<S> {
         });
     }
 }
+
+/// Requests that wait for an address at once.
+const WAITING_MAX: usize = 1024;

@@ -1,1 +1,299 @@
-//! 
+//! Requests inside dialogs: Record-Route and Route, strict routers, ACKs of calls that were answered, and the mark by which
+//! the server knows a dialog that began with its consent.
+
+use crate::challenge::{Login, answered, proven};
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses,
+};
+use ringway_sansio::{ConnectionId, Event, Transport};
+
+/// Alice calls bob, who answers: the INVITE as bob got it, and the 200 as alice got it.
+fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
+    let got = forwarded(world.udp(ALICE, &invite(uri)));
+    let answer = only(world.udp(&got.to(), &got.answer(200, &[&format!("Contact: <sip:bob@{}>", got.to())])));
+    assert_eq!(answer.status(), 200);
+    (got, answer)
+}
+
+/// A request of alice's in the dialog that this answer made.
+fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
+    let mut routes = answer.headers("Record-Route");
+    routes.reverse();
+    let mut request = request(method, "sip:bob@192.0.2.20:5060").to(&answer.header("To")).cseq(cseq);
+    request.lines = routes.iter().map(|route| format!("Route: {route}")).collect();
+    request
+}
+
+/// A request of bob's in the same dialog.
+fn from_callee(method: &str, cseq: u32, got: &Sent, answer: &Sent) -> Request {
+    let routes = got.headers("Record-Route");
+    let mut request = request(method, &format!("sip:alice@{ALICE}")).cseq(cseq).to(&got.header("From"));
+    request.from = answer.header("To");
+    request.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bK");
+    request.lines = routes.iter().map(|route| format!("Route: {route}")).collect();
+    request
+}
+
+fn with_bob(mut world: World) -> World {
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    world
+}
+
+#[test]
+fn a_dialog_stays_on_our_path_from_its_first_request_on() {
+    let mut world = with_bob(World::open());
+    let (got, answer) = call(&mut world, "sip:bob@example.org");
+    let route = got.header("Record-Route");
+    assert!(route.starts_with("<sip:192.0.2.1:5060;lr;rw="), "{route}");
+    assert_eq!(answer.header("Record-Route"), route);
+    for (cseq, method) in (2..).zip(["INVITE", "INFO", "UPDATE", "BYE"]) {
+        let sent = forwarded(world.udp(ALICE, &from_caller(method, cseq, &answer)));
+        assert_eq!((sent.to().as_str(), sent.uri().as_str()), (BOB, "sip:bob@192.0.2.20:5060"));
+        assert!(sent.headers("Route").is_empty() && sent.headers("Record-Route").is_empty(), "{}", sent.text());
+        let back = forwarded(world.udp(BOB, &from_callee(method, cseq, &got, &answer)));
+        assert_eq!((back.to().as_str(), back.headers("Route").len()), (ALICE, 0));
+    }
+}
+
+#[test]
+fn only_what_begins_a_dialog_is_recorded() {
+    let mut world = with_bob(World::open());
+    for (method, count) in [("SUBSCRIBE", 1), ("REFER", 1), ("MESSAGE", 0), ("OPTIONS", 0), ("PUBLISH", 0)] {
+        let sent = forwarded(world.udp(ALICE, &request(method, "sip:bob@example.org").call_id(method)));
+        assert_eq!(sent.headers("Record-Route").len(), count, "{method}");
+    }
+    let mut world = with_bob(World::with(|config| config.record_route = false));
+    assert!(call(&mut world, "sip:bob@example.org").0.headers("Record-Route").is_empty());
+}
+
+#[test]
+fn two_transports_are_two_entries() {
+    let mut world = World::open();
+    world.register_tcp(5, "bob", "192.0.2.20:40000", "<sip:bob@192.0.2.20:5060;transport=tcp>");
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let routes = got.headers("Record-Route");
+    assert!(routes[0].starts_with("<sip:192.0.2.1:5060;transport=tcp;lr;rw="), "{routes:?}");
+    assert!(routes[1].starts_with("<sip:192.0.2.1:5060;lr;rw="), "{routes:?}");
+    assert_eq!(routes.len(), 2);
+    let answer = only(world.tcp(5, "192.0.2.20:40000", &got.answer(200, &[])));
+    let mut bye = from_caller("BYE", 2, &answer);
+    bye.uri = "sip:bob@192.0.2.20:5060;transport=tcp".into();
+    let sent = forwarded(world.udp(ALICE, &bye));
+    assert_eq!((sent.flow.connection, sent.headers("Route").len()), (Some(ConnectionId(5)), 0), "both are ours");
+    let back = from_callee("BYE", 3, &got, &answer).tcp();
+    let back = forwarded(world.tcp(5, "192.0.2.20:40000", &back));
+    assert_eq!((back.to().as_str(), back.flow.transport), (ALICE, Transport::Udp));
+}
+
+#[test]
+fn the_connection_of_the_other_side_is_dialled_when_it_is_gone() {
+    let mut world = World::open();
+    world.register_tcp(5, "bob", "192.0.2.20:40000", "<sip:bob@192.0.2.20:5060;transport=tcp>");
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let answer = only(world.tcp(5, "192.0.2.20:40000", &got.answer(200, &[])));
+    world.event(Event::Closed(ConnectionId(5)));
+    let mut bye = from_caller("BYE", 2, &answer);
+    bye.uri = "sip:bob@192.0.2.20:5060;transport=tcp".into();
+    let first = forwarded(world.udp(ALICE, &bye));
+    let second = only(world.event(Event::Unreachable(first.token)));
+    assert_eq!((second.flow.connection, second.to().as_str()), (None, "192.0.2.20:5060"));
+}
+
+#[test]
+fn the_ack_of_an_answered_call_goes_end_to_end() {
+    let mut world = with_bob(World::open());
+    let (got, answer) = call(&mut world, "sip:bob@example.org");
+    let ack = from_caller("ACK", 1, &answer);
+    let sent = only(world.udp(ALICE, &ack));
+    assert_eq!((sent.method().as_str(), sent.to().as_str()), ("ACK", BOB));
+    assert_eq!(sent.header("CSeq"), "1 ACK");
+    assert_ne!(sent.headers("Via")[0], got.headers("Via")[0], "it is a transaction of its own");
+    assert_eq!(only(world.udp(ALICE, &ack)).bytes, sent.bytes, "each time it comes");
+    // An old client sends it with the branch of its INVITE.
+    let same_branch = Request { via: invite("sip:bob@example.org").cancel().via, ..ack };
+    assert_eq!(only(world.udp(ALICE, &same_branch)).method(), "ACK");
+}
+
+#[test]
+fn an_answer_that_is_repeated_is_forwarded_again() {
+    let mut world = with_bob(World::open());
+    let (got, answer) = call(&mut world, "sip:bob@example.org");
+    for _ in 0..5 {
+        world.pass(std::time::Duration::from_secs(4));
+        let again = got.answer(200, &[&format!("Contact: <sip:bob@{BOB}>")]);
+        assert_eq!(only(world.udp(BOB, &again)).bytes, answer.bytes);
+    }
+}
+
+#[test]
+fn the_ack_of_a_call_to_a_host_with_a_name_is_not_lost() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@phone.example.net>");
+    world.udp(ALICE, &invite("sip:bob@example.org"));
+    let got = only(world.resolve("phone.example.net", Some("192.0.2.20")));
+    let answer = only(world.udp(BOB, &got.answer(200, &[])));
+    let mut ack = from_caller("ACK", 1, &answer);
+    ack.uri = "sip:bob@phone.example.net".into();
+    assert!(world.udp(ALICE, &ack).is_empty());
+    let sent = only(world.resolve("phone.example.net", Some("192.0.2.20")));
+    assert_eq!((sent.method().as_str(), sent.to().as_str()), ("ACK", BOB));
+    assert_eq!((sent.uri().as_str(), sent.headers("Route").len()), ("sip:bob@phone.example.net", 0));
+    assert!(world.udp(ALICE, &ack).is_empty());
+    assert!(world.resolve("phone.example.net", None).is_empty(), "an ACK is never answered");
+}
+
+#[test]
+fn a_route_behind_ours_is_the_next_hop() {
+    let mut world = with_bob(World::open());
+    let routes = "Route: <sip:192.0.2.1:5060;lr>, <sip:192.0.2.1;lr> , \"P\" <sip:p@192.0.2.77;lr>;x=1, <sip:192.0.2.78;lr>";
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").line(routes)));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.77:5060", "sip:bob@example.org"));
+    assert_eq!(sent.header("Route"), "\"P\" <sip:p@192.0.2.77;lr>;x=1, <sip:192.0.2.78;lr>");
+}
+
+#[test]
+fn a_strict_router_before_us_is_mended() {
+    let mut world = with_bob(World::open());
+    let (_, answer) = call(&mut world, "sip:bob@example.org");
+    let ours = answer.header("Record-Route");
+    let mut bye = from_caller("BYE", 2, &answer);
+    // It moved our Route into the Request-URI and the target to the end of the Route.
+    bye.uri = ours.trim_matches(['<', '>']).into();
+    bye.lines = vec!["Route: <sip:192.0.2.77;lr>, <sip:bob@192.0.2.20>".into()];
+    let sent = forwarded(world.udp(ALICE, &bye));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.77:5060", "sip:bob@192.0.2.20"));
+    assert_eq!(sent.header("Route"), "<sip:192.0.2.77;lr>");
+    bye.lines = vec!["Route: <sip:bob@192.0.2.20>".into()];
+    let sent = forwarded(world.udp(ALICE, &bye.cseq(3)));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str(), sent.headers("Route").len()), (BOB, "sip:bob@192.0.2.20", 0));
+}
+
+#[test]
+fn what_a_strict_router_moved_may_not_have_headers_either() {
+    let mut world = with_bob(World::open());
+    let (_, answer) = call(&mut world, "sip:bob@example.org");
+    let mut bye = from_caller("BYE", 2, &answer);
+    bye.uri = answer.header("Record-Route").trim_matches(['<', '>']).into();
+    for (cseq, target, status) in [(2, "sip:bob@192.0.2.20?Route=%3Csip:x%3E", 400), (3, "tel:+123", 416)] {
+        bye.lines = vec![format!("Route: <{target}>")];
+        assert_eq!(only(world.udp(ALICE, &bye.clone().cseq(cseq))).status(), status);
+    }
+}
+
+#[test]
+fn a_strict_router_behind_us_gets_its_own_uri() {
+    let mut world = with_bob(World::open());
+    let call = invite("sip:x@192.0.2.88").line("Route: <sip:192.0.2.1;lr>, <sip:192.0.2.77>, <sip:192.0.2.78;lr>");
+    let sent = forwarded(world.udp(ALICE, &call));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.77:5060", "sip:192.0.2.77"));
+    assert_eq!(sent.headers("Route").join(", "), "<sip:192.0.2.78;lr>, <sip:x@192.0.2.88>");
+}
+
+#[test]
+fn a_route_that_cannot_be_read_is_400() {
+    let mut world = with_bob(World::open());
+    for route in ["<sip:192.0.2.1", "sip:192.0.2.1;lr, ,", "<>", "\"x"] {
+        let call = invite("sip:bob@example.org").line(&format!("Route: {route}")).call_id(route);
+        assert_eq!(only(world.udp(ALICE, &call)).status(), 400, "{route}");
+    }
+}
+
+// With passwords
+
+/// Alice calls bob with her password; both sides then have our mark.
+fn proven_call(world: &mut World) -> (Sent, Sent) {
+    let got = forwarded(proven(world, ALICE, &invite("sip:bob@example.org"), "alice"));
+    let answer = only(world.udp(BOB, &got.answer(200, &[])));
+    (got, answer)
+}
+
+#[test]
+fn requests_in_a_dialog_of_ours_need_no_password() {
+    let mut world = with_bob(World::closed());
+    let (got, answer) = proven_call(&mut world);
+    assert_eq!(only(world.udp(ALICE, &from_caller("ACK", 2, &answer))).to(), BOB);
+    assert_eq!(forwarded(world.udp(ALICE, &from_caller("INVITE", 3, &answer))).to(), BOB);
+    assert_eq!(forwarded(world.udp(BOB, &from_callee("BYE", 1, &got, &answer))).to(), ALICE);
+    assert_eq!(world.server.counters().challenged, 1);
+}
+
+#[test]
+fn in_dialog_asks_there_too() {
+    let mut world = with_bob(World::with(|config| {
+        config.auth.enabled = true;
+        config.auth.in_dialog = true;
+    }));
+    let (got, answer) = proven_call(&mut world);
+    assert_eq!(only(world.udp(ALICE, &from_caller("ACK", 2, &answer))).to(), BOB, "an ACK cannot be challenged");
+    let bye = from_caller("BYE", 3, &answer);
+    let challenge = only(world.udp(ALICE, &bye));
+    assert_eq!(challenge.status(), 407);
+    let bye = answered(&bye, &Login::to(&challenge, "alice"));
+    assert_eq!(forwarded(world.udp(ALICE, &bye)).to(), BOB);
+    let bye = from_callee("BYE", 1, &got, &answer);
+    let challenge = only(world.udp(BOB, &bye));
+    assert_eq!(challenge.status(), 407, "the other side is a user of ours too");
+    let bye = answered(&bye, &Login::to(&challenge, "bob"));
+    assert_eq!(forwarded(world.udp(BOB, &bye)).to(), ALICE);
+}
+
+#[test]
+fn a_mark_that_was_changed_or_is_of_another_call_proves_nothing() {
+    let mut world = with_bob(World::closed());
+    let (_, answer) = proven_call(&mut world);
+    let mark = answer.header("Record-Route");
+    let at = mark.find("rw=").unwrap() + 3;
+    let changed = mark.replace(&mark[at..=at], if &mark[at..=at] == "0" { "1" } else { "0" });
+    for route in [&changed, "<sip:192.0.2.1:5060;lr;rw=>", "<sip:192.0.2.1:5060;lr;rw=0>", "<sip:192.0.2.1:5060;lr>"] {
+        let mut again = from_caller("INVITE", 3, &answer);
+        again.lines = vec![format!("Route: {route}")];
+        assert_eq!(only(world.udp(ALICE, &again.clone().call_id("call"))).status(), 407, "{route}");
+        again.from = "<sip:eve@example.net>;tag=1".into();
+        assert_eq!(only(world.udp(STRANGER, &again.cseq(4))).status(), 403, "{route}");
+    }
+    let other = from_caller("INVITE", 3, &answer).call_id("another");
+    assert_eq!(only(world.udp(ALICE, &other)).status(), 407);
+}
+
+#[test]
+fn a_mark_is_good_in_its_dialog_only() {
+    let mut world = with_bob(World::closed());
+    let (_, answer) = proven_call(&mut world);
+    // Whoever was called has the mark and knows the Call-ID. It opens nothing new with them.
+    let mut fresh = from_caller("INVITE", 9, &answer).to("<sip:premium@192.0.2.99>");
+    fresh.uri = "sip:premium@192.0.2.99".into();
+    assert_eq!(only(world.udp(STRANGER, &fresh)).status(), 407, "as alice");
+    fresh.from = "<sip:eve@example.net>;tag=1".into();
+    assert_eq!(only(world.udp(STRANGER, &fresh.cseq(10))).status(), 403, "as herself");
+}
+
+#[test]
+fn a_call_that_is_forwarded_to_another_user_of_ours_is_asked_for_once() {
+    let mut world = with_bob(World::closed());
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:bob@example.org"]);
+    let sent = forwarded(proven(&mut world, ALICE, &invite("sip:carol@example.org"), "alice"));
+    assert_eq!(sent.to(), "192.0.2.1:5060");
+    assert!(sent.headers("Proxy-Authorization").is_empty());
+    let sent = forwarded(world.udp("192.0.2.1:5060", &sent.bytes));
+    assert_eq!(sent.to(), BOB);
+    let answer = only(world.udp(BOB, &sent.answer(200, &[])));
+    assert_eq!(answer.to(), "192.0.2.1:5060");
+    let answer = only(world.udp("192.0.2.1:5060", &answer.bytes));
+    assert_eq!((answer.to().as_str(), answer.headers("Record-Route").len()), (ALICE, 2));
+    assert_eq!(forwarded(world.udp(ALICE, &from_caller("BYE", 5, &answer))).to(), BOB);
+}
+
+#[test]
+fn a_bye_without_our_mark_reaches_a_user_of_ours() {
+    let mut world = with_bob(World::with(|config| {
+        config.auth.enabled = true;
+        config.record_route = false;
+    }));
+    let bye = request("BYE", "sip:bob@example.org").to("<sip:bob@example.org>;tag=x");
+    assert_eq!(forwarded(world.udp(ALICE, &bye)).to(), BOB);
+    let sent = world.udp(ALICE, &invite("sip:bob@example.org").to("<sip:bob@example.org>;tag=x").cseq(2));
+    assert_eq!(statuses(&sent), [407]);
+    assert!(requests(sent).is_empty());
+    let other = request("BYE", "sip:x@192.0.2.88").to("<sip:x@192.0.2.88>;tag=x").cseq(3);
+    assert_eq!(only(world.udp(CAROL, &other)).status(), 407);
+}

@@ -500,7 +500,10 @@ impl Sent {
 /// The one message that was sent.
 #[track_caller]
 pub(crate) fn only(sent: Vec<Sent>) -> Sent {
-    let [one] = <[Sent; 1]>::try_from(sent).unwrap_or_else(|sent| panic!("{} were sent: {sent:#?}", sent.len()));
+    let [one] = <[Sent; 1]>::try_from(sent).unwrap_or_else(|sent| {
+        let texts: Vec<_> = sent.iter().map(Sent::text).collect();
+        panic!("{} were sent:\n{}", sent.len(), texts.join("\n"))
+    });
     one
 }
 

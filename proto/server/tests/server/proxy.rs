@@ -1,1 +1,388 @@
-//! 
+//! Forwarding with state (RFC 3261 §16.3 to §16.6): what is checked, what is changed, what is left as it was, and where it
+//! goes.
+
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, register, request,
+    requests, statuses,
+};
+use crate::torture_valid::is_the_same;
+use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
+use std::time::Duration;
+
+/// A server that bob is registered at by UDP.
+fn with_bob() -> World {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world
+}
+
+#[test]
+fn an_invite_is_answered_100_at_once_and_forwarded_with_few_changes() {
+    let mut world = with_bob();
+    let call = invite("sip:bob@example.org").line("Timestamp: 54").line("x-Unknown :  a\t b");
+    let sent = world.udp(ALICE, &call);
+    assert_eq!((sent[0].status(), sent[0].to().as_str()), (100, ALICE));
+    assert_eq!((sent[0].header("To").as_str(), sent[0].header("Timestamp").as_str()), ("<sip:bob@example.org>", "54"));
+    let forwarded = forwarded(sent);
+    is_the_same(&call.wire(), &forwarded);
+    assert_eq!((forwarded.uri().as_str(), forwarded.to().as_str()), ("sip:bob@192.0.2.20", BOB));
+    assert_eq!(seen_from(&forwarded.headers("Via")[1]), (Some("192.0.2.10".into()), Some(5060)));
+    assert!(forwarded.text().contains("x-Unknown :  a\t b\r\n"));
+}
+
+#[test]
+fn unknown_methods_headers_and_bodies_pass_byte_for_byte() {
+    let mut world = with_bob();
+    let text = "Zw*!f%61 sip:bob@example.org SIP/2.0\r\nv:SIP/2.0/UDP 192.0.2.10;branch=z9hG4bK1\r\nX-a:\r\nf: <sip:alice@example.org>;tag=1\r\n\
+                t  :\t<sip:bob@example.org> ; x = \"y\"\r\ni: 1\r\nCSeq: 0007   Zw*!f%61\r\nX-b: a,\r\n  b\r\nX-a: 2\r\nl: 5\r\n\r\n\0\r\n";
+    let bytes = [text.as_bytes(), b"\xff\xfe"].concat();
+    let sent = forwarded(world.udp(ALICE, &bytes));
+    is_the_same(&bytes, &sent);
+    assert!(sent.bytes.ends_with(b"\r\nX-b: a,\r\n  b\r\nX-a: 2\r\nl: 5\r\n\r\n\0\r\n\xff\xfe"));
+}
+
+#[test]
+fn the_top_via_says_where_the_request_came_from() {
+    let branch = "branch=z9hG4bK";
+    for (via, from, stamped, answered_at) in [
+        ("SIP/2.0/UDP 192.0.2.10:5070;", "192.0.2.10:40000", (None, None), "192.0.2.10:5070"),
+        ("SIP/2.0/UDP 10.0.0.1:5070;", "192.0.2.10:40000", (Some("192.0.2.10"), None), "192.0.2.10:5070"),
+        ("SIP/2.0/UDP phone.example.net;", "192.0.2.10:40000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
+        ("SIP/2.0/UDP 192.0.2.10;rport;", "192.0.2.10:4000", (Some("192.0.2.10"), Some(4000)), "192.0.2.10:4000"),
+        ("SIP/2.0/UDP 10.0.0.1;received=1.2.3.4;", "192.0.2.10:4000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
+        ("SIP/2.0/UDP 10.0.0.1;maddr=203.0.113.1;", "192.0.2.10:4000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
+        ("SIP/2.0/UDP [2001:db8::9];", "[2001:db8::7]:4000", (Some("2001:db8::7"), None), "[2001:db8::7]:5060"),
+    ] {
+        let mut world = with_bob();
+        let call = invite("sip:bob@example.org").via(&format!("{via}{branch}"));
+        let sent = world.udp(from, &call);
+        assert_eq!(sent[0].to(), answered_at, "{via}");
+        let stamp = sent[0].header("Via");
+        assert_eq!(seen_from(&stamp), (stamped.0.map(String::from), stamped.1), "{stamp}");
+        assert!(stamp.matches("received").count() <= 1 && stamp.matches("rport").count() <= 1, "{stamp}");
+        assert_eq!(forwarded(sent).headers("Via")[1], stamp);
+    }
+}
+
+/// `received` and `rport` of a Via.
+fn seen_from(via: &str) -> (Option<String>, Option<u16>) {
+    let via = ringway_sip::Via::parse(via.as_bytes()).unwrap();
+    (via.received().map(|text| String::from_utf8(text.to_vec()).unwrap()), via.rport())
+}
+
+#[test]
+fn hops_are_counted_down() {
+    for (hops, expected) in [(Some(70), "69"), (Some(1), "0"), (Some(255), "254"), (None, "70")] {
+        let call = Request { max_forwards: hops, ..invite("sip:bob@example.org") };
+        let sent = forwarded(with_bob().udp(ALICE, &call));
+        assert_eq!(sent.header("Max-Forwards"), expected);
+    }
+    for hops in [Some(256), Some(4_294_967_295)] {
+        let call = Request { max_forwards: hops, ..invite("sip:bob@example.org") };
+        assert_eq!(only(with_bob().udp(ALICE, &call)).status(), 400);
+    }
+}
+
+#[test]
+fn no_hops_left_is_483_but_for_what_is_for_the_server_itself() {
+    let mut world = with_bob();
+    let none = |method: &str, uri: &str| Request { max_forwards: Some(0), ..request(method, uri).call_id(method) };
+    for method in ["INVITE", "MESSAGE", "OPTIONS"] {
+        assert_eq!(only(world.udp(ALICE, &none(method, "sip:bob@example.org"))).status(), 483);
+    }
+    assert_eq!(world.server.counters().too_many_hops, 3);
+    let ours = only(world.udp(ALICE, &none("OPTIONS", "sip:example.org").call_id("ours")));
+    assert_eq!(ours.status(), 200, "it goes nowhere, so it needs no hop");
+    let register = Request { max_forwards: Some(0), ..register("bob", "<sip:bob@192.0.2.20>") };
+    assert_eq!(only(world.udp(BOB, &register)).status(), 200);
+}
+
+#[test]
+fn options_to_the_server_tells_what_it_can() {
+    let mut world = World::closed();
+    for uri in ["sip:example.org", "sip:192.0.2.1:5060", "sip:192.0.2.1", "sip:EXAMPLE.ORG:5060;transport=tcp"] {
+        let answer = only(world.udp(STRANGER, &request("OPTIONS", uri).from("sip:x@example.net")));
+        assert_eq!(answer.status(), 200, "{uri}");
+        assert!(answer.header("Allow").contains("INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS"));
+        assert_eq!(answer.header("Accept"), "application/sdp");
+    }
+    let answer = only(world.udp(ALICE, &request("OPTIONS", "sip:example.org").line("Require: 100rel")));
+    assert_eq!((answer.status(), answer.header("Unsupported").as_str()), (420, "100rel"));
+}
+
+#[test]
+fn a_proxy_must_understand_proxy_require_and_not_require() {
+    let mut world = with_bob();
+    let call = invite("sip:bob@example.org").line("Proxy-Require: a, b").line("Proxy-Require: c");
+    let answer = only(world.udp(ALICE, &call));
+    assert_eq!(answer.status(), 420);
+    assert_eq!(answer.headers("Unsupported"), ["a", "b", "c"]);
+    assert!(world.udp(ALICE, &call.ack_of(&answer)).is_empty());
+    let call = invite("sip:bob@example.org").call_id("2").line("Require: 100rel");
+    assert_eq!(forwarded(world.udp(ALICE, &call)).header("Require"), "100rel");
+}
+
+#[test]
+fn a_proxy_require_that_cannot_be_echoed_is_still_refused() {
+    let mut world = with_bob();
+    let call = invite("sip:bob@example.org").line("Proxy-Require: a\r\n b, c");
+    let answer = only(world.udp(ALICE, &call));
+    assert_eq!(answer.status(), 420);
+    assert!(world.udp(ALICE, &call.ack_of(&answer)).is_empty());
+    world.pass(Duration::from_secs(64));
+    assert_eq!(world.server.transactions().len(), (0, 0), "nothing is kept for ever");
+    let options = request("OPTIONS", "sip:example.org").line("Require: \"\r\n \"").call_id("o");
+    assert_eq!(only(world.udp(ALICE, &options)).status(), 420);
+}
+
+#[test]
+fn uris_that_are_not_sip_are_416() {
+    let mut world = with_bob();
+    for uri in ["tel:+1-201-555-0123", "sips:bob@example.org", "mailto:bob@example.org", "isbn:2983792873"] {
+        let call = invite(uri).to("<sip:bob@example.org>").call_id(uri);
+        let answer = only(world.udp(ALICE, &call));
+        assert_eq!(answer.status(), 416, "{uri}");
+        assert!(world.udp(ALICE, &call.ack_of(&answer)).is_empty());
+        assert!(world.udp(ALICE, &Request { method: "ACK".into(), ..call.call_id("stray") }).is_empty());
+    }
+}
+
+#[test]
+fn headers_in_a_request_uri_are_400() {
+    let mut world = with_bob();
+    for uri in ["sip:bob@example.org?Route=%3Csip:x%3E", "sip:bob@example.org;x?a=b&c=d"] {
+        let answer = only(world.udp(ALICE, &invite(uri).to("<sip:bob@example.org>").call_id(uri)));
+        assert_eq!(answer.status(), 400, "{uri}");
+    }
+}
+
+#[test]
+fn nobody_there_is_480_and_nobody_at_all_404() {
+    let mut world = World::open();
+    for (user, status) in [("bob@", 480), ("%62ob@", 480), ("ghost@", 404), ("", 404), ("Bob@", 404)] {
+        for method in ["INVITE", "MESSAGE"] {
+            let request = request(method, &format!("sip:{user}example.org")).call_id(&format!("{user}{method}"));
+            assert_eq!(only(world.udp(ALICE, &request)).status(), status, "{user}");
+        }
+    }
+    assert_eq!((world.server.counters().not_registered, world.server.counters().not_found), (4, 6));
+}
+
+#[test]
+fn a_request_that_comes_back_unchanged_is_482() {
+    let mut world = with_bob();
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let back = sent.text().replace("INVITE sip:bob@192.0.2.20", "INVITE sip:bob@example.org");
+    let answer = only(world.udp(BOB, &back.clone().into_bytes()));
+    assert_eq!((answer.status(), answer.to().as_str()), (482, BOB));
+    assert_eq!(world.server.counters().loops, 1);
+    world.register("carol", CAROL, "<sip:carol@192.0.2.30>");
+    let spiral = back.replace("INVITE sip:bob@example.org", "INVITE sip:carol@example.org").replace("z9hG4bKcall", "z9hG4bKnew");
+    let via = format!("Via: SIP/2.0/UDP {BOB};branch=z9hG4bKhop\r\nVia: SIP/2.0/UDP 192.0.2.1");
+    let spiral = spiral.replacen("Via: SIP/2.0/UDP 192.0.2.1", &via, 1);
+    assert_eq!(forwarded(world.udp(BOB, &spiral.into_bytes())).to(), CAROL, "with another target it is a spiral");
+}
+
+#[test]
+fn a_request_that_comes_back_by_its_route_is_no_loop() {
+    let mut world = with_bob();
+    let call = invite("sip:bob@example.org").line("Route: <sip:192.0.2.88;lr>, <sip:192.0.2.1;lr>");
+    let sent = forwarded(world.udp(ALICE, &call));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.88:5060", "sip:bob@example.org"));
+    // The service on the way takes its Route off and sends the request on to us.
+    let via = "Via: SIP/2.0/UDP 192.0.2.88;branch=z9hG4bKservice\r\nVia: SIP/2.0/UDP 192.0.2.1";
+    let on = sent.text().replacen("Via: SIP/2.0/UDP 192.0.2.1", via, 1).replace("<sip:192.0.2.88;lr>, ", "");
+    let sent = world.udp("192.0.2.88:5060", &on.into_bytes());
+    assert_eq!(statuses(&sent), [100], "RFC 5393 §4.2.1: the Route is part of what makes a loop");
+    assert_eq!(forwarded(sent).to(), BOB);
+}
+
+#[test]
+fn a_user_who_is_forwarded_to_another_one_is_found_there() {
+    let mut world = with_bob();
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:bob@example.org"]);
+    let sent = forwarded(world.udp(ALICE, &invite("sip:carol@example.org")));
+    assert_eq!((sent.uri().as_str(), sent.to().as_str()), ("sip:bob@example.org", "192.0.2.1:5060"));
+    let sent = world.udp("192.0.2.1:5060", &sent.bytes);
+    assert_eq!(forwarded(sent).to(), BOB);
+}
+
+#[test]
+fn two_users_who_are_forwarded_to_each_other_are_a_loop() {
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:bob@example.org"]);
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:carol@example.org"]);
+    let mut at = world.udp(ALICE, &invite("sip:carol@example.org"));
+    let mut turns = 0;
+    while let Some(next) = requests(at).pop() {
+        turns += 1;
+        assert!(turns < 5, "it goes round");
+        at = world.udp("192.0.2.1:5060", &next.bytes);
+        if statuses(&at).contains(&482) {
+            assert_eq!(turns, 2);
+            return;
+        }
+    }
+    panic!("it got lost");
+}
+
+#[test]
+fn maddr_is_not_followed() {
+    let mut world = with_bob();
+    let ours = forwarded(world.udp(ALICE, &invite("sip:bob@example.org;maddr=203.0.113.1").call_id("1")));
+    assert_eq!(ours.to(), BOB);
+    let other = forwarded(world.udp(ALICE, &invite("sip:x@192.0.2.88;maddr=203.0.113.1").call_id("2")));
+    assert_eq!(other.to(), "192.0.2.88:5060");
+}
+
+#[test]
+fn nothing_goes_to_everybody_or_nobody() {
+    for contact in
+        ["255.255.255.255", "224.0.1.75", "0.0.0.0", "[ff02::1]", "[::]", "192.0.2.77:0", "[::ffff:224.0.0.1]"]
+    {
+        let mut world = World::open();
+        world.server.set_permanent_contacts(b"bob@example.org", &[format!("sip:bob@{contact}").as_bytes()]);
+        let sent = world.udp(ALICE, &invite("sip:bob@example.org"));
+        assert_eq!(statuses(&sent), [100, 480], "{contact}");
+        assert!(requests(sent).is_empty());
+        let sent = world.udp(ALICE, &invite(&format!("sip:x@{contact}")).call_id("direct"));
+        assert!(requests(sent).is_empty(), "{contact}");
+    }
+}
+
+#[test]
+fn a_transport_that_is_not_spoken_here_is_480() {
+    for contact in ["sip:bob@192.0.2.20;transport=tls", "sip:bob@192.0.2.20;transport=sctp", "sips:bob@192.0.2.20"] {
+        let mut world = World::open();
+        world.server.set_permanent_contacts(b"bob@example.org", &[contact.as_bytes()]);
+        assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100, 480], "{contact}");
+    }
+}
+
+#[test]
+fn a_contact_with_a_name_is_looked_up_first() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@phone.example.net:5070;transport=tcp>");
+    assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
+    let sent = only(world.resolve("phone.example.net", Some("192.0.2.20")));
+    assert_eq!((sent.flow.transport, sent.flow.connection), (Transport::Tcp, None));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.20:5070", "sip:bob@phone.example.net:5070;transport=tcp"));
+    for nowhere in [None, Some("224.0.0.1"), Some("255.255.255.255")] {
+        let mut world = World::open();
+        world.register("bob", BOB, "<sip:bob@phone.example.net>");
+        world.udp(ALICE, &invite("sip:bob@example.org"));
+        assert_eq!(statuses(&world.resolve("phone.example.net", nowhere)), [480]);
+    }
+}
+
+#[test]
+fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@phone.example.net>");
+    let call = invite("sip:bob@example.org");
+    world.udp(ALICE, &call);
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200, 487]);
+    assert!(world.resolve("phone.example.net", Some("192.0.2.20")).is_empty());
+    let resolved = Event::Resolved { query: 99, address: Some("192.0.2.20".parse().unwrap()) };
+    assert!(world.event(resolved).is_empty());
+}
+
+#[test]
+fn a_connection_that_is_gone_is_dialled_once_and_then_480() {
+    let mut world = World::open();
+    world.register_tcp(5, "bob", "192.0.2.20:40000", "<sip:bob@192.0.2.20:5062;transport=tcp>");
+    let first = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(first.flow.connection, Some(ConnectionId(5)));
+    let second = only(world.event(Event::Unreachable(first.token)));
+    assert_eq!((second.flow.connection, second.to().as_str()), (None, "192.0.2.20:5062"));
+    assert_eq!(second.uri(), first.uri());
+    assert!(world.event(Event::Unreachable(first.token)).is_empty(), "told twice");
+    assert_eq!(only(world.event(Event::Unreachable(second.token))).status(), 480);
+    assert!(world.event(Event::Unreachable(second.token)).is_empty());
+}
+
+#[test]
+fn a_contact_that_only_its_connection_reaches_is_not_dialled() {
+    let mut world = World::open();
+    world.register_tcp(5, "bob", "198.51.100.7:40000", "<sip:bob@10.0.0.5;transport=tcp>");
+    let first = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(only(world.event(Event::Unreachable(first.token))).status(), 480);
+}
+
+#[test]
+fn too_many_transactions_are_503() {
+    let mut world = World::with(|config| config.transaction_limits.servers_max = 2);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    for number in 0..2 {
+        assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org").call_id(&number.to_string()))), [100]);
+    }
+    let call = invite("sip:bob@example.org").call_id("one too many");
+    let full = only(world.udp(ALICE, &call));
+    assert_eq!((full.status(), full.header("Retry-After").as_str()), (503, "5"));
+    assert!(world.udp(ALICE, &call.ack_of(&full)).is_empty());
+    assert_eq!(only(world.udp(ALICE, &invite("sip:ghost@example.org").call_id("x"))).status(), 404);
+    assert_eq!(world.server.counters().overflow, 1);
+    let mut world = World::with(|config| config.transaction_limits.clients_max = 0);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100, 500]);
+}
+
+#[test]
+fn a_source_over_its_rate_is_dropped_or_slowed() {
+    let mut world = World::limited(5);
+    let options = |number: u32| request("OPTIONS", "sip:example.org").cseq(number);
+    let answered = (0..20).filter(|&number| !world.udp(ALICE, &options(number)).is_empty()).count();
+    assert_eq!((answered, world.server.counters().over_rate), (5, 15));
+    let slowed = only(world.tcp(1, ALICE, &options(30)));
+    assert_eq!((slowed.status(), slowed.header("Retry-After").as_str()), (503, "1"));
+    assert!(world.tcp(1, ALICE, &Request { method: "ACK".into(), ..options(31) }).is_empty());
+    assert_eq!(only(world.udp(BOB, &options(1))).status(), 200, "others are not");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(only(world.udp(ALICE, &options(40))).status(), 200);
+}
+
+#[test]
+fn ipv6_is_a_way_like_any_other() {
+    let mut world = World::open();
+    let request = register("bob", "<sip:bob@[2001:db8::20]>").via("SIP/2.0/UDP [2001:db8::20];branch=z9hG4bK");
+    let flow = Flow::udp(ListenerId(2), "[2001:db8::20]:5060".parse().unwrap());
+    assert_eq!(only(world.message(flow, &request.wire())).status(), 200);
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!((sent.to().as_str(), sent.flow.listener), ("[2001:db8::20]:5060", ListenerId(2)));
+    assert!(sent.headers("Via")[0].starts_with("SIP/2.0/UDP [2001:db8::1]:5060;"));
+    assert_eq!(sent.headers("Record-Route").len(), 2, "each side reaches us by its own address");
+}
+
+/// What the answers of bob's phone look like at alice's.
+#[test]
+fn answers_lose_our_via_and_nothing_else() {
+    let mut world = with_bob();
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert!(world.udp(BOB, &sent.answer(100, &[])).is_empty(), "100 is hop by hop");
+    let ringing = sent.answer(183, &["X-Mine:  a ,\tb"]);
+    let passed: Sent = only(world.udp(BOB, &ringing));
+    let ours = format!("Via: {}\r\n", sent.headers("Via")[0]);
+    assert_eq!(passed.text(), String::from_utf8(ringing).unwrap().replace(&ours, ""));
+    assert_eq!(passed.to(), ALICE);
+    assert_eq!(world.server.counters().stray, 0);
+}
+
+#[test]
+fn answers_that_are_not_for_us_to_forward_are_dropped() {
+    let mut world = with_bob();
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let answer = String::from_utf8(sent.answer(200, &[])).unwrap();
+    let vias = sent.headers("Via");
+    for bad in [
+        answer.replace(&format!("Via: {}\r\n", vias[1]), ""),
+        answer.replace(&format!("Via: {}\r\n", vias[0]), ""),
+        answer.replace("branch=z9hG4bK.t0000", "branch=z9hG4bK.t0001"),
+        answer.replace("branch=z9hG4bK.t", "branch=z9hG4bK.s"),
+        answer.replace("CSeq: 1 INVITE", "CSeq: 1 MESSAGE"),
+    ] {
+        assert_ne!(bad, answer);
+        assert!(world.udp(BOB, &bad.into_bytes()).is_empty());
+    }
+    assert!(world.server.counters().stray >= 4);
+    assert_eq!(only(world.udp(BOB, &answer.into_bytes())).status(), 200, "the right one still passes");
+}

@@ -1,1 +1,108 @@
-//! 
+//! The redirect server (RFC 3261 §8.3).
+
+use crate::challenge::proven;
+use crate::harness::{ALICE, BOB, STRANGER, World, invite, only, register, request, requests, statuses};
+use ringway_server::Mode;
+use std::time::Duration;
+
+fn world() -> World {
+    let mut world = World::with(|config| config.mode = Mode::Redirect);
+    let through = "Via: SIP/2.0/UDP 192.0.2.99;branch=z9hG4bKx";
+    let contacts = "<sip:bob@192.0.2.20>;q=0.2, <sip:bob@192.0.2.21;transport=tcp>, <sip:bob@10.0.0.1>;q=0.75";
+    assert_eq!(only(world.udp("192.0.2.99:5060", &register("bob", contacts).line(through))).status(), 200);
+    world
+}
+
+#[test]
+fn the_caller_is_told_where_the_user_is_the_preferred_first() {
+    let mut world = world();
+    let told = only(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(told.start(), "SIP/2.0 302 Moved Temporarily");
+    assert_eq!(
+        told.headers("Contact"),
+        ["<sip:bob@192.0.2.21;transport=tcp>", "<sip:bob@10.0.0.1>;q=0.750", "<sip:bob@192.0.2.20>;q=0.200"]
+    );
+    assert!(told.header("To").contains(";tag="));
+    assert_eq!((world.server.counters().redirected, world.server.counters().forwarded), (1, 0));
+}
+
+#[test]
+fn an_invite_is_answered_again_until_its_ack_comes() {
+    let mut world = world();
+    let call = invite("sip:bob@example.org");
+    let told = only(world.udp(ALICE, &call));
+    assert_eq!(only(world.udp(ALICE, &call)).bytes, told.bytes, "a repetition gets the same answer");
+    let again = world.pass(Duration::from_secs(4));
+    assert_eq!(again.len(), 3, "timer G: 500 ms, 1.5 s, 3.5 s");
+    assert!(again.iter().all(|again| again.bytes == told.bytes));
+    assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
+    assert!(world.pass(Duration::from_secs(64)).is_empty());
+    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert_eq!(world.server.counters().redirected, 1);
+}
+
+#[test]
+fn a_call_whose_ack_never_comes_is_forgotten() {
+    let mut world = world();
+    world.udp(ALICE, &invite("sip:bob@example.org"));
+    assert_eq!(world.pass(Duration::from_secs(64)).len(), 10);
+    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert_eq!(world.server.transactions().counters().acks_missed, 1);
+}
+
+#[test]
+fn nobody_is_404_or_480_and_nothing_is_ever_forwarded() {
+    let mut world = world();
+    for (uri, status) in [
+        ("sip:ghost@example.org", 404),
+        ("sip:alice@example.org", 480),
+        ("sip:x@192.0.2.88", 404),
+        ("sip:example.org", 404),
+        ("tel:+1", 416),
+    ] {
+        for method in ["INVITE", "MESSAGE"] {
+            let asked = request(method, uri).call_id(&format!("{method}{uri}")).to("<sip:x@example.org>");
+            assert_eq!(only(world.udp(ALICE, &asked)).status(), status, "{uri}");
+        }
+    }
+    let routed = invite("sip:bob@example.org").call_id("r").line("Route: <sip:192.0.2.77;lr>");
+    assert_eq!(only(world.udp(ALICE, &routed)).status(), 404);
+    assert_eq!(world.server.counters().forwarded, 0);
+}
+
+#[test]
+fn a_user_is_never_sent_back_to_where_it_was_looked_for() {
+    let mut world = world();
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@example.org"]);
+    assert_eq!(only(world.udp(ALICE, &invite("sip:carol@example.org"))).status(), 480);
+    let spelled = invite("sip:%63arol@EXAMPLE.org").call_id("2");
+    assert_eq!(only(world.udp(ALICE, &spelled)).status(), 480, "however it is spelled");
+}
+
+#[test]
+fn other_requests_are_redirected_and_a_cancel_answered() {
+    let mut world = world();
+    let told = only(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org")));
+    assert_eq!((told.status(), told.headers("Contact").len()), (302, 3));
+    let call = invite("sip:bob@example.org").call_id("c");
+    let told = only(world.udp(ALICE, &call));
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200]);
+    assert_eq!(statuses(&world.udp(ALICE, &call.clone().call_id("none").cancel())), [481]);
+    assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
+    assert_eq!(only(world.udp(ALICE, &request("OPTIONS", "sip:example.org"))).status(), 200);
+}
+
+#[test]
+fn our_users_prove_who_they_are_and_strangers_need_not() {
+    let mut world = World::with(|config| {
+        config.mode = Mode::Redirect;
+        config.auth.enabled = true;
+    });
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let told = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
+    assert_eq!(statuses(&told), [302]);
+    let stranger = invite("sip:bob@example.org").from("sip:eve@example.net").call_id("s");
+    let told = world.udp(STRANGER, &stranger);
+    assert_eq!(only(told).header("Contact"), "<sip:bob@192.0.2.20>");
+    assert!(requests(world.udp(BOB, &invite("sip:x@192.0.2.88").from("sip:eve@example.net"))).is_empty());
+}

@@ -41,7 +41,7 @@ fn written_again(credentials: &Credentials<'_>) {
 
 fn challenged_with(text: &[u8]) {
     let mut out = Vec::new();
-    Challenge { realm: text, nonce: text, algorithm: "SHA-256", is_stale: text.len() % 2 == 0 }
+    Challenge { realm: text, nonce: text, algorithm: "SHA-256", is_stale: text.len().is_multiple_of(2) }
         .write(&mut out);
     // Read back with our own reader: a challenge has the form of credentials that lack what the client adds.
     let Some(rest) = out.strip_prefix(b"Digest ") else { panic!("not a digest challenge") };

@@ -1,0 +1,133 @@
+//! Calls that are given up (RFC 3261 §9, §16.8, §16.10): by the caller, and by the server when nobody answers for too long.
+
+use crate::harness::{ALICE, BOB, Request, Sent, World, forwarded, invite, only, request, requests, statuses};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn called() -> (World, Request, Sent) {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let call = invite("sip:bob@example.org");
+    let got = forwarded(world.udp(ALICE, &call));
+    (world, call, got)
+}
+
+#[test]
+fn a_call_that_rings_is_cancelled() {
+    let (mut world, call, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    let sent = world.udp(ALICE, &call.cancel());
+    assert_eq!((sent[0].status(), sent[0].header("CSeq").as_str()), (200, "1 CANCEL"));
+    assert!(sent[0].header("To").contains(";tag="));
+    let cancel = forwarded(sent);
+    assert_eq!((cancel.method().as_str(), cancel.to().as_str(), cancel.uri()), ("CANCEL", BOB, got.uri()));
+    assert_eq!((cancel.header("CSeq").as_str(), cancel.header("From")), ("1 CANCEL", got.header("From")));
+    assert_eq!((cancel.header("To"), cancel.header("Max-Forwards").as_str()), (got.header("To"), "70"));
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200], "a repeated CANCEL is answered and sends nothing");
+    assert!(world.udp(BOB, &cancel.answer(200, &[])).is_empty());
+    let sent = world.udp(BOB, &got.answer(487, &[]));
+    assert_eq!(statuses(&sent), [487]);
+    assert!(world.udp(ALICE, &call.ack_of(&sent[1])).is_empty());
+    world.pass(64 * SECOND);
+    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
+}
+
+#[test]
+fn a_cancel_waits_until_the_phone_said_something() {
+    let (mut world, call, got) = called();
+    assert_eq!(only(world.udp(ALICE, &call.cancel())).status(), 200);
+    let cancel = only(world.udp(BOB, &got.answer(100, &[])));
+    assert_eq!(cancel.method(), "CANCEL");
+    let again = world.pass(2 * SECOND);
+    assert!(again.iter().all(|again| again.bytes == cancel.bytes) && again.len() == 2, "500 ms and 1.5 s");
+    world.udp(BOB, &cancel.answer(200, &[]));
+    assert!(world.pass(10 * SECOND).is_empty());
+    assert_eq!(statuses(&world.udp(BOB, &got.answer(487, &[]))), [487]);
+}
+
+#[test]
+fn a_cancelled_call_ends_also_when_the_phone_never_speaks_again() {
+    let (mut world, call, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(ALICE, &call.cancel());
+    let sent = world.pass(33 * SECOND);
+    assert_eq!(statuses(&sent)[0], 487, "RFC 3261 §9.1: 64·T1 after the CANCEL it counts as cancelled");
+    let (mut world, call, _) = called();
+    world.udp(ALICE, &call.cancel());
+    assert_eq!(statuses(&world.pass(33 * SECOND))[0], 487);
+}
+
+#[test]
+fn an_answer_that_crosses_the_cancel_wins() {
+    let (mut world, call, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(ALICE, &call.cancel());
+    assert_eq!(statuses(&world.udp(BOB, &got.answer(200, &[]))), [200]);
+    let late = only(world.udp(ALICE, &call.cancel()));
+    assert_eq!(late.status(), 200, "a CANCEL after the answer is answered and has no effect");
+}
+
+#[test]
+fn only_the_hop_that_called_may_cancel() {
+    let (mut world, call, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    for from in ["203.0.113.66:5060", BOB] {
+        assert_eq!(only(world.udp(from, &call.cancel())).status(), 481, "{from}");
+    }
+    assert_eq!(only(world.tcp(3, ALICE, &call.cancel())).status(), 481, "by another way");
+    assert_eq!(statuses(&world.udp("192.0.2.10:9999", &call.cancel())), [200], "a NAT may give it another port");
+}
+
+#[test]
+fn a_cancel_of_nothing_is_481() {
+    let (mut world, call, _) = called();
+    assert_eq!(only(world.udp(ALICE, &call.clone().call_id("other").cancel())).status(), 481);
+    let message = request("MESSAGE", "sip:bob@example.org").call_id("m");
+    assert_eq!(requests(world.udp(ALICE, &message)).len(), 1);
+    assert_eq!(only(world.udp(ALICE, &message.cancel())).status(), 481, "only INVITE is cancelled");
+}
+
+#[test]
+fn a_refused_call_that_is_cancelled_is_not_answered_twice() {
+    let mut world = World::open();
+    let call = invite("sip:ghost@example.org");
+    assert_eq!(only(world.udp(ALICE, &call)).status(), 404);
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200]);
+    assert_eq!(only(world.udp(ALICE, &call)).status(), 404, "still the same");
+}
+
+#[test]
+fn a_phone_that_rings_for_ever_is_given_up_by_timer_c() {
+    let (mut world, _, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    assert!(world.pass(180 * SECOND).is_empty());
+    // RFC 3261 §16.7 step 2: it begins anew with each provisional answer but 100.
+    world.udp(BOB, &got.answer(183, &[]));
+    assert!(world.pass(180 * SECOND).is_empty());
+    world.udp(BOB, &got.answer(100, &[]));
+    let sent = world.pass(2 * SECOND);
+    assert_eq!(sent[0].method(), "CANCEL");
+    assert_eq!(world.server.counters().timer_c, 1);
+    assert_eq!(statuses(&world.udp(BOB, &got.answer(487, &[]))), [487]);
+}
+
+#[test]
+fn timer_c_of_a_phone_that_then_says_nothing_is_408() {
+    let (mut world, _, got) = called();
+    world.udp(BOB, &got.answer(180, &[]));
+    world.pass(181 * SECOND);
+    assert_eq!(statuses(&world.pass(32 * SECOND))[0], 408);
+    world.pass(64 * SECOND);
+    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
+}
+
+#[test]
+fn timer_c_without_any_answer_is_408_at_once() {
+    let mut world = World::with(|config| config.timer_c = 10 * SECOND);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    assert_eq!(statuses(&world.pass(10 * SECOND)), [408]);
+    let cancel = world.udp(BOB, &got.answer(180, &[]));
+    assert_eq!(requests(cancel)[0].method(), "CANCEL", "a phone that wakes up late is told");
+}
