@@ -254,6 +254,7 @@ fn default_config() -> Config {
     Config {
         domains: vec![REALM.into()],
         listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,
         record_route: true,

@@ -90,7 +90,7 @@ pub(crate) struct ShowArgs {
 pub(crate) enum Shown {
     /// Who is registered: address-of-record, contact, transport, address, time left
     Registrations,
-    /// Calls under way
+    /// Calls that nobody has answered yet
     Calls,
     /// Open TCP connections
     Connections,

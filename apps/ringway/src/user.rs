@@ -128,6 +128,13 @@ impl Users {
 
     fn bind(&self, args: &NameArgs, contact: &str) -> Result<(), Failure> {
         let user = self.name(args)?;
+        if !ringway_sip::Uri::parse(contact.as_bytes())
+            .is_ok_and(|uri| uri.scheme() == ringway_sip::Scheme::Sip)
+        {
+            return Err(Failure::usage(format!(
+                "{contact:?} is no SIP URI; write for example sip:bob@192.0.2.7:5060"
+            )));
+        }
         let is_new = self.store.bind(&user, contact)?;
         self.note_foreign(user.domain());
         if !self.store.is_subscriber(&user)? {

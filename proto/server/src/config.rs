@@ -16,6 +16,9 @@ pub struct Config {
     pub domains: Vec<String>,
     /// The listeners, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
+    /// The addresses of this machine other than loopback: what is sent from one of them, or from loopback, comes from the
+    /// same place.
+    pub machine_addresses: Vec<IpAddr>,
     /// Whether requests are forwarded or redirected.
     pub mode: Mode,
     /// False: forward without keeping state (RFC 3261 §16.11).

@@ -38,6 +38,10 @@ impl<S: Services> Server<S> {
         flow: Flow,
         out: &mut Out<'_>,
     ) {
+        if self.is_stopping && message.to().tag().is_none() && !matches!(method, Method::Ack | Method::Cancel)
+        {
+            return self.refuse_while_stopping(now, message, method, uri, flow, out);
+        }
         // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
         if method == Method::Register && self.is_for_registrar(message, &uri) {
             return self.on_register(&Request { now, message, method, uri, flow, key: None }, out);
@@ -90,6 +94,25 @@ impl<S: Services> Server<S> {
                 (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),
                 (Mode::Proxy, _) => self.proxy(&request, &routed, out),
             },
+        }
+    }
+
+    /// Nothing new is begun any more, but repetitions of what is under way are still known.
+    fn refuse_while_stopping(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        method: Method<'_>,
+        uri: Uri<'_>,
+        flow: Flow,
+        out: &mut Out<'_>,
+    ) {
+        if let Incoming::New(_) = self.transactions.receive_request(now, message, out.packets) {
+            self.counters.refused += 1;
+            let request = Request { now, message, method, uri, flow, key: None };
+            self.reply(&request, 503, "Stopping", out, |response| {
+                response.header_number(HeaderName::RetryAfter, 5);
+            });
         }
     }
 

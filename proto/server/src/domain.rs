@@ -1,7 +1,7 @@
 //! Which URIs are ours.
 
 use crate::{Aor, Config};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
 use ringway_sip::Uri;
 
@@ -40,6 +40,14 @@ impl Config {
                 && address.ip().is_loopback();
             listener.bound == address || listener.advertised == address || wild
         })
+    }
+
+    /// True when whoever sends from `source` can be reached at `contact`: it is the same address, or both are this machine.
+    pub(crate) fn is_same_place(&self, contact: IpAddr, source: IpAddr) -> bool {
+        let contact = Flow::canonical(SocketAddr::new(contact, 0)).ip();
+        contact == source
+            || (self.machine_addresses.contains(&contact)
+                && (source.is_loopback() || self.machine_addresses.contains(&source)))
     }
 
     /// Fills `aor` with the address-of-record of `uri`; false when it is not a user of ours.

@@ -34,9 +34,13 @@ pub struct Server<S> {
     /// Look-ups under way: ours, never a peer's number.
     pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
     pub(crate) next_query: u64,
+    /// When each look-up is given up: the answer may have been lost on its way.
+    pub(crate) lookups: Wheel<u64>,
     /// How many of them requests wait for that are forwarded without state.
     pub(crate) waiting: usize,
     pub(crate) counters: Counters,
+    /// The server is about to end.
+    pub(crate) is_stopping: bool,
     pub(crate) date: DateText,
     pub(crate) space: EditSpace,
     pub(crate) targets: Targets,
@@ -144,8 +148,10 @@ impl<S: Services> Server<S> {
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
             next_query: 1,
+            lookups: Wheel::new(now),
             waiting: 0,
             counters: Counters::default(),
+            is_stopping: false,
             date: DateText::default(),
             space: EditSpace::default(),
             targets: Targets::default(),
@@ -161,6 +167,11 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.nonces = NonceMaker::new(&config.secret, config.auth.nonce_lifetime, self.shard);
         self.config = config;
+    }
+
+    /// From now on nothing new is begun: it is answered 503, and what is under way goes on.
+    pub fn stop_new_work(&mut self) {
+        self.is_stopping = true;
     }
 
     /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given.
@@ -324,13 +335,20 @@ impl<S: Services> Node for Server<S> {
         while let Some(due) = self.wheel.expire(now) {
             self.on_timer_c(now, due, &mut out);
         }
+        while let Some(query) = self.lookups.expire(now) {
+            self.on_resolved(now, query, None, &mut out);
+        }
         self.settle(now, &mut out);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
         let expiry = self.location.next_due().map(|at| Deadline { at, reason: "a binding ends" });
         let ringing = self.wheel.next_due().map(|at| Deadline { at, reason: "timer C: nobody answers" });
-        [self.transactions.next_deadline(), expiry, ringing].into_iter().flatten().min_by_key(|due| due.at)
+        let lookup = self.lookups.next_due().map(|at| Deadline { at, reason: "a look-up was not answered" });
+        [self.transactions.next_deadline(), expiry, ringing, lookup]
+            .into_iter()
+            .flatten()
+            .min_by_key(|due| due.at)
     }
 }
 

@@ -65,9 +65,9 @@ CSeq: 1000001 INVITE
 Contact: <sip:u0000001@127.0.0.1:30000>
 Allow: INVITE, ACK, BYE, CANCEL, OPTIONS, NOTIFY, REFER, UPDATE, PRACK
 Supported: replaces, outbound, path, gruu, timer
-User-Agent: bench phone for measurements 0.1 (x86_64/linux)
+User-Agent: bench phone for measurement 0.1 (x86_64/linux)
 Content-Type: application/sdp
-Content-Length: 243
+Content-Length: 245
 
 v=0
 o=u0000001 2890844526 2890844526 IN IP4 127.0.0.1

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use toml::de::DeTable;
 
-const WORKERS_MAX: u32 = 256;
+const WORKERS_MAX: u32 = 255;
 const CONTACTS_MAX: u32 = 1000;
 const CONNECTIONS_MAX: u32 = 1_000_000;
 const RATE_MAX: u32 = 10_000_000;

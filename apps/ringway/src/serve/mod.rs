@@ -109,6 +109,9 @@ fn serve(
         follower.follow();
     };
     tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
+    for shard in 0..runtime.shards().len() as u16 {
+        runtime.shards().with_shard(shard, Server::stop_new_work);
+    }
     let all_done = runtime.stop(GRACE, Server::is_idle);
     if !all_done {
         tracing::warn!("stopped with requests unanswered");
@@ -241,7 +244,7 @@ fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result
     let has_v6 = settings.listeners.iter().any(|listener| listener.bound.is_ipv6());
     let usable = move |address: &std::net::IpAddr| if address.is_ipv4() { has_v4 } else { has_v6 };
     let answer = move |query, shard, address| {
-        // A full inbox loses the answer; the request it is for then times out.
+        // A full inbox loses the answer; the shard gives the question up after a while.
         inboxes.deliver(shard, Event::Resolved { query, address });
     };
     Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
@@ -258,7 +261,7 @@ impl ActionSink<Action> for Sink {
         for action in actions {
             match action {
                 Action::Resolve { query, host } => {
-                    // A question that is not taken is one that nobody answers: the request times out.
+                    // A question that is not taken is one that nobody answers: the shard gives it up after a while.
                     self.resolver.ask(shard, query, &host);
                 }
             }

@@ -64,6 +64,7 @@ fn with_listeners(
     ringway_server::Config {
         domains: config.domains.clone(),
         listeners,
+        machine_addresses: machine_addresses(),
         mode: match config.routing.mode {
             Mode::Proxy => ringway_server::Mode::Proxy,
             Mode::Redirect => ringway_server::Mode::Redirect,
@@ -99,6 +100,20 @@ fn with_listeners(
         },
         transaction_limits: ringway_transaction::Limits::default(),
         secret,
+    }
+}
+
+/// Where this machine can be reached, loopback left out. Without the list every phone on it that names another address
+/// than it sends from is taken for one behind a NAT.
+fn machine_addresses() -> Vec<IpAddr> {
+    match if_addrs::get_if_addrs() {
+        Ok(interfaces) => {
+            interfaces.iter().map(if_addrs::Interface::ip).filter(|ip| !ip.is_loopback()).collect()
+        }
+        Err(error) => {
+            tracing::warn!("this machine's addresses cannot be listed: {error}");
+            Vec::new()
+        }
     }
 }
 

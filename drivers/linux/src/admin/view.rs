@@ -8,7 +8,7 @@ pub trait View: Send + Sync {
     /// Registered and permanent contacts, from the first after the cursor `after` on, at most `limit`.
     fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration>;
 
-    /// Calls under way.
+    /// Calls that nobody has answered yet.
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call>;
 
     /// Open stream connections.
@@ -54,7 +54,7 @@ pub struct Registration {
     pub permanent: bool,
 }
 
-/// A call under way.
+/// A call that nobody has answered yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Its Call-ID.

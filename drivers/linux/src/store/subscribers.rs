@@ -279,11 +279,9 @@ impl Store {
     /// The contact is not a URI that could stand in a Contact header; the database refuses.
     pub fn bind(&self, user: &UserName, contact: &str) -> Result<bool, StoreError> {
         let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
-        let scheme_is = |scheme: &str| {
-            contact.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-                && contact.len() > scheme.len()
-        };
-        if !["sip:", "sips:", "tel:"].iter().any(|scheme| scheme_is(scheme)) {
+        let is_sip =
+            contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
+        if !is_sip {
             return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
         }
         if contact.len() > CONTACT_BYTES_MAX {

@@ -1,5 +1,6 @@
 //! One binding of an address-of-record.
 
+use crate::Config;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
@@ -101,21 +102,17 @@ impl Binding {
         }
     }
 
-    /// Whether a contact can be reached at the address it names: it is a name, or the address the REGISTER came from.
-    /// A REGISTER that came through other proxies says nothing about that.
-    pub(crate) fn kind_of(contact: &Uri<'_>, source: &Flow, came_directly: bool) -> Kind {
+    /// Whether a contact can be reached at the address it names: it is a name, or where the REGISTER came from. A REGISTER
+    /// that came through other proxies says nothing about that.
+    pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow, came_directly: bool) -> Kind {
         match contact.host().ip() {
-            Some(ip) if came_directly && canonical(ip) != source.remote.ip() => Kind::FlowOnly,
+            Some(ip) if came_directly && !config.is_same_place(ip, source.remote.ip()) => Kind::FlowOnly,
             _ => Kind::Dialable,
         }
     }
 
     /// Bytes of URI, parameters and Call-ID together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
-}
-
-fn canonical(ip: core::net::IpAddr) -> core::net::IpAddr {
-    Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip()
 }
 
 fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {

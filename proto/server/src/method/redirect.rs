@@ -4,7 +4,7 @@ use crate::route::Routed;
 use crate::server::{Out, Request};
 use crate::{Aor, Server, Services};
 use alloc::vec::Vec;
-use ringway_sip::HeaderName;
+use ringway_sip::{HeaderName, Uri};
 
 impl<S: Services> Server<S> {
     /// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those that are not there.
@@ -17,7 +17,7 @@ impl<S: Services> Server<S> {
         let mut found: Vec<(u16, Vec<u8>)> = self
             .location
             .lookup(aor.as_bytes(), request.now)
-            .filter(|binding| binding.uri() != request.uri.as_bytes())
+            .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
             .map(|binding| (binding.q, binding.uri().to_vec()))
             .collect();
         if found.is_empty() {

@@ -161,7 +161,7 @@ impl<S: Services> Server<S> {
             },
             q: contact.q.unwrap_or(1000),
             expires,
-            kind: Binding::kind_of(&uri, &request.flow, came_directly),
+            kind: Binding::kind_of(&self.config, &uri, &request.flow, came_directly),
         })
     }
 

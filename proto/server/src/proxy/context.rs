@@ -145,7 +145,7 @@ impl<S: Services> Server<S> {
                 self.send_branch(key, number, request, routed, targets, target, flow, out);
             }
             Hop::Name { host, port, transport } => {
-                let query = self.look_up(host, Lookup::Branch(key, number), out);
+                let query = self.look_up(request.now, host, Lookup::Branch(key, number), out);
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query, port, transport };
                 if let Some(context) = self.contexts.get_mut(key) {
@@ -382,7 +382,7 @@ fn dial_instead(config: &crate::Config, target: &Target, targets: &Targets) -> O
     let flow = target.flow?;
     // A contact on another address than its packets came from is reached by its connection or not at all.
     let ip = uri.host().ip()?;
-    if ip != flow.remote.ip() {
+    if !config.is_same_place(ip, flow.remote.ip()) {
         return None;
     }
     match crate::route::hop_of(config, &uri) {

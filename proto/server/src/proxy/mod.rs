@@ -15,7 +15,8 @@ use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
-use ringway_sansio::{Flow, Transport};
+use core::time::Duration;
+use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::{Method, Uri};
 use ringway_transaction::SlabKey;
 
@@ -91,9 +92,10 @@ impl Targets {
 
 impl<S: Services> Server<S> {
     /// Wishes for the address of `host`.
-    fn look_up(&mut self, host: &str, lookup: Lookup, out: &mut Out<'_>) -> u64 {
+    fn look_up(&mut self, now: Instant, host: &str, lookup: Lookup, out: &mut Out<'_>) -> u64 {
         let query = self.next_query;
         self.next_query += 1;
+        self.lookups.arm(now + LOOK_UP_MAX, query);
         self.queries.insert(query, lookup);
         out.actions.push(Action::Resolve { query, host: host.into() });
         query
@@ -187,3 +189,6 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         (Kind::Dialable, _) => None,
     }
 }
+
+/// How long a look-up may take; the driver answers earlier, if nothing is lost.
+const LOOK_UP_MAX: Duration = Duration::from_secs(10);

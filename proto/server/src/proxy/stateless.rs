@@ -53,7 +53,7 @@ impl<S: Services> Server<S> {
                     transport,
                 };
                 self.waiting += 1;
-                self.look_up(host, Lookup::Stateless(Box::new(waiting)), out);
+                self.look_up(request.now, host, Lookup::Stateless(Box::new(waiting)), out);
             }
             Hop::Unreachable => self.refuse_plainly(request, 480, "Temporarily Unavailable", out),
         }

@@ -22,6 +22,8 @@ pub(crate) struct Login {
     pub(crate) algorithm: Algorithm,
     pub(crate) nonce: String,
     pub(crate) nc: u32,
+    /// The field that answers the challenge.
+    pub(crate) field: &'static str,
 }
 
 impl Login {
@@ -34,6 +36,7 @@ impl Login {
             algorithm: Algorithm::Md5,
             nonce: nonce_of(challenge),
             nc: 1,
+            field: if challenge.status() == 407 { "Proxy-Authorization" } else { "Authorization" },
         }
     }
 
@@ -47,10 +50,9 @@ impl Login {
         self
     }
 
-    /// The header line for `request`, in the field that the challenge asks for.
+    /// The header line for `request`.
     pub(crate) fn line(&self, request: &Request) -> String {
-        let name = if request.method == "REGISTER" { "Authorization" } else { "Proxy-Authorization" };
-        format!("{name}: {}", self.value(request))
+        format!("{}: {}", self.field, self.value(request))
     }
 
     fn value(&self, request: &Request) -> String {

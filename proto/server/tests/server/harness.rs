@@ -235,6 +235,7 @@ fn config() -> Config {
             listener(Transport::Tcp, "192.0.2.1:5060"),
             listener(Transport::Udp, "[2001:db8::1]:5060"),
         ],
+        machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,
         record_route: true,
