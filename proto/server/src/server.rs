@@ -294,14 +294,15 @@ impl<S: Services> Node for Server<S> {
                 return;
             }
         }
-        match Message::parse(bytes, &self.config.message_limits) {
+        // Looked at where it is: a message is a kilobyte.
+        match &Message::parse(bytes, &self.config.message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
-                    self.on_request(now, &message, method, uri, flow, &mut out);
+                    self.on_request(now, message, method, uri, flow, &mut out);
                 }
-                Start::Response { status, .. } => self.on_response(now, &message, status, &mut out),
+                Start::Response { status, .. } => self.on_response(now, message, status, &mut out),
             },
-            Err(rejected) => self.on_rejected(&rejected, flow, &mut out),
+            Err(rejected) => self.on_rejected(rejected, flow, &mut out),
         }
         self.settle(now, &mut out);
     }

@@ -32,6 +32,11 @@ pub trait Services {
     /// False when this source sent more requests than it may (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
 
+    /// False when nothing is kept over a restart: then no records need to be made.
+    fn keeps_bindings(&self) -> bool {
+        true
+    }
+
     /// Keeps the bindings of an address-of-record over a restart; an empty record: it has none any more.
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed>;
 }
@@ -51,6 +56,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         (**self).admit(now, source)
+    }
+
+    fn keeps_bindings(&self) -> bool {
+        (**self).keeps_bindings()
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {

@@ -48,6 +48,15 @@ impl Line {
         usize::from(self.value_start)..usize::from(self.value_end)
     }
 
+    /// The line with its CRLF, where it is written as we would write it: `name: value` and nothing around.
+    pub(crate) fn as_written<'a>(&self, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+        let line = bytes.get(usize::from(self.start)..usize::from(self.value_end) + 2)?;
+        let is_plain = usize::from(self.value_start) == usize::from(self.start) + name.len() + 2
+            && line.strip_prefix(name)?.starts_with(b": ")
+            && line.ends_with(b"\r\n");
+        is_plain.then_some(line)
+    }
+
     /// From the first byte of the name to the last of the line break.
     pub(crate) fn whole(&self, bytes: &[u8]) -> Range<usize> {
         let value_end = usize::from(self.value_end);

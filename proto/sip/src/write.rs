@@ -258,8 +258,11 @@ impl<'b> Lines<'b> {
 
     /// A copied value may be folded: what came from a message is already lines of a header.
     fn copy(&mut self, from: &Fields<'_>, name: HeaderName) {
-        for value in from.lines_of(name) {
-            self.raw(name.as_bytes(), value);
+        for line in from.indices_of(name).filter_map(|index| from.lines().get(index)) {
+            match line.as_written(from.as_bytes(), name.as_bytes()) {
+                Some(written) => self.out.extend_from_slice(written),
+                None => self.raw(name.as_bytes(), line.value(from.as_bytes())),
+            }
         }
     }
 

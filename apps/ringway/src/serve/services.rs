@@ -20,6 +20,7 @@ pub(crate) struct SharedServices {
     last_stored: AtomicU64,
     /// A binding is promised to be on disk: then a store that fails must refuse.
     is_strict: bool,
+    keeps_bindings: bool,
     seed: Seed,
 }
 
@@ -40,6 +41,7 @@ impl SharedServices {
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
             last_stored: AtomicU64::new(0),
+            keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_linux::Durability::Strict,
             seed,
         };
@@ -136,6 +138,10 @@ impl Services for SharedServices {
                 .fold(0, |sum: usize, segment| sum.wrapping_mul(31).wrapping_add(usize::from(segment))),
         };
         self.rates.get(part % PARTS).is_none_or(|rates| lock(rates).admit(now, source))
+    }
+
+    fn keeps_bindings(&self) -> bool {
+        self.keeps_bindings
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {

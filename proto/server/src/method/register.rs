@@ -171,7 +171,9 @@ impl<S: Services> Server<S> {
         self.counters.registered += u64::from(saved.changed);
         if saved.changed || self.unstored.holds(aor.as_bytes()) {
             self.record.clear();
-            self.location.write_record_at(place, &mut self.record);
+            if self.services.keeps_bindings() {
+                self.location.write_record_at(place, &mut self.record);
+            }
             let stored = self.services.store(aor.as_bytes(), &self.record);
             self.unstored.note(aor.as_bytes(), stored);
             if stored.is_err() {
@@ -222,7 +224,8 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
 }
 
 fn seconds_left(binding: &Binding, now: Instant) -> u64 {
-    binding.expires.since(now).as_nanos().div_ceil(1_000_000_000) as u64
+    let left = binding.expires.since(now);
+    left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
 /// What a REGISTER is told of an administrator's contact, which never ends.
