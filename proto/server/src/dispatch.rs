@@ -2,8 +2,9 @@
 
 use crate::auth::{Outcome, verify};
 use crate::reply::write_unfolded;
-use crate::route::{DialogToken, Routed, preprocess};
+use crate::route::{Routed, preprocess};
 use crate::server::{Out, Request, request_mark};
+use crate::token::Mark;
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
@@ -190,12 +191,12 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) -> Caller {
         // We ourselves sent it on to us, from the shard of one user to that of another.
-        if routed.token == Some(DialogToken::ACCEPTED) {
+        if routed.mark == Some(Mark::Accepted) {
             return Caller::Accepted;
         }
         // Whoever was called knows the mark, and must not begin anything else with it.
         let in_dialog = request.message.to().tag().is_some();
-        let dialog_is_ours = in_dialog && routed.token.is_some();
+        let dialog_is_ours = in_dialog && routed.mark.is_some();
         if request.method == Method::Ack {
             // Nobody can be asked for a password here. Without state nothing else tells whose ACK it is.
             let is_believed = !self.config.auth.enabled || !self.config.stateful;

@@ -30,6 +30,7 @@ mod server;
 mod services;
 mod shard;
 mod stream;
+mod token;
 
 pub use aor::{Aor, Authenticated};
 pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};

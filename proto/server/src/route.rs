@@ -2,16 +2,13 @@
 
 use crate::Config;
 use crate::domain::DEFAULT_PORT;
+use crate::token::{Mark, TOKEN, Token};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
-use ringway_sip::grammar::hex_pair;
+use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri};
 use siphasher::sip::SipHasher13;
-
-/// The parameter of our Record-Route URI by which we know a dialog again.
-pub(crate) const TOKEN: &[u8] = b"rw";
 
 /// A request after RFC 3261 §16.4: without what only leads to us.
 #[derive(Clone, Copy, Debug)]
@@ -24,20 +21,17 @@ pub(crate) struct Routed<'a> {
     pub(crate) from_last_route: bool,
     /// The next Route after ours: where the request goes, whatever its Request-URI.
     pub(crate) next_route: Option<Uri<'a>>,
-    /// What our Record-Route said, when it was ours for this Call-ID.
-    pub(crate) token: Option<DialogToken>,
+    /// What our Route says of this request, when it was ours for it.
+    pub(crate) mark: Option<Mark>,
 }
 
-/// What our Record-Route carries: that this dialog began with our consent, and the connections of both sides (0: none).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DialogToken {
-    pub(crate) caller: u64,
-    pub(crate) callee: u64,
-}
-
-impl DialogToken {
-    /// Of a request that we accepted and sent to ourselves; no connection has this number.
-    pub(crate) const ACCEPTED: Self = Self { caller: u64::MAX, callee: u64::MAX };
+impl Routed<'_> {
+    fn add_mark(&mut self, read: Option<Mark>) {
+        self.mark = match self.mark {
+            Some(mark) => Some(mark.or(read)),
+            None => read,
+        };
+    }
 }
 
 /// Where a message can be sent.
@@ -62,7 +56,7 @@ pub(crate) fn preprocess<'a>(
     request_uri: Uri<'a>,
 ) -> Result<Routed<'a>, Malformed> {
     let mut routed =
-        Routed { uri: request_uri, own_routes: 0, from_last_route: false, next_route: None, token: None };
+        Routed { uri: request_uri, own_routes: 0, from_last_route: false, next_route: None, mark: None };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
     }
@@ -77,7 +71,7 @@ pub(crate) fn preprocess<'a>(
         }
         if is_ours(config, &route.uri) {
             routed.own_routes += 1;
-            routed.token = routed.token.or_else(|| read_token(key, message, &route.uri));
+            routed.add_mark(Mark::read(key, message, &route.uri));
         } else {
             routed.next_route = Some(route.uri);
         }
@@ -87,7 +81,7 @@ pub(crate) fn preprocess<'a>(
         && request_uri.params().has(TOKEN)
         && let Some(last) = last
     {
-        routed.token = routed.token.or_else(|| read_token(key, message, &request_uri));
+        routed.add_mark(Mark::read(key, message, &request_uri));
         routed.uri = last;
         routed.from_last_route = true;
         if routed.own_routes + 1 >= count {
@@ -158,42 +152,22 @@ fn own_hop<'a>(config: &Config, transport: Transport) -> Hop<'a> {
     Hop::Flow(Flow { transport: listener.transport, listener: id, remote, connection: None })
 }
 
-/// The flow of the other side of a dialog, when it is a connection (RFC 5626 §5.3 does the same with flow tokens).
-pub(crate) fn dialog_connection(token: &DialogToken, source: &Flow) -> Option<ConnectionId> {
-    let from = source.connection.map_or(0, |connection| connection.0);
-    let to = match (token.caller, token.callee) {
-        (caller, callee) if caller == from && callee == from => 0,
-        (caller, callee) if caller == from => callee,
-        (caller, callee) if callee == from => caller,
-        // A side came back by a new connection: the other is the one that is not a connection, or nobody knows.
-        _ => 0,
-    };
-    if to == 0 { None } else { Some(ConnectionId(to)) }
-}
-
 /// Appends the value of our Record-Route (or Route, towards ourselves).
-pub(crate) fn write_token_uri(
+pub(crate) fn write_own_route(
     out: &mut Vec<u8>,
     key: &[u8; 16],
     message: &Message<'_>,
     host: SocketAddr,
     transport: Transport,
-    token: DialogToken,
+    token: Token,
 ) {
     use core::fmt::Write;
-    let mut text = Text(out);
-    let _ = write!(text, "<sip:{host}");
+    let _ = write!(Text(out), "<sip:{host}");
     if transport == Transport::Tcp {
         out.extend_from_slice(b";transport=tcp");
     }
     out.extend_from_slice(b";lr;rw=");
-    let mac = mac(key, message, token);
-    let mut text = Text(out);
-    let _ = write!(text, "{mac:016x}");
-    if token != DialogToken::default() {
-        let mut text = Text(out);
-        let _ = write!(text, ".{:x}.{:x}", token.caller, token.callee);
-    }
+    token.write(key, message, out);
     out.push(b'>');
 }
 
@@ -219,34 +193,6 @@ pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, routed: &Routed<'
 
 fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {
     config.domain_of(uri).is_some()
-}
-
-fn mac(key: &[u8; 16], message: &Message<'_>, token: DialogToken) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
-    hash.write(b"dialog");
-    hash.write_u64(token.caller);
-    hash.write_u64(token.callee);
-    hash.write(message.call_id());
-    hash.finish()
-}
-
-fn read_token(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<DialogToken> {
-    let value = uri.params().value(TOKEN)?;
-    let mut parts = value.split(|&byte| byte == b'.');
-    let given = hex(parts.next()?)?;
-    let mut token = DialogToken::default();
-    if let Some(caller) = parts.next() {
-        token.caller = hex(caller)?;
-        token.callee = hex(parts.next()?)?;
-    }
-    (given == mac(key, message, token)).then_some(token)
-}
-
-fn hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| Some((value << 4) | u64::from(hex_pair(b'0', digit)?)))
 }
 
 struct Text<'b>(&'b mut Vec<u8>);

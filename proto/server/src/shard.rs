@@ -37,7 +37,7 @@ fn shard_of_request(bytes: &[u8], shards: u16) -> Option<u16> {
     }
     let uri = Uri::parse(uri).ok()?;
     // A strict router put our Record-Route into the Request-URI; the target is in the last Route (RFC 3261 §16.4).
-    if uri.user().is_none() && uri.params().has(crate::route::TOKEN) {
+    if uri.user().is_none() && uri.params().has(crate::token::TOKEN) {
         let last = peek_last_header(bytes, HeaderName::Route)?;
         return Some(shard_of_uri(&NameAddr::parse(last).ok()?.uri, shards));
     }

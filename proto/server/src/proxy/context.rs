@@ -253,7 +253,7 @@ impl<S: Services> Server<S> {
             && let Some(branch) = self.branch_mut(key, number)
         {
             let mut targets = Targets::default();
-            targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, Some(flow), 1000);
+            targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
             let request = Request { now, message: &message, method, uri, flow: source, key: None };
             if let Some(target) = targets.list.first() {
                 self.send_branch(key, number, &request, &routed, &targets, target, flow, out);

@@ -2,13 +2,14 @@
 
 use super::{Target, Targets};
 use crate::Config;
-use crate::route::{DialogToken, Routed, loop_hash, write_token_uri};
+use crate::route::{Routed, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
+use crate::token::{Side, Token};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::{Credentials, unescape};
-use ringway_sip::{Edit, EditSpace, HeaderName, Method, Uri, write_number};
+use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_number};
 
 /// What stands before the loop mark in our branches.
 pub(crate) const LOOP_MARK: &[u8] = b".l";
@@ -45,8 +46,8 @@ impl Plan<'_, '_, '_> {
         if self.goes_to_ourselves() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
-                let token = DialogToken::ACCEPTED;
-                write_token_uri(out, &self.keys.route, message, host, self.flow.transport, token);
+                let transport = self.flow.transport;
+                write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted);
             });
         }
         edit.stamp_via(self.request.flow.remote);
@@ -104,12 +105,14 @@ impl Plan<'_, '_, '_> {
             return;
         }
         let came = self.request.flow;
-        let number = |flow: &Flow| flow.connection.map_or(0, |connection| connection.0);
-        let token = DialogToken { caller: number(&came), callee: number(&self.flow) };
+        let token = Token::Dialog {
+            caller: Side::of(&came, self.caller_is_translated()),
+            callee: Side::of(&self.flow, self.target.flow.is_some()),
+        };
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
-                write_token_uri(out, &self.keys.route, message, host, flow.transport, token);
+                write_own_route(out, &self.keys.route, message, host, flow.transport, token);
             });
         };
         push(&came);
@@ -119,6 +122,16 @@ impl Plan<'_, '_, '_> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// True when the caller's own packets did not come from where its contact says it is.
+    fn caller_is_translated(&self) -> bool {
+        let message = self.request.message;
+        let contact = message.values(HeaderName::Contact).next().map(NameAddr::parse);
+        let Some(Ok(contact)) = contact else { return false };
+        let came_directly = message.values(HeaderName::Via).nth(1).is_none();
+        let source = self.request.flow.remote.ip();
+        came_directly && contact.uri.host().ip().is_some_and(|ip| !self.config.is_same_place(ip, source))
     }
 
     fn goes_to_ourselves(&self) -> bool {

@@ -9,8 +9,9 @@ pub(crate) use context::Context;
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 
 use crate::location::{Binding, Kind};
-use crate::route::{Hop, Routed, dialog_connection, hop_of};
+use crate::route::{Hop, Routed, hop_of};
 use crate::server::{Action, Out, Request};
+use crate::token::{Mark, Side};
 use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -107,7 +108,7 @@ impl<S: Services> Server<S> {
         targets.clear();
         let mut aor = Aor::default();
         if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
-            let flow = self.dialog_flow(request, routed);
+            let flow = self.dialog_flow(routed);
             targets.push(routed.uri.as_bytes(), true, flow, 1000);
         } else if self.config.read_aor(&routed.uri, &mut aor) {
             for binding in self.location.lookup(aor.as_bytes(), request.now) {
@@ -125,18 +126,20 @@ impl<S: Services> Server<S> {
         self.targets = targets;
     }
 
-    /// In a dialog of ours the other side may only be reached by the connection it came by.
-    fn dialog_flow(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<Flow> {
-        let connection = dialog_connection(&routed.token?, &request.flow)?;
-        if routed.next_route.is_some() {
+    /// In a dialog of ours the other side may only be reached the way it came.
+    fn dialog_flow(&self, routed: &Routed<'_>) -> Option<Flow> {
+        let Some(Mark::Dialog(side)) = routed.mark else { return None };
+        if routed.next_route.is_some() || side == Side::Contact {
             return None;
         }
-        // The address is for the case that the connection is gone: then it is dialled.
-        match hop_of(&self.config, &routed.uri) {
-            Hop::Flow(flow) if flow.transport == Transport::Tcp => {
+        let Hop::Flow(flow) = hop_of(&self.config, &routed.uri) else { return None };
+        match (side, flow.transport) {
+            // The address is for the case that the connection is gone: then it is dialled.
+            (Side::Connection(connection), Transport::Tcp) => {
                 Some(Flow { connection: Some(connection), ..flow })
             }
-            Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable => None,
+            (Side::Address(listener, remote), Transport::Udp) => Some(Flow::udp(listener, remote)),
+            (Side::Connection(_) | Side::Address(..) | Side::Contact, _) => None,
         }
     }
 

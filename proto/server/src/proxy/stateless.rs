@@ -80,7 +80,7 @@ impl<S: Services> Server<S> {
         let mut targets = Targets::default();
         match hop {
             Hop::Flow(flow) => {
-                targets.push(&waiting.uri, waiting.keeps_uri, Some(flow), 1000);
+                targets.push(&waiting.uri, waiting.keeps_uri, None, 1000);
                 if let Some(target) = targets.list.first() {
                     self.send_without_state(&request, &routed, &targets, target, flow, out);
                 }
@@ -122,7 +122,7 @@ impl<S: Services> Server<S> {
     ) {
         let to_us = routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some();
         let from_us = self.config.domain_of(&request.message.from().uri).is_some();
-        if to_us || from_us || routed.token.is_some() {
+        if to_us || from_us || routed.mark.is_some() {
             self.proxy(request, routed, out);
         } else {
             self.refuse_plainly(request, 403, "Relaying Denied", out);

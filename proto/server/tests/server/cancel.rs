@@ -1,6 +1,8 @@
 //! Calls that are given up (RFC 3261 §9, §16.8, §16.10): by the caller, and by the server when nobody answers for too long.
 
-use crate::harness::{ALICE, BOB, Request, Sent, World, forwarded, invite, only, request, requests, statuses};
+use crate::harness::{
+    ALICE, BOB, Request, Sent, World, forwarded, invite, only, request, requests, statuses,
+};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +26,11 @@ fn a_call_that_rings_is_cancelled() {
     assert_eq!((cancel.method().as_str(), cancel.to().as_str(), cancel.uri()), ("CANCEL", BOB, got.uri()));
     assert_eq!((cancel.header("CSeq").as_str(), cancel.header("From")), ("1 CANCEL", got.header("From")));
     assert_eq!((cancel.header("To"), cancel.header("Max-Forwards").as_str()), (got.header("To"), "70"));
-    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200], "a repeated CANCEL is answered and sends nothing");
+    assert_eq!(
+        statuses(&world.udp(ALICE, &call.cancel())),
+        [200],
+        "a repeated CANCEL is answered and sends nothing"
+    );
     assert!(world.udp(BOB, &cancel.answer(200, &[])).is_empty());
     let sent = world.udp(BOB, &got.answer(487, &[]));
     assert_eq!(statuses(&sent), [487]);
@@ -76,7 +82,11 @@ fn only_the_hop_that_called_may_cancel() {
         assert_eq!(only(world.udp(from, &call.cancel())).status(), 481, "{from}");
     }
     assert_eq!(only(world.tcp(3, ALICE, &call.cancel())).status(), 481, "by another way");
-    assert_eq!(statuses(&world.udp("192.0.2.10:9999", &call.cancel())), [200], "a NAT may give it another port");
+    assert_eq!(
+        statuses(&world.udp("192.0.2.10:9999", &call.cancel())),
+        [200],
+        "a NAT may give it another port"
+    );
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) struct Login {
     pub(crate) algorithm: Algorithm,
     pub(crate) nonce: String,
     pub(crate) nc: u32,
+    pub(crate) cnonce: &'static str,
     /// The field that answers the challenge.
     pub(crate) field: &'static str,
 }
@@ -36,6 +37,7 @@ impl Login {
             algorithm: Algorithm::Md5,
             nonce: nonce_of(challenge),
             nc: 1,
+            cnonce: "c",
             field: if challenge.status() == 407 { "Proxy-Authorization" } else { "Authorization" },
         }
     }
@@ -56,12 +58,12 @@ impl Login {
     }
 
     fn value(&self, request: &Request) -> String {
-        let Self { user, realm, nonce, nc, .. } = self;
+        let Self { user, realm, nonce, nc, cnonce, .. } = self;
         let (uri, algorithm) = (&request.uri, self.algorithm.name());
         let response = self.response(&request.method, uri);
         format!(
             "Digest username=\"{user}\", realm=\"{realm}\", nonce=\"{nonce}\", uri=\"{uri}\", response=\"{response}\", \
-             algorithm={algorithm}, cnonce=\"c\", qop=auth, nc={nc:08x}"
+             algorithm={algorithm}, cnonce=\"{cnonce}\", qop=auth, nc={nc:08x}"
         )
     }
 
@@ -73,7 +75,7 @@ impl Login {
         let user = self.user.replace('\\', "");
         let a1 = hash(format!("{user}:{}:{}", self.realm, self.password));
         let a2 = hash(format!("{method}:{uri}"));
-        hash(format!("{a1}:{}:{:08x}:c:auth:{a2}", self.nonce, self.nc))
+        hash(format!("{a1}:{}:{:08x}:{}:auth:{a2}", self.nonce, self.nc, self.cnonce))
     }
 }
 
@@ -122,7 +124,9 @@ fn challenges_come_in_the_configured_order() {
         let nonce = nonce_of(&answer);
         let expected: Vec<_> = names
             .iter()
-            .map(|name| format!("Digest realm=\"example.org\",nonce=\"{nonce}\",algorithm={name},qop=\"auth\""))
+            .map(|name| {
+                format!("Digest realm=\"example.org\",nonce=\"{nonce}\",algorithm={name},qop=\"auth\"")
+            })
             .collect();
         assert_eq!(answer.headers("WWW-Authenticate"), expected);
         let answer = only(world.udp(ALICE, &invite("sip:bob@example.org")));
@@ -150,7 +154,8 @@ fn nobody_can_tell_a_user_that_exists_from_one_that_does_not() {
         answer.text().replace(tag, "TAG").replace(&nonce, "NONCE").replace(user, "USER")
     };
     for with_password in [false, true] {
-        let (known, unknown) = (shape(&mut world, "alice", with_password), shape(&mut world, "ghost", with_password));
+        let (known, unknown) =
+            (shape(&mut world, "alice", with_password), shape(&mut world, "ghost", with_password));
         assert!(known.starts_with("SIP/2.0 401 "), "{known}");
         assert_eq!(known, unknown);
     }

@@ -203,6 +203,7 @@ fn what_has_no_digest_of_ours_is_challenged() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     let good = login.line(&request);
+    let without_cnonce = Login { cnonce: "", ..login.clone() }.line(&request).replace("cnonce=\"\", ", "");
     for line in [
         "Authorization: Basic Ym9iOnBhc3N3b3Jk".into(),
         good.replace("realm=\"example.org\"", "realm=\"example.net\""),
@@ -214,7 +215,7 @@ fn what_has_no_digest_of_ours_is_challenged() {
         good.replace(", nc=00000001", ""),
         good.replace("nc=00000001", "nc=1"),
         good.replace("nc=00000001", "nc=00000000"),
-        good.replace("cnonce=\"c\", ", ""),
+        without_cnonce,
         good.replace("username=\"bob\"", "username=\"alice\""),
         good.replace("uri=\"sip:example.org\"", "uri=\"sip:example.net\""),
         good.replace("Authorization", "Proxy-Authorization"),

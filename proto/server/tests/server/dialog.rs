@@ -49,7 +49,11 @@ fn a_dialog_stays_on_our_path_from_its_first_request_on() {
     for (cseq, method) in (2..).zip(["INVITE", "INFO", "UPDATE", "BYE"]) {
         let sent = forwarded(world.udp(ALICE, &from_caller(method, cseq, &answer)));
         assert_eq!((sent.to().as_str(), sent.uri().as_str()), (BOB, "sip:bob@192.0.2.20:5060"));
-        assert!(sent.headers("Route").is_empty() && sent.headers("Record-Route").is_empty(), "{}", sent.text());
+        assert!(
+            sent.headers("Route").is_empty() && sent.headers("Record-Route").is_empty(),
+            "{}",
+            sent.text()
+        );
         let back = forwarded(world.udp(BOB, &from_callee(method, cseq, &got, &answer)));
         assert_eq!((back.to().as_str(), back.headers("Route").len()), (ALICE, 0));
     }
@@ -79,7 +83,11 @@ fn two_transports_are_two_entries() {
     let mut bye = from_caller("BYE", 2, &answer);
     bye.uri = "sip:bob@192.0.2.20:5060;transport=tcp".into();
     let sent = forwarded(world.udp(ALICE, &bye));
-    assert_eq!((sent.flow.connection, sent.headers("Route").len()), (Some(ConnectionId(5)), 0), "both are ours");
+    assert_eq!(
+        (sent.flow.connection, sent.headers("Route").len()),
+        (Some(ConnectionId(5)), 0),
+        "both are ours"
+    );
     let back = from_callee("BYE", 3, &got, &answer).tcp();
     let back = forwarded(world.tcp(5, "192.0.2.20:40000", &back));
     assert_eq!((back.to().as_str(), back.flow.transport), (ALICE, Transport::Udp));
@@ -165,7 +173,10 @@ fn a_strict_router_before_us_is_mended() {
     assert_eq!(sent.header("Route"), "<sip:192.0.2.77;lr>");
     bye.lines = vec!["Route: <sip:bob@192.0.2.20>".into()];
     let sent = forwarded(world.udp(ALICE, &bye.cseq(3)));
-    assert_eq!((sent.to().as_str(), sent.uri().as_str(), sent.headers("Route").len()), (BOB, "sip:bob@192.0.2.20", 0));
+    assert_eq!(
+        (sent.to().as_str(), sent.uri().as_str(), sent.headers("Route").len()),
+        (BOB, "sip:bob@192.0.2.20", 0)
+    );
 }
 
 #[test]
@@ -183,7 +194,8 @@ fn what_a_strict_router_moved_may_not_have_headers_either() {
 #[test]
 fn a_strict_router_behind_us_gets_its_own_uri() {
     let mut world = with_bob(World::open());
-    let call = invite("sip:x@192.0.2.88").line("Route: <sip:192.0.2.1;lr>, <sip:192.0.2.77>, <sip:192.0.2.78;lr>");
+    let call =
+        invite("sip:x@192.0.2.88").line("Route: <sip:192.0.2.1;lr>, <sip:192.0.2.77>, <sip:192.0.2.78;lr>");
     let sent = forwarded(world.udp(ALICE, &call));
     assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.77:5060", "sip:192.0.2.77"));
     assert_eq!(sent.headers("Route").join(", "), "<sip:192.0.2.78;lr>, <sip:x@192.0.2.88>");
@@ -224,7 +236,11 @@ fn in_dialog_asks_there_too() {
         config.auth.in_dialog = true;
     }));
     let (got, answer) = proven_call(&mut world);
-    assert_eq!(only(world.udp(ALICE, &from_caller("ACK", 2, &answer))).to(), BOB, "an ACK cannot be challenged");
+    assert_eq!(
+        only(world.udp(ALICE, &from_caller("ACK", 2, &answer))).to(),
+        BOB,
+        "an ACK cannot be challenged"
+    );
     let bye = from_caller("BYE", 3, &answer);
     let challenge = only(world.udp(ALICE, &bye));
     assert_eq!(challenge.status(), 407);
@@ -244,7 +260,9 @@ fn a_mark_that_was_changed_or_is_of_another_call_proves_nothing() {
     let mark = answer.header("Record-Route");
     let at = mark.find("rw=").unwrap() + 3;
     let changed = mark.replace(&mark[at..=at], if &mark[at..=at] == "0" { "1" } else { "0" });
-    for route in [&changed, "<sip:192.0.2.1:5060;lr;rw=>", "<sip:192.0.2.1:5060;lr;rw=0>", "<sip:192.0.2.1:5060;lr>"] {
+    for route in
+        [&changed, "<sip:192.0.2.1:5060;lr;rw=>", "<sip:192.0.2.1:5060;lr;rw=0>", "<sip:192.0.2.1:5060;lr>"]
+    {
         let mut again = from_caller("INVITE", 3, &answer);
         again.lines = vec![format!("Route: {route}")];
         assert_eq!(only(world.udp(ALICE, &again.clone().call_id("call"))).status(), 407, "{route}");

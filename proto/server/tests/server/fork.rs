@@ -1,6 +1,8 @@
 //! Several targets at once (RFC 3261 §16.7): who is called, which answer the caller gets, and what happens in silence.
 
-use crate::harness::{ALICE, Request, Sent, World, forwarded, invite, only, register, request, requests, statuses};
+use crate::harness::{
+    ALICE, Request, Sent, World, forwarded, invite, only, register, request, requests, statuses,
+};
 use ringway_sansio::Event;
 use std::time::Duration;
 
@@ -92,7 +94,11 @@ fn the_best_answer_wins() {
 #[test]
 fn a_challenge_of_every_phone_reaches_the_caller() {
     let (mut world, _, called) = forked("INVITE", 3);
-    let lines = ["Proxy-Authenticate: Digest realm=\"a\"", "WWW-Authenticate: Digest realm=\"b\",\r\n nonce=\"n\"", ""];
+    let lines = [
+        "Proxy-Authenticate: Digest realm=\"a\"",
+        "WWW-Authenticate: Digest realm=\"b\",\r\n nonce=\"n\"",
+        "",
+    ];
     assert!(statuses(&world.udp(&called[0].to(), &called[0].answer(407, &lines[..1]))).is_empty());
     assert!(statuses(&world.udp(&called[1].to(), &called[1].answer(401, &lines[1..2]))).is_empty());
     let told = world.udp(&called[2].to(), &called[2].answer(486, &[]));
@@ -116,10 +122,17 @@ fn provisional_answers_pass_at_once_and_a_success_cancels_the_others() {
     // The third said nothing yet: it is cancelled when it does (RFC 3261 §9.1).
     let cancel = only(world.udp(&called[2].to(), &called[2].answer(100, &[])));
     assert_eq!((cancel.method().as_str(), cancel.to()), ("CANCEL", called[2].to()));
-    assert!(world.udp(&cancel.to(), &cancel.answer(200, &[])).is_empty(), "the answer to our CANCEL is for us");
+    assert!(
+        world.udp(&cancel.to(), &cancel.answer(200, &[])).is_empty(),
+        "the answer to our CANCEL is for us"
+    );
     for phone in [&called[0], &called[2]] {
         let sent = only(world.udp(&phone.to(), &phone.answer(487, &[])));
-        assert_eq!((sent.method().as_str(), sent.to()), ("ACK", phone.to()), "and the caller hears nothing of it");
+        assert_eq!(
+            (sent.method().as_str(), sent.to()),
+            ("ACK", phone.to()),
+            "and the caller hears nothing of it"
+        );
     }
     world.pass(120 * SECOND);
     assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
@@ -129,7 +142,11 @@ fn provisional_answers_pass_at_once_and_a_success_cancels_the_others() {
 fn two_phones_that_both_answer_are_both_heard() {
     let (mut world, _, called) = forked("INVITE", 2);
     assert_eq!(statuses(&world.udp(&called[0].to(), &called[0].answer(200, &[]))), [200]);
-    assert_eq!(statuses(&world.udp(&called[1].to(), &called[1].answer(200, &[]))), [200], "the caller ends one of them");
+    assert_eq!(
+        statuses(&world.udp(&called[1].to(), &called[1].answer(200, &[]))),
+        [200],
+        "the caller ends one of them"
+    );
     let again = world.udp(&called[0].to(), &called[0].answer(200, &[]));
     assert_eq!(statuses(&again), [200], "a repeated 200 passes");
     assert!(statuses(&world.udp(&called[0].to(), &called[0].answer(486, &[]))).is_empty());

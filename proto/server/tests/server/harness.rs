@@ -223,7 +223,7 @@ impl World {
 }
 
 /// The configuration [`World::open`] begins with.
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let listener = |transport, address: &str| {
         let address = address.parse().unwrap();
         Listener { transport, bound: address, advertised: address }

@@ -2,7 +2,9 @@
 //! bounded and goes away, and the server goes on.
 
 use crate::challenge::{Login, answered};
-use crate::harness::{ALICE, BOB, STRANGER, Wire, World, forwarded, invite, only, query, register, request, tcp_flow};
+use crate::harness::{
+    ALICE, BOB, STRANGER, Wire, World, forwarded, invite, only, query, register, request, tcp_flow,
+};
 use crate::torture_valid::TESTER;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, ListenerId, Node, Rng, Seed, Token};
 use ringway_server::{Mode, Server, SipFramer};
@@ -12,7 +14,8 @@ use std::time::Duration;
 /// Messages that reach every part of the server, in an order in which each is good.
 fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
-    let registration = register("bob", "<sip:bob@192.0.2.20>;q=0.5;x=\"y\", <sip:bob@name.example.net>").line("Expires: 90");
+    let registration =
+        register("bob", "<sip:bob@192.0.2.20>;q=0.5;x=\"y\", <sip:bob@name.example.net>").line("Expires: 90");
     messages.push(registration.wire());
     messages.push(query("bob").line("Contact: *").line("Expires: 0").call_id("star").wire());
     world.udp(BOB, &registration);
@@ -32,7 +35,8 @@ fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
     }
     messages.push(call.cancel().wire());
     let bye = request("BYE", "sip:192.0.2.1;lr;rw=0123456789abcdef.1.2").to("<sip:bob@example.org>;tag=1");
-    messages.push(bye.line(&format!("Route: {}, <sip:bob@192.0.2.20>", got.headers("Record-Route")[0])).wire());
+    messages
+        .push(bye.line(&format!("Route: {}, <sip:bob@192.0.2.20>", got.headers("Record-Route")[0])).wire());
     messages.push(request("ACK", "sip:bob@name.example.net").to("<sip:bob@example.org>;tag=1").wire());
     messages
 }
@@ -83,7 +87,9 @@ fn every_good_message_is_bent_at_every_byte() {
     for mut world in worlds() {
         for message in good_messages(&mut World::open()) {
             for at in 0..message.len() {
-                for bend in [message[at] ^ 1, message[at] ^ 0x20, 0, b'\r', b'\n', b'"', b'<', b'%', b';', b'@', 0xff] {
+                for bend in
+                    [message[at] ^ 1, message[at] ^ 0x20, 0, b'\r', b'\n', b'"', b'<', b'%', b';', b'@', 0xff]
+                {
                     let mut bent = message.clone();
                     bent[at] = bend;
                     let from = if at % 2 == 0 { ALICE } else { BOB };
@@ -118,10 +124,48 @@ fn a_password_that_was_proven_is_bent_at_every_byte_and_proves_nothing_for_other
 fn noise_is_counted_and_answered_little() {
     let mut rng = Rng::new(&Seed::from_number(4475));
     let words: Vec<&[u8]> = vec![
-        b"INVITE ", b"REGISTER ", b"sip:", b"bob@example.org", b" SIP/2.0\r\n", b"SIP/2.0 200 OK\r\n", b"Via: ", b"SIP/2.0/UDP ",
-        b"192.0.2.9", b";branch=z9hG4bK", b"\r\n", b"From: ", b"To: ", b"<", b">", b";tag=", b"Call-ID: ", b"CSeq: 1 INVITE\r\n",
-        b"Content-Length: ", b"99", b"-1", b",", b"\"", b"\\", b"%", b"%00", b"\0", b"\r\n\r\n", b"Contact: *", b"Expires: 0",
-        b"Route: ", b"?", b";lr", b"[::1]", b":", b"Authorization: Digest ", b"=", b" ", b"\t", b"\r", b"\n", b"Max-Forwards: ",
+        b"INVITE ",
+        b"REGISTER ",
+        b"sip:",
+        b"bob@example.org",
+        b" SIP/2.0\r\n",
+        b"SIP/2.0 200 OK\r\n",
+        b"Via: ",
+        b"SIP/2.0/UDP ",
+        b"192.0.2.9",
+        b";branch=z9hG4bK",
+        b"\r\n",
+        b"From: ",
+        b"To: ",
+        b"<",
+        b">",
+        b";tag=",
+        b"Call-ID: ",
+        b"CSeq: 1 INVITE\r\n",
+        b"Content-Length: ",
+        b"99",
+        b"-1",
+        b",",
+        b"\"",
+        b"\\",
+        b"%",
+        b"%00",
+        b"\0",
+        b"\r\n\r\n",
+        b"Contact: *",
+        b"Expires: 0",
+        b"Route: ",
+        b"?",
+        b";lr",
+        b"[::1]",
+        b":",
+        b"Authorization: Digest ",
+        b"=",
+        b" ",
+        b"\t",
+        b"\r",
+        b"\n",
+        b"Max-Forwards: ",
     ];
     let mut world = World::open();
     let mut bytes = Vec::new();

@@ -22,7 +22,10 @@ fn an_invite_is_answered_100_at_once_and_forwarded_with_few_changes() {
     let call = invite("sip:bob@example.org").line("Timestamp: 54").line("x-Unknown :  a\t b");
     let sent = world.udp(ALICE, &call);
     assert_eq!((sent[0].status(), sent[0].to().as_str()), (100, ALICE));
-    assert_eq!((sent[0].header("To").as_str(), sent[0].header("Timestamp").as_str()), ("<sip:bob@example.org>", "54"));
+    assert_eq!(
+        (sent[0].header("To").as_str(), sent[0].header("Timestamp").as_str()),
+        ("<sip:bob@example.org>", "54")
+    );
     let forwarded = forwarded(sent);
     is_the_same(&call.wire(), &forwarded);
     assert_eq!((forwarded.uri().as_str(), forwarded.to().as_str()), ("sip:bob@192.0.2.20", BOB));
@@ -48,10 +51,30 @@ fn the_top_via_says_where_the_request_came_from() {
         ("SIP/2.0/UDP 192.0.2.10:5070;", "192.0.2.10:40000", (None, None), "192.0.2.10:5070"),
         ("SIP/2.0/UDP 10.0.0.1:5070;", "192.0.2.10:40000", (Some("192.0.2.10"), None), "192.0.2.10:5070"),
         ("SIP/2.0/UDP phone.example.net;", "192.0.2.10:40000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
-        ("SIP/2.0/UDP 192.0.2.10;rport;", "192.0.2.10:4000", (Some("192.0.2.10"), Some(4000)), "192.0.2.10:4000"),
-        ("SIP/2.0/UDP 10.0.0.1;received=1.2.3.4;", "192.0.2.10:4000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
-        ("SIP/2.0/UDP 10.0.0.1;maddr=203.0.113.1;", "192.0.2.10:4000", (Some("192.0.2.10"), None), "192.0.2.10:5060"),
-        ("SIP/2.0/UDP [2001:db8::9];", "[2001:db8::7]:4000", (Some("2001:db8::7"), None), "[2001:db8::7]:5060"),
+        (
+            "SIP/2.0/UDP 192.0.2.10;rport;",
+            "192.0.2.10:4000",
+            (Some("192.0.2.10"), Some(4000)),
+            "192.0.2.10:4000",
+        ),
+        (
+            "SIP/2.0/UDP 10.0.0.1;received=1.2.3.4;",
+            "192.0.2.10:4000",
+            (Some("192.0.2.10"), None),
+            "192.0.2.10:5060",
+        ),
+        (
+            "SIP/2.0/UDP 10.0.0.1;maddr=203.0.113.1;",
+            "192.0.2.10:4000",
+            (Some("192.0.2.10"), None),
+            "192.0.2.10:5060",
+        ),
+        (
+            "SIP/2.0/UDP [2001:db8::9];",
+            "[2001:db8::7]:4000",
+            (Some("2001:db8::7"), None),
+            "[2001:db8::7]:5060",
+        ),
     ] {
         let mut world = with_bob();
         let call = invite("sip:bob@example.org").via(&format!("{via}{branch}"));
@@ -86,7 +109,8 @@ fn hops_are_counted_down() {
 #[test]
 fn no_hops_left_is_483_but_for_what_is_for_the_server_itself() {
     let mut world = with_bob();
-    let none = |method: &str, uri: &str| Request { max_forwards: Some(0), ..request(method, uri).call_id(method) };
+    let none =
+        |method: &str, uri: &str| Request { max_forwards: Some(0), ..request(method, uri).call_id(method) };
     for method in ["INVITE", "MESSAGE", "OPTIONS"] {
         assert_eq!(only(world.udp(ALICE, &none(method, "sip:bob@example.org"))).status(), 483);
     }
@@ -100,7 +124,9 @@ fn no_hops_left_is_483_but_for_what_is_for_the_server_itself() {
 #[test]
 fn options_to_the_server_tells_what_it_can() {
     let mut world = World::closed();
-    for uri in ["sip:example.org", "sip:192.0.2.1:5060", "sip:192.0.2.1", "sip:EXAMPLE.ORG:5060;transport=tcp"] {
+    for uri in
+        ["sip:example.org", "sip:192.0.2.1:5060", "sip:192.0.2.1", "sip:EXAMPLE.ORG:5060;transport=tcp"]
+    {
         let answer = only(world.udp(STRANGER, &request("OPTIONS", uri).from("sip:x@example.net")));
         assert_eq!(answer.status(), 200, "{uri}");
         assert!(answer.header("Allow").contains("INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS"));
@@ -161,7 +187,8 @@ fn nobody_there_is_480_and_nobody_at_all_404() {
     let mut world = World::open();
     for (user, status) in [("bob@", 480), ("%62ob@", 480), ("ghost@", 404), ("", 404), ("Bob@", 404)] {
         for method in ["INVITE", "MESSAGE"] {
-            let request = request(method, &format!("sip:{user}example.org")).call_id(&format!("{user}{method}"));
+            let request =
+                request(method, &format!("sip:{user}example.org")).call_id(&format!("{user}{method}"));
             assert_eq!(only(world.udp(ALICE, &request)).status(), status, "{user}");
         }
     }
@@ -177,10 +204,16 @@ fn a_request_that_comes_back_unchanged_is_482() {
     assert_eq!((answer.status(), answer.to().as_str()), (482, BOB));
     assert_eq!(world.server.counters().loops, 1);
     world.register("carol", CAROL, "<sip:carol@192.0.2.30>");
-    let spiral = back.replace("INVITE sip:bob@example.org", "INVITE sip:carol@example.org").replace("z9hG4bKcall", "z9hG4bKnew");
+    let spiral = back
+        .replace("INVITE sip:bob@example.org", "INVITE sip:carol@example.org")
+        .replace("z9hG4bKcall", "z9hG4bKnew");
     let via = format!("Via: SIP/2.0/UDP {BOB};branch=z9hG4bKhop\r\nVia: SIP/2.0/UDP 192.0.2.1");
     let spiral = spiral.replacen("Via: SIP/2.0/UDP 192.0.2.1", &via, 1);
-    assert_eq!(forwarded(world.udp(BOB, &spiral.into_bytes())).to(), CAROL, "with another target it is a spiral");
+    assert_eq!(
+        forwarded(world.udp(BOB, &spiral.into_bytes())).to(),
+        CAROL,
+        "with another target it is a spiral"
+    );
 }
 
 #[test]
@@ -237,9 +270,15 @@ fn maddr_is_not_followed() {
 
 #[test]
 fn nothing_goes_to_everybody_or_nobody() {
-    for contact in
-        ["255.255.255.255", "224.0.1.75", "0.0.0.0", "[ff02::1]", "[::]", "192.0.2.77:0", "[::ffff:224.0.0.1]"]
-    {
+    for contact in [
+        "255.255.255.255",
+        "224.0.1.75",
+        "0.0.0.0",
+        "[ff02::1]",
+        "[::]",
+        "192.0.2.77:0",
+        "[::ffff:224.0.0.1]",
+    ] {
         let mut world = World::open();
         world.server.set_permanent_contacts(b"bob@example.org", &[format!("sip:bob@{contact}").as_bytes()]);
         let sent = world.udp(ALICE, &invite("sip:bob@example.org"));
@@ -252,7 +291,9 @@ fn nothing_goes_to_everybody_or_nobody() {
 
 #[test]
 fn a_transport_that_is_not_spoken_here_is_480() {
-    for contact in ["sip:bob@192.0.2.20;transport=tls", "sip:bob@192.0.2.20;transport=sctp", "sips:bob@192.0.2.20"] {
+    for contact in
+        ["sip:bob@192.0.2.20;transport=tls", "sip:bob@192.0.2.20;transport=sctp", "sips:bob@192.0.2.20"]
+    {
         let mut world = World::open();
         world.server.set_permanent_contacts(b"bob@example.org", &[contact.as_bytes()]);
         assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100, 480], "{contact}");
@@ -266,7 +307,10 @@ fn a_contact_with_a_name_is_looked_up_first() {
     assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
     let sent = only(world.resolve("phone.example.net", Some("192.0.2.20")));
     assert_eq!((sent.flow.transport, sent.flow.connection), (Transport::Tcp, None));
-    assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.20:5070", "sip:bob@phone.example.net:5070;transport=tcp"));
+    assert_eq!(
+        (sent.to().as_str(), sent.uri().as_str()),
+        ("192.0.2.20:5070", "sip:bob@phone.example.net:5070;transport=tcp")
+    );
     for nowhere in [None, Some("224.0.0.1"), Some("255.255.255.255")] {
         let mut world = World::open();
         world.register("bob", BOB, "<sip:bob@phone.example.net>");
@@ -285,6 +329,76 @@ fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
     assert!(world.resolve("phone.example.net", Some("192.0.2.20")).is_empty());
     let resolved = Event::Resolved { query: 99, address: Some("192.0.2.20".parse().unwrap()) };
     assert!(world.event(resolved).is_empty());
+}
+
+#[test]
+fn a_look_up_that_nobody_answers_is_given_up() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@phone.example.net>");
+    assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
+    assert!(world.pass(Duration::from_millis(9_999)).is_empty());
+    assert_eq!(statuses(&world.pass(Duration::from_millis(2))), [480]);
+    assert!(world.resolve("phone.example.net", Some("192.0.2.20")).is_empty(), "too late");
+}
+
+#[test]
+fn a_server_that_stops_begins_nothing_and_ends_what_it_began() {
+    let mut world = with_bob();
+    let call = invite("sip:bob@example.org");
+    let got = forwarded(world.udp(ALICE, &call));
+    assert!(!world.server.is_idle());
+    world.server.stop_new_work();
+    for method in ["INVITE", "MESSAGE", "OPTIONS", "REGISTER"] {
+        let new = request(method, "sip:example.org").call_id(method);
+        let refused = only(world.udp(ALICE, &new));
+        assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "5"), "{method}");
+        assert!(world.udp(ALICE, &new.ack_of(&refused)).is_empty());
+    }
+    assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "what is under way is known");
+    assert_eq!(only(world.udp(BOB, &got.answer(180, &[]))).status(), 180);
+    let bye = request("BYE", "sip:bob@192.0.2.20").to("<sip:bob@example.org>;tag=1").call_id("older");
+    assert_eq!(forwarded(world.udp(ALICE, &bye)).to(), BOB, "calls can still be ended");
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200]);
+    assert_eq!(statuses(&world.udp(BOB, &got.answer(487, &[]))), [487]);
+    world.pass(Duration::from_secs(33));
+    assert!(world.server.is_idle());
+}
+
+#[test]
+fn calls_that_ring_are_listed() {
+    let mut world = with_bob();
+    let listed = |world: &World| {
+        let mut calls = Vec::new();
+        world.server.ringing_calls(|call| {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            calls.push((text(call.call_id), text(call.from), text(call.to), call.rings));
+        });
+        calls
+    };
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let call = |rings| ("call".into(), "sip:alice@example.org".into(), "sip:bob@example.org".into(), rings);
+    assert_eq!(listed(&world), [call(false)]);
+    world.udp(BOB, &got.answer(180, &[]));
+    assert_eq!(listed(&world), [call(true)]);
+    world.udp(BOB, &got.answer(200, &[]));
+    assert!(listed(&world).is_empty());
+}
+
+#[test]
+fn a_reload_changes_what_comes_next_and_not_what_is_under_way() {
+    let mut world = with_bob();
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let mut config = crate::harness::config();
+    config.auth.enabled = true;
+    config.message_limits.message_bytes_max = 200;
+    world.server.reconfigure(std::sync::Arc::new(config));
+    world.pass(Duration::from_secs(33));
+    assert_eq!(world.server.contexts_len(), 0, "what can no longer be read is forgotten");
+    assert_eq!(only(world.udp(ALICE, &got.bytes)).status(), 513);
+    let mut config = crate::harness::config();
+    config.auth.enabled = true;
+    world.server.reconfigure(std::sync::Arc::new(config));
+    assert_eq!(only(world.udp(ALICE, &invite("sip:bob@example.org").call_id("2"))).status(), 407);
 }
 
 #[test]
@@ -314,7 +428,10 @@ fn too_many_transactions_are_503() {
     let mut world = World::with(|config| config.transaction_limits.servers_max = 2);
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     for number in 0..2 {
-        assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org").call_id(&number.to_string()))), [100]);
+        assert_eq!(
+            statuses(&world.udp(ALICE, &invite("sip:bob@example.org").call_id(&number.to_string()))),
+            [100]
+        );
     }
     let call = invite("sip:bob@example.org").call_id("one too many");
     let full = only(world.udp(ALICE, &call));
@@ -344,7 +461,8 @@ fn a_source_over_its_rate_is_dropped_or_slowed() {
 #[test]
 fn ipv6_is_a_way_like_any_other() {
     let mut world = World::open();
-    let request = register("bob", "<sip:bob@[2001:db8::20]>").via("SIP/2.0/UDP [2001:db8::20];branch=z9hG4bK");
+    let request =
+        register("bob", "<sip:bob@[2001:db8::20]>").via("SIP/2.0/UDP [2001:db8::20];branch=z9hG4bK");
     let flow = Flow::udp(ListenerId(2), "[2001:db8::20]:5060".parse().unwrap());
     assert_eq!(only(world.message(flow, &request.wire())).status(), 200);
     let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));

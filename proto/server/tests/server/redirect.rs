@@ -8,7 +8,8 @@ use std::time::Duration;
 fn world() -> World {
     let mut world = World::with(|config| config.mode = Mode::Redirect);
     let through = "Via: SIP/2.0/UDP 192.0.2.99;branch=z9hG4bKx";
-    let contacts = "<sip:bob@192.0.2.20>;q=0.2, <sip:bob@192.0.2.21;transport=tcp>, <sip:bob@10.0.0.1>;q=0.75";
+    let contacts =
+        "<sip:bob@192.0.2.20>;q=0.2, <sip:bob@192.0.2.21;transport=tcp>, <sip:bob@10.0.0.1>;q=0.75";
     assert_eq!(only(world.udp("192.0.2.99:5060", &register("bob", contacts).line(through))).status(), 200);
     world
 }

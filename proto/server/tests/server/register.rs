@@ -1,6 +1,8 @@
 //! REGISTER by the steps of RFC 3261 §10.3: what is bound, for how long, and what is refused.
 
-use crate::harness::{ALICE, BOB, CAROL, STRANGER, Sent, World, forwarded, invite, only, query, register, request};
+use crate::harness::{
+    ALICE, BOB, CAROL, STRANGER, Sent, World, forwarded, invite, only, query, register, request,
+};
 use ringway_sansio::{ConnectionId, Event, Transport};
 use std::time::Duration;
 
@@ -18,7 +20,10 @@ fn registers(world: &mut World, cseq: u32, lines: &[&str]) -> Sent {
 fn a_new_binding_is_listed_stored_and_called() {
     let mut world = World::open();
     let answer = registers(&mut world, 1, &["Contact: <sip:bob@192.0.2.20>;expires=600"]);
-    assert_eq!((answer.status(), answer.header("Contact").as_str()), (200, "<sip:bob@192.0.2.20>;expires=600"));
+    assert_eq!(
+        (answer.status(), answer.header("Contact").as_str()),
+        (200, "<sip:bob@192.0.2.20>;expires=600")
+    );
     assert!(answer.header("To").starts_with("<sip:bob@example.org>;tag="));
     assert_eq!(answer.header("Date"), "Fri, 15 Jan 2027 08:00:00 GMT");
     assert!(answer.after_store, "it promises what is being stored");
@@ -47,7 +52,10 @@ fn expires_0_removes_one_binding_and_leaves_the_others() {
     assert_eq!(answer.headers("Contact"), ["<sip:bob@192.0.2.21>;expires=3600"]);
     let answer = registers(&mut world, 3, &["Contact: <sip:bob@192.0.2.21>", "Expires: 0"]);
     assert_eq!((answer.status(), answer.headers("Contact").len()), (200, 0));
-    assert!(world.memory.records.lock().unwrap().values().all(Vec::is_empty), "the store knows of no binding");
+    assert!(
+        world.memory.records.lock().unwrap().values().all(Vec::is_empty),
+        "the store knows of no binding"
+    );
     let answer = registers(&mut world, 4, &["Contact: <sip:bob@192.0.2.21>;expires=0"]);
     assert_eq!(answer.status(), 200, "what is not there can be removed");
 }
@@ -64,7 +72,8 @@ fn a_contact_that_is_removed_twice_in_one_request_is_removed() {
 #[test]
 fn a_contact_that_stands_twice_in_one_request_counts_once() {
     let mut world = World::open();
-    let four = "Contact: <sip:a@192.0.2.20>, <sip:a@192.0.2.20>, <sip:a@192.0.2.20>, <sip:%61@192.0.2.20>;q=0.5";
+    let four =
+        "Contact: <sip:a@192.0.2.20>, <sip:a@192.0.2.20>, <sip:a@192.0.2.20>, <sip:%61@192.0.2.20>;q=0.5";
     let answer = registers(&mut world, 1, &[four]);
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers("Contact").len(), 1);
@@ -76,8 +85,16 @@ fn a_star_removes_everything_that_was_registered() {
     registers(&mut world, 1, &["Contact: <sip:bob@192.0.2.20>, <sip:bob@192.0.2.21>"]);
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:desk@192.0.2.99"]);
     let answer = registers(&mut world, 2, &["Contact: *", "Expires: 0"]);
-    assert_eq!(answer.headers("Contact"), ["<sip:desk@192.0.2.99>;expires=4294967295"], "permanent ones stay");
-    assert_eq!(registers(&mut world, 3, &["Contact: *", "Expires: 0"]).status(), 200, "with nothing to remove");
+    assert_eq!(
+        answer.headers("Contact"),
+        ["<sip:desk@192.0.2.99>;expires=4294967295"],
+        "permanent ones stay"
+    );
+    assert_eq!(
+        registers(&mut world, 3, &["Contact: *", "Expires: 0"]).status(),
+        200,
+        "with nothing to remove"
+    );
 }
 
 #[test]
@@ -181,7 +198,9 @@ fn an_hour_is_never_too_brief() {
 #[test]
 fn a_bad_contact_among_good_ones_changes_nothing() {
     let mut world = World::open();
-    for contact in ["tel:+123", "<sip:bob@>", "<sip:bob@192.0.2.9>;q=2", "<sip:bob@192.0.2.9>;;", "mailto:bob@x"] {
+    for contact in
+        ["tel:+123", "<sip:bob@>", "<sip:bob@192.0.2.9>;q=2", "<sip:bob@192.0.2.9>;;", "mailto:bob@x"]
+    {
         let answer = registers(&mut world, 1, &[&format!("Contact: <sip:bob@192.0.2.20>, {contact}")]);
         assert_eq!(answer.status(), 400, "{contact}");
     }
@@ -288,7 +307,10 @@ fn a_contact_behind_a_nat_is_reached_by_its_flow() {
     let mut world = World::open();
     world.register("bob", "198.51.100.7:31337", "<sip:bob@10.0.0.5:5060>");
     let called = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
-    assert_eq!((called.uri().as_str(), called.to().as_str()), ("sip:bob@10.0.0.5:5060", "198.51.100.7:31337"));
+    assert_eq!(
+        (called.uri().as_str(), called.to().as_str()),
+        ("sip:bob@10.0.0.5:5060", "198.51.100.7:31337")
+    );
     assert_eq!(called.flow.transport, Transport::Udp);
 }
 

@@ -20,7 +20,11 @@ fn an_older_register_of_the_same_phone_is_refused() {
     assert_eq!(only(world.udp(BOB, &at("phone", 6, ";expires=90"))).status(), 500);
     assert_eq!(only(world.udp(BOB, &at("phone", 6, ";expires=0"))).status(), 500);
     assert_eq!(world.bindings("bob"), ["<sip:bob@192.0.2.20>;expires=3600"]);
-    assert_eq!(only(world.udp(BOB, &at("another", 1, ";expires=90"))).status(), 200, "another Call-ID is newer");
+    assert_eq!(
+        only(world.udp(BOB, &at("another", 1, ";expires=90"))).status(),
+        200,
+        "another Call-ID is newer"
+    );
     assert_eq!(world.bindings("bob"), ["<sip:bob@192.0.2.20>;expires=90"]);
 }
 
@@ -83,7 +87,11 @@ fn a_removal_that_was_not_stored_is_not_confirmed() {
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200);
     world.memory.store_fails.store(true, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &at("phone", 2, ";expires=0"))).status(), 503);
-    assert_eq!(only(world.udp(BOB, &at("phone", 2, ";expires=0"))).status(), 503, "a restart would bring it back");
+    assert_eq!(
+        only(world.udp(BOB, &at("phone", 2, ";expires=0"))).status(),
+        503,
+        "a restart would bring it back"
+    );
     world.memory.store_fails.store(false, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &at("phone", 3, ";expires=0"))).status(), 200);
     assert!(world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty());
@@ -153,6 +161,14 @@ fn a_permanent_contact_is_called_without_a_register_and_only_once() {
     let mut called: Vec<_> = crate::harness::requests(sent).iter().map(crate::harness::Sent::uri).collect();
     called.sort();
     assert_eq!(called, ["sip:bob@192.0.2.20", "sip:desk@192.0.2.99"], "RFC 3261 §16.5: no target twice");
+    // What stands there twice is called by the better way and with the higher preference.
+    world
+        .server
+        .set_permanent_contacts(b"carol@example.org", &[b"sip:carol@10.0.0.5", b"sip:desk@192.0.2.99"]);
+    world.register("carol", "198.51.100.7:31337", "<sip:carol@10.0.0.5>;q=0.5");
+    let called = crate::harness::requests(world.udp(ALICE, &invite("sip:carol@example.org").call_id("c")));
+    let ways: Vec<_> = called.iter().map(crate::harness::Sent::to).collect();
+    assert_eq!(ways, ["198.51.100.7:31337", "192.0.2.99:5060"]);
     world.server.set_permanent_contacts(b"bob@example.org", &[]);
     world.pass(Duration::from_secs(91));
     assert!(world.bindings("bob").is_empty());

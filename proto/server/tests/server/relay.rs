@@ -6,8 +6,20 @@ use crate::harness::{ALICE, STRANGER, Sent, World, request};
 use std::fmt::Write;
 
 const METHODS: [&str; 14] = [
-    "INVITE", "ACK", "CANCEL", "BYE", "REGISTER", "OPTIONS", "PRACK", "UPDATE", "INFO", "MESSAGE", "SUBSCRIBE",
-    "NOTIFY", "REFER", "PUBLISH",
+    "INVITE",
+    "ACK",
+    "CANCEL",
+    "BYE",
+    "REGISTER",
+    "OPTIONS",
+    "PRACK",
+    "UPDATE",
+    "INFO",
+    "MESSAGE",
+    "SUBSCRIBE",
+    "NOTIFY",
+    "REFER",
+    "PUBLISH",
 ];
 
 /// What becomes of a request: `>` forwarded, `.` dropped, else the status code.
@@ -15,7 +27,10 @@ fn fate(sent: &[Sent]) -> String {
     if sent.iter().any(|sent| sent.status() == 0) {
         return ">".into();
     }
-    sent.iter().map(Sent::status).find(|&status| status != 100).map_or(".".into(), |status| status.to_string())
+    sent.iter()
+        .map(Sent::status)
+        .find(|&status| status != 100)
+        .map_or(".".into(), |status| status.to_string())
 }
 
 /// For each method what becomes of it out of a dialog, in one that we do not know, and with alice's password.
@@ -31,7 +46,10 @@ fn table(from: &str, to: &str, change: fn(&mut ringway_server::Config)) -> Strin
         let proven = match first.iter().find(|sent| matches!(sent.status(), 401 | 407)) {
             Some(challenge) => {
                 let login = Login::to(challenge, "alice");
-                fate(&world.udp(source, &answered(&plain.clone().call_id(&format!("{method}-proven")), &login)))
+                fate(
+                    &world
+                        .udp(source, &answered(&plain.clone().call_id(&format!("{method}-proven")), &login)),
+                )
             }
             None => "-".into(),
         };
@@ -190,7 +208,9 @@ fn what_only_looks_like_ours_is_a_stranger() {
         let mut world = World::with(open);
         assert_eq!(fate(&world.udp(STRANGER, &request("INVITE", TO_OTHERS).from(from))), "403", "{from}");
     }
-    for to in ["sip:bob@EXAMPLE.ORG", "sip:bob@example.org:5060", "sip:bob@192.0.2.1", "sip:bob@192.0.2.1:5060"] {
+    for to in
+        ["sip:bob@EXAMPLE.ORG", "sip:bob@example.org:5060", "sip:bob@192.0.2.1", "sip:bob@192.0.2.1:5060"]
+    {
         let mut world = World::with(open);
         world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
         assert_eq!(fate(&world.udp(STRANGER, &request("INVITE", to).from(THEIRS))), ">", "{to}");

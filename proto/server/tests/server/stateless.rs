@@ -1,7 +1,9 @@
 //! Forwarding without state (RFC 3261 §16.11): nothing is kept, and the branch says all that is needed.
 
 use crate::challenge::proven;
-use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, statuses};
+use crate::harness::{
+    ALICE, BOB, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, statuses,
+};
 use ringway_sansio::ConnectionId;
 use std::time::Duration;
 
@@ -28,15 +30,28 @@ fn an_invite_its_repetition_its_ack_and_its_cancel_have_one_branch() {
         let mut call = invite("sip:bob@example.org");
         call.lines.extend(lines.iter().map(|&line| line.to_owned()));
         let got = only(world.udp(ALICE, &call));
-        assert_eq!((got.method().as_str(), got.to().as_str(), got.uri().as_str()), ("INVITE", BOB, "sip:bob@192.0.2.20"));
+        assert_eq!(
+            (got.method().as_str(), got.to().as_str(), got.uri().as_str()),
+            ("INVITE", BOB, "sip:bob@192.0.2.20")
+        );
         assert_eq!(only(world.udp(ALICE, &call)).bytes, got.bytes, "no 100, and nothing is remembered");
         let refused = only(world.udp(BOB, &got.answer(486, &[])));
         assert_eq!((refused.status(), refused.to().as_str()), (486, ALICE));
         let ack = only(world.udp(ALICE, &call.ack_of(&refused)));
-        assert_eq!((ack.method().as_str(), ack.uri(), our_branch(&ack)), ("ACK", got.uri(), our_branch(&got)));
+        assert_eq!(
+            (ack.method().as_str(), ack.uri(), our_branch(&ack)),
+            ("ACK", got.uri(), our_branch(&got))
+        );
         let cancel = only(world.udp(ALICE, &call.cancel()));
-        assert_eq!((cancel.method().as_str(), cancel.uri(), our_branch(&cancel)), ("CANCEL", got.uri(), our_branch(&got)));
-        assert_eq!(only(world.udp(BOB, &cancel.answer(200, &[]))).to(), ALICE, "the answer to CANCEL goes back too");
+        assert_eq!(
+            (cancel.method().as_str(), cancel.uri(), our_branch(&cancel)),
+            ("CANCEL", got.uri(), our_branch(&got))
+        );
+        assert_eq!(
+            only(world.udp(BOB, &cancel.answer(200, &[]))).to(),
+            ALICE,
+            "the answer to CANCEL goes back too"
+        );
         assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
     }
 }
@@ -46,7 +61,11 @@ fn other_requests_have_other_branches() {
     let mut world = world();
     let call = invite("sip:bob@example.org");
     let first = our_branch(&only(world.udp(ALICE, &call)));
-    for other in [call.clone().cseq(2), call.clone().call_id("2"), call.clone().via(&format!("SIP/2.0/UDP {ALICE};branch=z9hG4bKx"))] {
+    for other in [
+        call.clone().cseq(2),
+        call.clone().call_id("2"),
+        call.clone().via(&format!("SIP/2.0/UDP {ALICE};branch=z9hG4bKx")),
+    ] {
         assert_ne!(our_branch(&only(world.udp(ALICE, &other))), first);
     }
     assert_ne!(our_branch(&only(world.udp("192.0.2.10:7777", &call))), first, "the way back is in it");
@@ -89,7 +108,8 @@ fn an_answer_that_was_tampered_with_goes_nowhere() {
         answer.replace("tag=from-alice", "tag=x"),
         answer.replace("CSeq: 1 ", "CSeq: 2 "),
         answer.replace("branch=z9hG4bK.s0", "branch=z9hG4bK.s1"),
-        answer.replacen("Via: SIP/2.0/UDP 192.0.2.10", "Via: SIP/2.0/UDP 255.255.255.255;x=192.0.2.10", 1)
+        answer
+            .replacen("Via: SIP/2.0/UDP 192.0.2.10", "Via: SIP/2.0/UDP 255.255.255.255;x=192.0.2.10", 1)
             .replace("received=192.0.2.10;", "")
             .replace(";received=192.0.2.10", ""),
     ] {
@@ -135,7 +155,10 @@ fn a_target_with_a_name_is_looked_up_and_little_is_kept_meanwhile() {
     let call = invite("sip:carol@example.org");
     assert!(world.udp(ALICE, &call).is_empty());
     let got = only(world.resolve("phone.example.net", Some("192.0.2.30")));
-    assert_eq!((got.to().as_str(), got.uri().as_str()), ("192.0.2.30:5070", "sip:carol@phone.example.net:5070"));
+    assert_eq!(
+        (got.to().as_str(), got.uri().as_str()),
+        ("192.0.2.30:5070", "sip:carol@phone.example.net:5070")
+    );
     assert_eq!(only(world.udp("192.0.2.30:5070", &got.answer(200, &[]))).to(), ALICE);
     assert!(world.udp(ALICE, &call).is_empty());
     assert_eq!(only(world.resolve("phone.example.net", None)).status(), 480);
@@ -187,7 +210,12 @@ fn a_password_is_asked_for_and_the_call_of_our_user_is_acknowledged_and_cancelle
     assert_eq!((ack.method().as_str(), our_branch(&ack)), ("ACK", our_branch(&got)));
     assert_eq!(our_branch(&only(world.udp(ALICE, &answered.cancel()))), our_branch(&got));
     for method in ["ACK", "CANCEL"] {
-        let strange = Request { method: method.into(), ..invite("sip:x@192.0.2.88").from("sip:eve@example.net") };
-        assert!(world.udp(STRANGER, &strange).iter().all(|sent| sent.status() == 403), "{}", strange.wire().len());
+        let strange =
+            Request { method: method.into(), ..invite("sip:x@192.0.2.88").from("sip:eve@example.net") };
+        assert!(
+            world.udp(STRANGER, &strange).iter().all(|sent| sent.status() == 403),
+            "{}",
+            strange.wire().len()
+        );
     }
 }

@@ -61,7 +61,11 @@ fn clerr_with_a_body_too_short_is_400() {
 
 #[test]
 fn clerr_on_a_stream_waits_for_the_rest() {
-    assert_eq!(framed(torture!("clerr")), (0, Ok(true)), "partial: the driver closes it when its time is over");
+    assert_eq!(
+        framed(torture!("clerr")),
+        (0, Ok(true)),
+        "partial: the driver closes it when its time is over"
+    );
 }
 
 #[test]

@@ -95,7 +95,11 @@ fn regaut01_with_an_unknown_scheme_is_challenged() {
     assert_eq!(answer.status(), 401);
     let challenges = answer.headers("WWW-Authenticate");
     assert_eq!(challenges.len(), 2);
-    assert!(challenges.iter().all(|challenge| challenge.starts_with("Digest realm=") && !challenge.contains("stale")));
+    assert!(
+        challenges
+            .iter()
+            .all(|challenge| challenge.starts_with("Digest realm=") && !challenge.contains("stale"))
+    );
     world.still_answers();
 }
 
@@ -173,6 +177,27 @@ fn regescrt_headers_of_a_contact_are_not_sent_in_a_request_uri() {
         let request = forwarded(world.udp(crate::harness::ALICE, &call));
         assert_eq!(request.uri(), uri, "RFC 3261 §16.6 step 2");
         assert!(request.headers("Route").is_empty());
+    }
+}
+
+/// None of the archive is left out.
+#[test]
+fn every_message_of_the_archive_has_a_test_of_its_name() {
+    let tests = [
+        include_str!("torture_valid.rs"),
+        include_str!("torture_invalid.rs"),
+        include_str!("torture_semantic.rs"),
+    ];
+    let tests = tests.concat();
+    let table = include_str!("../../../../testdata/rfc4475/expected.tsv");
+    let files: Vec<_> = table.lines().skip(1).filter_map(|row| row.split(".dat").next()).collect();
+    assert_eq!(files.len(), 50);
+    for file in files {
+        let name = if file == "test" { "test_dat" } else { file };
+        assert!(
+            tests.contains(&format!("torture!(\"{file}\")")) && tests.contains(&format!("fn {name}_")),
+            "{file}"
+        );
     }
 }
 

@@ -29,7 +29,9 @@ pub(crate) fn is_the_same(came: &[u8], sent: &Sent) {
     let went = Message::parse(&sent.bytes, &Limits::default()).unwrap();
     let changed = ["Via", "v", "Max-Forwards", "Record-Route", "Route"];
     let untouched = |message: &Message<'_>| -> Vec<(String, Vec<u8>)> {
-        let fields = message.iter().map(|field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec()));
+        let fields = message
+            .iter()
+            .map(|field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec()));
         fields.filter(|(name, _)| !changed.iter().any(|one| one.eq_ignore_ascii_case(name))).collect()
     };
     assert_eq!(untouched(&came), untouched(&went));
@@ -74,7 +76,9 @@ fn wsinv_is_forwarded_along_its_route() {
     assert_eq!(request.start(), "INVITE sip:vivekg@chair-dnrc.example.com;unknownparam SIP/2.0");
     is_the_same(message, &request);
     assert_eq!(request.header("Max-Forwards"), "67");
-    assert!(request.text().contains("NewFangledHeader:   newfangled value\r\n continued newfangled value\r\n"));
+    assert!(
+        request.text().contains("NewFangledHeader:   newfangled value\r\n continued newfangled value\r\n")
+    );
     assert!(request.text().contains("UnknownHeaderWithUnusualValue: ;;,,;;,;\r\n"));
     world.still_answers();
 }
@@ -92,7 +96,8 @@ fn intmeth_is_404_where_nobody_has_that_name() {
 #[test]
 fn intmeth_is_forwarded_where_somebody_has() {
     let user = b"1_unusual.URI~(to-be!sure)&isn't+it$/crazy?,/;;*:&it+has=1,weird!*pas$wo~d_too.(doesn't-it)@example.com";
-    let user: Vec<u8> = user.iter().copied().take_while(|&byte| byte != b':').chain(*b"@example.com").collect();
+    let user: Vec<u8> =
+        user.iter().copied().take_while(|&byte| byte != b':').chain(*b"@example.com").collect();
     let request = is_forwarded_to(&user, torture!("intmeth"));
     assert_eq!(request.method(), "!interesting-Method0123456789_*+`.%indeed'~");
 }

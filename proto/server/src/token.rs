@@ -1,0 +1,237 @@
+//! What our Record-Route carries: that a dialog began with our consent, and the way to a side whose contact does not say where
+//! it is (RFC 5626 §5.3 does the same with flow tokens).
+//!
+//! `rw=` MAC [ `.` caller `.` callee ], a side being `0` (reached at its contact), the number of a connection, or `u`, listener
+//! and address of a phone behind a translator. The MAC also covers the Call-ID and the caller's tag: so it is good for one
+//! dialog, and whose tag it is tells which side sends.
+
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
+use ringway_sip::grammar::hex_pair;
+use ringway_sip::{Message, Uri};
+use siphasher::sip::SipHasher13;
+
+/// The parameter of our Record-Route URI by which we know a dialog again.
+pub(crate) const TOKEN: &[u8] = b"rw";
+
+/// How one side of a dialog is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// At its contact.
+    #[default]
+    Contact,
+    /// By this connection, while it lives.
+    Connection(ConnectionId),
+    /// By datagrams to where its own came from.
+    Address(ListenerId, SocketAddr),
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// This dialog is ours.
+    Dialog { caller: Side, callee: Side },
+    /// We accepted this request and send it to ourselves.
+    Accepted,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The request belongs to a dialog of ours; that is the way to the side it is for.
+    Dialog(Side),
+    /// We accepted this request before.
+    Accepted,
+}
+
+impl Side {
+    /// How the peer of this flow is reached when its contact does not lead to it.
+    pub(crate) fn of(flow: &Flow, is_translated: bool) -> Self {
+        match (flow.connection, flow.transport) {
+            (Some(connection), _) => Self::Connection(connection),
+            (None, Transport::Udp) if is_translated => Self::Address(flow.listener, flow.remote),
+            (None, Transport::Udp | Transport::Tcp) => Self::Contact,
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Contact => out.push(b'0'),
+            Self::Connection(connection) => write_hex(out, connection.0, 1),
+            Self::Address(listener, remote) => {
+                out.push(b'u');
+                write_hex(out, u64::from(listener.0), 2);
+                write_hex(out, u64::from(remote.port()), 4);
+                match remote.ip() {
+                    IpAddr::V4(v4) => write_hex(out, u64::from(v4.to_bits()), 8),
+                    IpAddr::V6(v6) => {
+                        write_hex(out, (v6.to_bits() >> 64) as u64, 16);
+                        write_hex(out, v6.to_bits() as u64, 16);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let Some(address) = text.strip_prefix(b"u") else {
+            let number = read_hex(text)?;
+            return Some(if number == 0 { Self::Contact } else { Self::Connection(ConnectionId(number)) });
+        };
+        let (listener, address) = address.split_at_checked(2)?;
+        let (port, ip) = address.split_at_checked(4)?;
+        let ip = match ip.len() {
+            8 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(read_hex(ip)?).ok()?)),
+            _ => {
+                let (high, low) = ip.split_at_checked(16)?;
+                IpAddr::V6(Ipv6Addr::from_bits(
+                    (u128::from(read_hex(high)?) << 64) | u128::from(read_hex(low)?),
+                ))
+            }
+        };
+        let listener = ListenerId(u8::try_from(read_hex(listener)?).ok()?);
+        Some(Self::Address(listener, SocketAddr::new(ip, u16::try_from(read_hex(port)?).ok()?)))
+    }
+}
+
+impl Token {
+    /// Appends the parameter's value. `message` is the request that begins the dialog.
+    pub(crate) fn write(self, key: &[u8; 16], message: &Message<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        write_hex(out, 0, 16);
+        match self {
+            Self::Accepted => out.extend_from_slice(ACCEPTED),
+            Self::Dialog { caller: Side::Contact, callee: Side::Contact } => {}
+            Self::Dialog { caller, callee } => {
+                out.push(b'.');
+                caller.write(out);
+                out.push(b'.');
+                callee.write(out);
+            }
+        }
+        let sides = out.get(start + 16..).unwrap_or_default();
+        let digits = crate::proxy::hex16(mac(key, message, message.from().tag(), sides));
+        if let Some(place) = out.get_mut(start..start + 16) {
+            place.copy_from_slice(&digits);
+        }
+    }
+}
+
+impl Mark {
+    /// What the token of `uri`, which is ours, says of `message`; `None` when it is not for this dialog.
+    pub(crate) fn read(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<Self> {
+        let (given, sides) = uri.params().value(TOKEN)?.split_at_checked(16)?;
+        let given = read_hex(given)?;
+        let is_of = |tag: Option<&[u8]>| given == mac(key, message, tag, sides);
+        if sides == ACCEPTED {
+            return is_of(message.from().tag()).then_some(Self::Accepted);
+        }
+        let (caller, callee) = read_sides(sides)?;
+        if is_of(message.from().tag()) {
+            return Some(Self::Dialog(callee));
+        }
+        (message.to().tag().is_some() && is_of(message.to().tag())).then_some(Self::Dialog(caller))
+    }
+
+    /// Of two marks the one that says more of the way.
+    pub(crate) fn or(self, other: Option<Self>) -> Self {
+        match (self, other) {
+            (Self::Dialog(Side::Contact), Some(other)) => other,
+            (Self::Dialog(_) | Self::Accepted, _) => self,
+        }
+    }
+}
+
+fn read_sides(text: &[u8]) -> Option<(Side, Side)> {
+    if text.is_empty() {
+        return Some((Side::Contact, Side::Contact));
+    }
+    let mut sides = text.strip_prefix(b".")?.split(|&byte| byte == b'.');
+    let both = (Side::read(sides.next()?)?, Side::read(sides.next()?)?);
+    sides.next().is_none().then_some(both)
+}
+
+fn mac(key: &[u8; 16], message: &Message<'_>, tag: Option<&[u8]>, sides: &[u8]) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    for part in [message.call_id(), tag.unwrap_or_default(), sides] {
+        hash.write_usize(part.len());
+        hash.write(part);
+    }
+    hash.finish()
+}
+
+fn write_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
+    let all = crate::proxy::hex16(value);
+    let needed = (16 - value.leading_zeros() as usize / 4).max(digits);
+    out.extend_from_slice(all.get(16 - needed..).unwrap_or_default());
+}
+
+fn read_hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, &digit| Some((value << 4) | u64::from(hex_pair(b'0', digit)?)))
+}
+
+const ACCEPTED: &[u8] = b".a";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sip::Limits;
+
+    const KEY: [u8; 16] = [7; 16];
+
+    fn message(from: &str, to: &str) -> Vec<u8> {
+        let text = "BYE sip:a@b SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@b>";
+        alloc::format!("{text}{from}\r\nTo: <sip:c@d>{to}\r\nCall-ID: 1\r\nCSeq: 1 BYE\r\n\r\n").into_bytes()
+    }
+
+    fn read(token: &[u8], from: &str, to: &str) -> Option<Mark> {
+        let bytes = message(from, to);
+        let message = Message::parse(&bytes, &Limits::default()).unwrap();
+        let uri = [b"sip:h;rw=", token].concat();
+        Mark::read(&KEY, &message, &Uri::parse(&uri).unwrap())
+    }
+
+    #[test]
+    fn each_side_reads_the_way_to_the_other() {
+        let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
+        let sides = [
+            Side::Contact,
+            Side::Connection(ConnectionId(1)),
+            Side::Connection(ConnectionId(u64::MAX)),
+            address("198.51.100.7:31337"),
+            address("[2001:db8::7]:1"),
+            address("0.0.0.1:65535"),
+        ];
+        let first = message(";tag=x", "");
+        let first = Message::parse(&first, &Limits::default()).unwrap();
+        for caller in sides {
+            for callee in sides {
+                let mut token = Vec::new();
+                Token::Dialog { caller, callee }.write(&KEY, &first, &mut token);
+                assert_eq!(read(&token, ";tag=x", ";tag=y"), Some(Mark::Dialog(callee)));
+                assert_eq!(read(&token, ";tag=y", ";tag=x"), Some(Mark::Dialog(caller)));
+                assert_eq!(read(&token, ";tag=y", ";tag=z"), None, "another dialog");
+            }
+        }
+    }
+
+    #[test]
+    fn one_kind_of_token_is_not_taken_for_another() {
+        let first = message(";tag=x", "");
+        let first = Message::parse(&first, &Limits::default()).unwrap();
+        let mut token = Vec::new();
+        Token::Accepted.write(&KEY, &first, &mut token);
+        assert_eq!(read(&token, ";tag=x", ""), Some(Mark::Accepted));
+        assert_eq!(read(&token[..16], ";tag=x", ""), None);
+        for bad in
+            ["0", "0.0.0", ".a", "x", "0000000000000000.", "0000000000000000.0", "0000000000000000.u.u"]
+        {
+            assert_eq!(read(bad.as_bytes(), ";tag=x", ";tag=y"), None, "{bad}");
+        }
+    }
+}
