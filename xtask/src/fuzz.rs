@@ -31,7 +31,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("== fuzz {target}, {} s", args.seconds);
         let mut command = Command::new("cargo");
         command.args(["+nightly", "fuzz", "run", "--release", target.as_str(), "--"]);
-        command.arg(format!("-max_total_time={}", args.seconds)).arg("-timeout=5").current_dir(root());
+        command.arg(format!("-max_total_time={}", args.seconds)).arg("-timeout=5");
+        command.arg(format!("-dict={}", root().join("fuzz/sip.dict").display())).current_dir(root());
         succeed(&mut command)
             .with_context(|| format!("fuzz target {target}: the input is under fuzz/artifacts"))?;
         ran += 1;
