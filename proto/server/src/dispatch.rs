@@ -2,7 +2,7 @@
 
 use crate::auth::{Outcome, verify};
 use crate::reply::write_unfolded;
-use crate::route::{Routed, preprocess};
+use crate::route::{Hop, Routed, hop_of, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::token::Mark;
 use crate::{Aor, Authenticated, Mode, Server, Services};
@@ -70,7 +70,7 @@ impl<S: Services> Server<S> {
             return self.on_cancel(&request, &routed, out);
         }
         let parties = Parties {
-            from_us: self.config.domain_of(&message.from().uri).is_some(),
+            from_us: self.config.is_claimed_by(&message.from().uri),
             to_us: routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some(),
         };
         if method == Method::Register && parties.to_us {
@@ -156,7 +156,7 @@ impl<S: Services> Server<S> {
             });
             let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));
             let expected = *expected.get_or_insert_with(|| {
-                crate::proxy::hex16(crate::route::loop_hash(&self.keys.looped, message, routed))
+                crate::proxy::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
             });
             if ours && mark == Some(expected.as_slice()) {
                 return true;
@@ -194,13 +194,17 @@ impl<S: Services> Server<S> {
         if routed.mark == Some(Mark::Accepted) {
             return Caller::Accepted;
         }
-        // Whoever was called knows the mark, and must not begin anything else with it.
+        // Whoever knows the mark must not begin anything with it anywhere else: only between the two places it is for.
         let in_dialog = request.message.to().tag().is_some();
-        let dialog_is_ours = in_dialog && routed.mark.is_some();
+        let begins_nothing = matches!(
+            request.method,
+            Method::Ack | Method::Bye | Method::Prack | Method::Update | Method::Info
+        );
+        let dialog_is_ours =
+            in_dialog && routed.mark.is_some() && (begins_nothing || self.leads_to_its_side(routed));
         if request.method == Method::Ack {
-            // Nobody can be asked for a password here. Without state nothing else tells whose ACK it is.
-            let is_believed = !self.config.auth.enabled || !self.config.stateful;
-            if dialog_is_ours || parties.to_us || (is_believed && parties.from_us) {
+            // Nobody can be asked for a password here, so a name in From is not enough.
+            if dialog_is_ours || parties.to_us || (!self.config.auth.enabled && parties.from_us) {
                 return Caller::Accepted;
             }
             self.counters.stray += 1;
@@ -220,12 +224,22 @@ impl<S: Services> Server<S> {
             return Caller::Accepted;
         }
         // Without our mark, what cannot begin anything is let through to users of ours: the phone knows its dialogs.
-        let begins_nothing =
-            matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Info);
         if in_dialog && begins_nothing && parties.to_us && !self.config.auth.in_dialog {
             return Caller::Accepted;
         }
         self.authenticate_caller(request, out)
+    }
+
+    /// True when a request goes where the dialog's other side was when the dialog began.
+    fn leads_to_its_side(&self, routed: &Routed<'_>) -> bool {
+        let Some(Mark::Dialog(side)) = routed.mark else { return false };
+        if self.dialog_flow(routed).is_some() {
+            return true;
+        }
+        match hop_of(&self.config, routed.next_route.as_ref().unwrap_or(&routed.uri)) {
+            Hop::Flow(flow) => side.is_at(&self.keys.route, flow.remote.ip()),
+            Hop::Name { .. } | Hop::Unreachable => false,
+        }
     }
 
     /// Asks for the password of the user in From with 407 (RFC 3261 §22.3); as a redirect server too, so that what a caller

@@ -31,6 +31,18 @@ impl Config {
         if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }
 
+    /// True when whoever writes `uri` into From claims to be of a domain of ours: a port or a dot at the end does not make
+    /// it another one to whoever reads it.
+    pub(crate) fn is_claimed_by(&self, uri: &Uri<'_>) -> bool {
+        let host = uri.host().as_bytes();
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let is_name = uri.host().ip().is_none();
+        self.domain_of(uri).is_some()
+            || (uri.is_sip()
+                && is_name
+                && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host)))
+    }
+
     /// True for an address we listen on.
     pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
         let address = Flow::canonical(address);

@@ -176,13 +176,20 @@ pub(crate) fn write_own_route(
 ///
 /// It is made of what a request shares with its ACK and its CANCEL too, because without state their branch must be the
 /// same (RFC 3261 §16.11). So the To tag is left out, and the credentials: with others a request has another CSeq.
-pub(crate) fn loop_hash(key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
+pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     let mut put = |part: &[u8]| {
         hash.write_usize(part.len());
         hash.write(part);
     };
-    put(routed.uri.as_bytes());
+    // A user of ours is looked up by name: other parameters of its URI do not make it another target.
+    match (config.domain_of(&routed.uri), routed.uri.user()) {
+        (Some(domain), Some(user)) => {
+            put(domain.as_bytes());
+            put(user);
+        }
+        _ => put(routed.uri.as_bytes()),
+    }
     put(message.from().tag().unwrap_or_default());
     put(message.call_id());
     put(&message.cseq().number.to_le_bytes());

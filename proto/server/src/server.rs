@@ -41,6 +41,8 @@ pub struct Server<S> {
     pub(crate) counters: Counters,
     /// The server is about to end.
     pub(crate) is_stopping: bool,
+    /// When what is still under way then is given up.
+    gives_up_at: Option<Instant>,
     pub(crate) date: DateText,
     pub(crate) space: EditSpace,
     pub(crate) targets: Targets,
@@ -152,6 +154,7 @@ impl<S: Services> Server<S> {
             waiting: 0,
             counters: Counters::default(),
             is_stopping: false,
+            gives_up_at: None,
             date: DateText::default(),
             space: EditSpace::default(),
             targets: Targets::default(),
@@ -169,8 +172,10 @@ impl<S: Services> Server<S> {
         self.config = config;
     }
 
-    /// From now on nothing new is begun: it is answered 503, and what is under way goes on.
-    pub fn stop_new_work(&mut self) {
+    /// From now on nothing new is begun: it is answered 503. What is under way goes on, and is given up at `until`: who rings
+    /// is cancelled, who waits is told.
+    pub fn stop_new_work(&mut self, until: Instant) {
+        self.gives_up_at = Some(until);
         self.is_stopping = true;
     }
 
@@ -336,6 +341,10 @@ impl<S: Services> Node for Server<S> {
         while let Some(due) = self.wheel.expire(now) {
             self.on_timer_c(now, due, &mut out);
         }
+        if self.gives_up_at.is_some_and(|at| at <= now) {
+            self.gives_up_at = None;
+            self.give_up_contexts(now, &mut out);
+        }
         while let Some(query) = self.lookups.expire(now) {
             self.on_resolved(now, query, None, &mut out);
         }
@@ -346,7 +355,8 @@ impl<S: Services> Node for Server<S> {
         let expiry = self.location.next_due().map(|at| Deadline { at, reason: "a binding ends" });
         let ringing = self.wheel.next_due().map(|at| Deadline { at, reason: "timer C: nobody answers" });
         let lookup = self.lookups.next_due().map(|at| Deadline { at, reason: "a look-up was not answered" });
-        [self.transactions.next_deadline(), expiry, ringing, lookup]
+        let end = self.gives_up_at.map(|at| Deadline { at, reason: "what is under way is given up" });
+        [self.transactions.next_deadline(), expiry, ringing, lookup, end]
             .into_iter()
             .flatten()
             .min_by_key(|due| due.at)
@@ -382,12 +392,8 @@ fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
 /// Stands for a request and where it came from; on a stream also for when.
 pub(crate) fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
-    let via = message.via();
-    for part in [via.branch.unwrap_or_default(), message.call_id(), message.method().as_bytes()] {
-        hash.write_usize(part.len());
-        hash.write(part);
-    }
-    hash.write_u32(message.cseq().number);
+    // All of it: a request that differs in anything is another one.
+    hash.write(message.as_bytes());
     match flow.remote.ip() {
         core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
         core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),

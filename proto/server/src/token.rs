@@ -1,29 +1,29 @@
 //! What our Record-Route carries: that a dialog began with our consent, and the way to a side whose contact does not say where
 //! it is (RFC 5626 §5.3 does the same with flow tokens).
 //!
-//! `rw=` MAC [ `.` caller `.` callee ], a side being `0` (reached at its contact), the number of a connection, or `u`, listener
-//! and address of a phone behind a translator. The MAC also covers the Call-ID and the caller's tag: so it is good for one
-//! dialog, and whose tag it is tells which side sends.
+//! `rw=` MAC `.` caller `.` callee, a side being `p` and its place (reached at its contact), the number of a connection and the
+//! place, or `u`, listener and address of a phone behind a translator. A place is a keyed hash of the address that the side had:
+//! who knows the mark can begin something there and nowhere else. The MAC also covers the Call-ID, the caller's tag and both
+//! users: so it is good for one dialog between these two, and whose tag it is tells which side sends.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
 use ringway_sip::grammar::hex_pair;
-use ringway_sip::{Message, Uri};
+use ringway_sip::{Message, NameAddr, Uri};
 use siphasher::sip::SipHasher13;
 
 /// The parameter of our Record-Route URI by which we know a dialog again.
 pub(crate) const TOKEN: &[u8] = b"rw";
 
 /// How one side of a dialog is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// At its contact.
-    #[default]
-    Contact,
-    /// By this connection, while it lives.
-    Connection(ConnectionId),
+    /// At its contact, which was at this place.
+    Contact(u32),
+    /// By this connection, while it lives, from this place.
+    Connection(ConnectionId, u32),
     /// By datagrams to where its own came from.
     Address(ListenerId, SocketAddr),
 }
@@ -48,18 +48,34 @@ pub(crate) enum Mark {
 
 impl Side {
     /// How the peer of this flow is reached when its contact does not lead to it.
-    pub(crate) fn of(flow: &Flow, is_translated: bool) -> Self {
+    pub(crate) fn of(key: &[u8; 16], flow: &Flow, is_translated: bool) -> Self {
+        let place = place_of(key, flow.remote.ip());
         match (flow.connection, flow.transport) {
-            (Some(connection), _) => Self::Connection(connection),
+            (Some(connection), _) => Self::Connection(connection, place),
             (None, Transport::Udp) if is_translated => Self::Address(flow.listener, flow.remote),
-            (None, Transport::Udp | Transport::Tcp) => Self::Contact,
+            (None, Transport::Udp | Transport::Tcp) => Self::Contact(place),
+        }
+    }
+
+    /// True when this side was at this address.
+    pub(crate) fn is_at(self, key: &[u8; 16], ip: IpAddr) -> bool {
+        match self {
+            Self::Contact(place) | Self::Connection(_, place) => place_of(key, ip) == place,
+            Self::Address(_, remote) => remote.ip() == ip,
         }
     }
 
     fn write(self, out: &mut Vec<u8>) {
         match self {
-            Self::Contact => out.push(b'0'),
-            Self::Connection(connection) => write_hex(out, connection.0, 1),
+            Self::Contact(place) => {
+                out.push(b'p');
+                write_hex(out, u64::from(place), 8);
+            }
+            Self::Connection(connection, place) => {
+                write_hex(out, connection.0, 1);
+                out.push(b'p');
+                write_hex(out, u64::from(place), 8);
+            }
             Self::Address(listener, remote) => {
                 out.push(b'u');
                 write_hex(out, u64::from(listener.0), 2);
@@ -77,8 +93,12 @@ impl Side {
 
     fn read(text: &[u8]) -> Option<Self> {
         let Some(address) = text.strip_prefix(b"u") else {
-            let number = read_hex(text)?;
-            return Some(if number == 0 { Self::Contact } else { Self::Connection(ConnectionId(number)) });
+            let at = text.iter().position(|&byte| byte == b'p')?;
+            let place = u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?;
+            return match text.get(..at)? {
+                [] => Some(Self::Contact(place)),
+                number => Some(Self::Connection(ConnectionId(read_hex(number)?), place)),
+            };
         };
         let (listener, address) = address.split_at_checked(2)?;
         let (port, ip) = address.split_at_checked(4)?;
@@ -103,7 +123,6 @@ impl Token {
         write_hex(out, 0, 16);
         match self {
             Self::Accepted => out.extend_from_slice(ACCEPTED),
-            Self::Dialog { caller: Side::Contact, callee: Side::Contact } => {}
             Self::Dialog { caller, callee } => {
                 out.push(b'.');
                 caller.write(out);
@@ -112,7 +131,7 @@ impl Token {
             }
         }
         let sides = out.get(start + 16..).unwrap_or_default();
-        let digits = crate::proxy::hex16(mac(key, message, message.from().tag(), sides));
+        let digits = crate::proxy::hex16(mac(key, message, message.from(), message.to(), sides));
         if let Some(place) = out.get_mut(start..start + 16) {
             place.copy_from_slice(&digits);
         }
@@ -124,42 +143,67 @@ impl Mark {
     pub(crate) fn read(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<Self> {
         let (given, sides) = uri.params().value(TOKEN)?.split_at_checked(16)?;
         let given = read_hex(given)?;
-        let is_of = |tag: Option<&[u8]>| given == mac(key, message, tag, sides);
+        let (from, to) = (message.from(), message.to());
+        let is_of =
+            |caller: &NameAddr<'_>, callee: &NameAddr<'_>| given == mac(key, message, caller, callee, sides);
         if sides == ACCEPTED {
-            return is_of(message.from().tag()).then_some(Self::Accepted);
+            return is_of(from, to).then_some(Self::Accepted);
         }
         let (caller, callee) = read_sides(sides)?;
-        if is_of(message.from().tag()) {
+        if is_of(from, to) {
             return Some(Self::Dialog(callee));
         }
-        (message.to().tag().is_some() && is_of(message.to().tag())).then_some(Self::Dialog(caller))
+        (to.tag().is_some() && is_of(to, from)).then_some(Self::Dialog(caller))
     }
 
     /// Of two marks the one that says more of the way.
     pub(crate) fn or(self, other: Option<Self>) -> Self {
         match (self, other) {
-            (Self::Dialog(Side::Contact), Some(other)) => other,
+            (Self::Dialog(Side::Contact(_)), Some(other)) => other,
             (Self::Dialog(_) | Self::Accepted, _) => self,
         }
     }
 }
 
 fn read_sides(text: &[u8]) -> Option<(Side, Side)> {
-    if text.is_empty() {
-        return Some((Side::Contact, Side::Contact));
-    }
     let mut sides = text.strip_prefix(b".")?.split(|&byte| byte == b'.');
     let both = (Side::read(sides.next()?)?, Side::read(sides.next()?)?);
     sides.next().is_none().then_some(both)
 }
 
-fn mac(key: &[u8; 16], message: &Message<'_>, tag: Option<&[u8]>, sides: &[u8]) -> u64 {
+fn mac(
+    key: &[u8; 16],
+    message: &Message<'_>,
+    caller: &NameAddr<'_>,
+    callee: &NameAddr<'_>,
+    sides: &[u8],
+) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
-    for part in [message.call_id(), tag.unwrap_or_default(), sides] {
+    for part in [message.call_id(), caller.tag().unwrap_or_default(), sides] {
         hash.write_usize(part.len());
         hash.write(part);
     }
+    for uri in [&caller.uri, &callee.uri] {
+        let (user, host) = match uri.is_sip() {
+            true => (uri.user().unwrap_or_default(), uri.host().as_bytes()),
+            false => (uri.as_bytes(), &[][..]),
+        };
+        hash.write_usize(user.len());
+        hash.write(user);
+        hash.write_usize(host.len());
+        host.iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+    }
     hash.finish()
+}
+
+fn place_of(key: &[u8; 16], ip: IpAddr) -> u32 {
+    let mut hash = SipHasher13::new_with_key(key);
+    hash.write(b"place");
+    match ip {
+        IpAddr::V4(v4) => hash.write(&v4.octets()),
+        IpAddr::V6(v6) => hash.write(&v6.octets()),
+    }
+    hash.finish() as u32
 }
 
 fn write_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
@@ -185,8 +229,8 @@ mod tests {
     const KEY: [u8; 16] = [7; 16];
 
     fn message(from: &str, to: &str) -> Vec<u8> {
-        let text = "BYE sip:a@b SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@b>";
-        alloc::format!("{text}{from}\r\nTo: <sip:c@d>{to}\r\nCall-ID: 1\r\nCSeq: 1 BYE\r\n\r\n").into_bytes()
+        let text = "BYE sip:a@b SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: ";
+        alloc::format!("{text}{from}\r\nTo: {to}\r\nCall-ID: 1\r\nCSeq: 1 BYE\r\n\r\n").into_bytes()
     }
 
     fn read(token: &[u8], from: &str, to: &str) -> Option<Mark> {
@@ -200,38 +244,40 @@ mod tests {
     fn each_side_reads_the_way_to_the_other() {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
-            Side::Contact,
-            Side::Connection(ConnectionId(1)),
-            Side::Connection(ConnectionId(u64::MAX)),
+            Side::Contact(0),
+            Side::Connection(ConnectionId(1), 7),
+            Side::Connection(ConnectionId(u64::MAX), u32::MAX),
             address("198.51.100.7:31337"),
             address("[2001:db8::7]:1"),
             address("0.0.0.1:65535"),
         ];
-        let first = message(";tag=x", "");
+        let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         for caller in sides {
             for callee in sides {
                 let mut token = Vec::new();
                 Token::Dialog { caller, callee }.write(&KEY, &first, &mut token);
-                assert_eq!(read(&token, ";tag=x", ";tag=y"), Some(Mark::Dialog(callee)));
-                assert_eq!(read(&token, ";tag=y", ";tag=x"), Some(Mark::Dialog(caller)));
-                assert_eq!(read(&token, ";tag=y", ";tag=z"), None, "another dialog");
+                assert_eq!(read(&token, "<sip:a@B>;tag=x", "<sip:c@d>;tag=y"), Some(Mark::Dialog(callee)));
+                assert_eq!(read(&token, "<sip:c@d>;tag=y", "<sip:a@b>;tag=x"), Some(Mark::Dialog(caller)));
+                assert_eq!(read(&token, "<sip:a@b>;tag=y", "<sip:c@d>;tag=z"), None, "another dialog");
+                assert_eq!(read(&token, "<sip:e@b>;tag=x", "<sip:c@d>;tag=y"), None, "another caller");
+                assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:e@d>;tag=y"), None, "another callee");
             }
         }
     }
 
     #[test]
     fn one_kind_of_token_is_not_taken_for_another() {
-        let first = message(";tag=x", "");
+        let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         let mut token = Vec::new();
         Token::Accepted.write(&KEY, &first, &mut token);
-        assert_eq!(read(&token, ";tag=x", ""), Some(Mark::Accepted));
-        assert_eq!(read(&token[..16], ";tag=x", ""), None);
+        assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), Some(Mark::Accepted));
+        assert_eq!(read(&token[..16], "<sip:a@b>;tag=x", "<sip:c@d>"), None);
         for bad in
             ["0", "0.0.0", ".a", "x", "0000000000000000.", "0000000000000000.0", "0000000000000000.u.u"]
         {
-            assert_eq!(read(bad.as_bytes(), ";tag=x", ";tag=y"), None, "{bad}");
+            assert_eq!(read(bad.as_bytes(), "<sip:a@b>;tag=x", "<sip:c@d>;tag=y"), None, "{bad}");
         }
     }
 }

@@ -122,6 +122,19 @@ impl BranchKey {
     }
 }
 
+/// Appends what makes a transaction's branch differ from every other one.
+pub(crate) fn write_unique(unique: u64, out: &mut Vec<u8>) {
+    out.push(b'.');
+    write_hex(out, unique, 16);
+}
+
+/// True when a transaction's branch has this.
+pub(crate) fn has_unique(branch: &[u8], unique: u64) -> bool {
+    let at = TRANSACTION.len() + 20 + 16;
+    branch.get(at) == Some(&b'.')
+        && branch.get(at + 1..at + 17).and_then(|digits| read_hex(digits, 16)) == Some(unique)
+}
+
 /// The shard a response belongs to, read without parsing the message: from the branch of its first Via. `None` for
 /// branches that are not a client transaction of ours; the check is left to the shard.
 pub fn shard_of_response(bytes: &[u8]) -> Option<u16> {

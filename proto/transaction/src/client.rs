@@ -27,6 +27,8 @@ pub(crate) struct Client {
     pub(crate) machine: Machine,
     pub(crate) flow: Flow,
     pub(crate) owner: u64,
+    /// What its branch has that no other has.
+    pub(crate) unique: u64,
     /// The request as sent, as long as it may be needed again: to repeat it, cancel it, or acknowledge its failure.
     pub(crate) request: Vec<u8>,
     pub(crate) retransmit: TimerKey,

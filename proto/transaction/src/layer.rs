@@ -30,6 +30,8 @@ pub struct Transactions {
     /// Buffers of transactions that are over.
     pub(crate) spare: Vec<Vec<u8>>,
     pub(crate) branch: Vec<u8>,
+    /// Goes into the next branch, so that none is ever written twice, whatever place it is for, over restarts too.
+    pub(crate) next_unique: u64,
     /// Owners of server transactions that ended since the user asked last.
     pub(crate) gone: Vec<u64>,
     pub(crate) counters: Counters,
@@ -142,6 +144,7 @@ impl Transactions {
             wheel: Wheel::new(now),
             spare: Vec::new(),
             branch: Vec::new(),
+            next_unique: key.iter().fold(0, |value, &byte| (value << 8) | u64::from(byte)),
             gone: Vec::new(),
             counters: Counters::default(),
         }

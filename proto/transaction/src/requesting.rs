@@ -1,6 +1,6 @@
 //! The client side of [`Transactions`]: requests that are sent, their CANCEL and ACK, and the responses to them.
 
-use crate::branch::Branch;
+use crate::branch::{Branch, has_unique, write_unique};
 use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_cancel};
 use crate::layer::{Answer, Due, Notice, Side, Transactions, recycle};
 use crate::slab::SlabKey;
@@ -27,7 +27,10 @@ impl Transactions {
         }
         let place = self.clients.next_key();
         self.branch.clear();
+        let unique = self.next_unique;
+        self.next_unique = unique.wrapping_add(1);
         self.branch_key.write_transaction(self.shard, place, &mut self.branch);
+        write_unique(unique, &mut self.branch);
         let before = out.len();
         let branch = &self.branch;
         out.send_with(outgoing.flow, client_token(self.shard, place), |arena| write(arena, branch));
@@ -41,6 +44,7 @@ impl Transactions {
             machine: step.state,
             flow: outgoing.flow,
             owner: outgoing.owner,
+            unique,
             request,
             retransmit: TimerKey::NONE,
             wait: TimerKey::NONE,
@@ -83,6 +87,11 @@ impl Transactions {
             self.counters.stray_responses += 1;
             return Answer::Stray;
         };
+        // The place may have been another transaction's, before a restart even: then this is an answer to that one.
+        if !message.via().branch.is_some_and(|branch| has_unique(branch, client.unique)) {
+            self.counters.stray_responses += 1;
+            return Answer::Stray;
+        }
         let is_invite = matches!(client.machine, client::Machine::Invite(_));
         let class = Class::of(status);
         if is_invite && message.method() == Method::Cancel {

@@ -67,10 +67,11 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
     say_started(&config, &runtime, admin_address)?;
     let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
-    serve(config, settings, runtime, &services, follower, &signals, admin_server)
+    serve(config, settings, runtime, &services, follower, &signals, admin_server, clock)
 }
 
 /// Until a signal ends it.
+#[expect(clippy::too_many_arguments, reason = "each is a different part of what runs")]
 fn serve(
     mut config: Config,
     mut settings: Arc<ringway_server::Config>,
@@ -79,6 +80,7 @@ fn serve(
     mut follower: Follower,
     signals: &Receiver<Signal>,
     mut admin: AdminServer,
+    clock: Clock,
 ) -> Result<(), Failure> {
     let end = loop {
         match signals.recv_timeout(FOLLOW_EVERY) {
@@ -109,8 +111,9 @@ fn serve(
         follower.follow();
     };
     tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
+    let until = clock.now() + GRACE - GIVING_UP;
     for shard in 0..runtime.shards().len() as u16 {
-        runtime.shards().with_shard(shard, Server::stop_new_work);
+        runtime.shards().with_shard(shard, |node| node.stop_new_work(until));
     }
     let all_done = runtime.stop(GRACE, Server::is_idle);
     if !all_done {
@@ -300,8 +303,11 @@ fn say_open(config: &Config) {
 /// How often changes by `ringway user` are looked for; they are seen within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
-/// How long SIGTERM waits for what is under way.
+/// How long SIGTERM waits for what is under way, at the most.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long before that what is still under way is given up, so that everyone is told.
+const GIVING_UP: Duration = Duration::from_secs(1);
 
 /// Shards a worker: enough that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 8;

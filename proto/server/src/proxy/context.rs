@@ -294,6 +294,18 @@ impl<S: Services> Server<S> {
         }
     }
 
+    /// The server ends: what rings is cancelled, and every caller who still waits is told.
+    pub(crate) fn give_up_contexts(&mut self, now: Instant, out: &mut Out<'_>) {
+        let keys: Vec<SlabKey> = self.contexts.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(context) = self.contexts.get(key) else { continue };
+            if !self.transactions.is_answered(context.server) {
+                self.cancel_branches(now, key, out);
+                self.answer_caller(now, key, 503, "Stopping", out);
+            }
+        }
+    }
+
     /// A CANCEL came for the INVITE with this owner.
     pub(crate) fn cancel_context(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
         let (key, _) = read_owner(owner);

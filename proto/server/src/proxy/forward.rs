@@ -106,8 +106,8 @@ impl Plan<'_, '_, '_> {
         }
         let came = self.request.flow;
         let token = Token::Dialog {
-            caller: Side::of(&came, self.caller_is_translated()),
-            callee: Side::of(&self.flow, self.target.flow.is_some()),
+            caller: Side::of(&self.keys.route, &came, self.caller_is_translated()),
+            callee: Side::of(&self.keys.route, &self.flow, self.target.flow.is_some()),
         };
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
@@ -150,7 +150,7 @@ impl Plan<'_, '_, '_> {
         out.extend_from_slice(branch);
         out.extend_from_slice(LOOP_MARK);
         let message = self.request.message;
-        out.extend_from_slice(&hex16(loop_hash(&self.keys.looped, message, self.routed)));
+        out.extend_from_slice(&hex16(loop_hash(self.config, &self.keys.looped, message, self.routed)));
     }
 }
 

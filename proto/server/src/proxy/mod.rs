@@ -127,19 +127,22 @@ impl<S: Services> Server<S> {
     }
 
     /// In a dialog of ours the other side may only be reached the way it came.
-    fn dialog_flow(&self, routed: &Routed<'_>) -> Option<Flow> {
+    pub(crate) fn dialog_flow(&self, routed: &Routed<'_>) -> Option<Flow> {
         let Some(Mark::Dialog(side)) = routed.mark else { return None };
-        if routed.next_route.is_some() || side == Side::Contact {
+        if routed.next_route.is_some() || matches!(side, Side::Contact(_)) {
             return None;
         }
         let Hop::Flow(flow) = hop_of(&self.config, &routed.uri) else { return None };
         match (side, flow.transport) {
-            // The address is for the case that the connection is gone: then it is dialled.
-            (Side::Connection(connection), Transport::Tcp) => {
-                Some(Flow { connection: Some(connection), ..flow })
+            (Side::Connection(connection, _), Transport::Tcp) => {
+                // The address is for the case that the connection is gone: then it is dialled, where it is the same place.
+                let is_same = side.is_at(&self.keys.route, flow.remote.ip());
+                let remote =
+                    if is_same { flow.remote } else { core::net::SocketAddr::from(([0, 0, 0, 0], 0)) };
+                Some(Flow { connection: Some(connection), remote, ..flow })
             }
             (Side::Address(listener, remote), Transport::Udp) => Some(Flow::udp(listener, remote)),
-            (Side::Connection(_) | Side::Address(..) | Side::Contact, _) => None,
+            (Side::Connection(..) | Side::Address(..) | Side::Contact(_), _) => None,
         }
     }
 

@@ -192,7 +192,14 @@ impl<S: Services> Server<S> {
     }
 
     /// An answer of our own to a request that was being forwarded.
-    fn answer_caller(&mut self, now: Instant, key: SlabKey, status: u16, phrase: &str, out: &mut Out<'_>) {
+    pub(super) fn answer_caller(
+        &mut self,
+        now: Instant,
+        key: SlabKey,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+    ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = core::mem::take(&mut context.request);
         let (server, source) = (context.server, context.source.remote);

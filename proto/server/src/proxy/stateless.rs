@@ -4,6 +4,7 @@ use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::route::{Hop, Routed, hop_to, preprocess};
 use crate::server::{Out, Request};
+use crate::token::Mark;
 use crate::{Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -121,8 +122,9 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         let to_us = routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some();
-        let from_us = self.config.domain_of(&request.message.from().uri).is_some();
-        if to_us || from_us || routed.mark.is_some() {
+        // Nobody can be asked for a password here, so a name in From is not enough.
+        let from_us = !self.config.auth.enabled && self.config.is_claimed_by(&request.message.from().uri);
+        if to_us || from_us || routed.mark == Some(Mark::Accepted) {
             self.proxy(request, routed, out);
         } else {
             self.refuse_plainly(request, 403, "Relaying Denied", out);

@@ -1,7 +1,7 @@
 //! Calls that are given up (RFC 3261 §9, §16.8, §16.10): by the caller, and by the server when nobody answers for too long.
 
 use crate::harness::{
-    ALICE, BOB, Request, Sent, World, forwarded, invite, only, request, requests, statuses,
+    ALICE, BOB, CAROL, Request, Sent, World, forwarded, invite, only, request, requests, statuses,
 };
 use std::time::Duration;
 
@@ -140,4 +140,25 @@ fn timer_c_without_any_answer_is_408_at_once() {
     assert_eq!(statuses(&world.pass(10 * SECOND)), [408]);
     let cancel = world.udp(BOB, &got.answer(180, &[]));
     assert_eq!(requests(cancel)[0].method(), "CANCEL", "a phone that wakes up late is told");
+}
+
+/// A server that ends leaves nobody ringing and nobody waiting.
+#[test]
+fn what_is_under_way_when_the_server_ends_is_cancelled_and_answered() {
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    world.udp(BOB, &got.answer(180, &[]));
+    let until = world.now + Duration::from_secs(4);
+    world.server.stop_new_work(until);
+    let late = world.udp(CAROL, &invite("sip:bob@example.org").call_id("late").from("sip:carol@example.org"));
+    assert_eq!(statuses(&late), [503]);
+    let sent = world.pass(Duration::from_secs(4));
+    let ladder: Vec<_> = sent.iter().map(|sent| (sent.to(), sent.start())).collect();
+    assert!(sent.iter().any(|sent| sent.to() == BOB && sent.start().starts_with("CANCEL ")), "{ladder:?}");
+    assert!(
+        sent.iter().any(|sent| sent.to() == ALICE && sent.start().starts_with("SIP/2.0 503 ")),
+        "{ladder:?}"
+    );
+    assert!(world.server.is_idle());
 }

@@ -120,6 +120,18 @@ fn a_replay_from_another_place_is_refused() {
 }
 
 #[test]
+fn a_replay_with_another_contact_is_refused() {
+    let mut world = World::closed();
+    let (request, login) = challenged(&mut world);
+    let request = answered(&request, &login);
+    assert_eq!(only(world.udp(BOB, &request)).status(), 200);
+    let mut changed = request;
+    changed.lines =
+        changed.lines.iter().map(|line| line.replace("Contact: <sip:bob@", "Contact: <sip:eve@")).collect();
+    assert!(is_stale(&only(world.udp(BOB, &changed))));
+}
+
+#[test]
 fn a_replay_over_a_connection_is_refused_even_from_the_same_place() {
     let mut world = World::closed();
     let request = register("bob", "<sip:bob@192.0.2.20;transport=tcp>").tcp();

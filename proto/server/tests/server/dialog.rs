@@ -285,6 +285,44 @@ fn a_mark_is_good_in_its_dialog_only() {
     assert_eq!(only(world.udp(STRANGER, &fresh.cseq(10))).status(), 403, "as herself");
 }
 
+/// A stranger who called a user of ours has a mark too, and may invent a To tag. It makes nobody of her whom she is not,
+/// and leads nowhere but to whom she called.
+#[test]
+fn a_strangers_mark_opens_no_other_way() {
+    let mut world = with_bob(World::closed());
+    let mut call = invite("sip:bob@example.org").from("sip:eve@example.net");
+    call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
+    let got = forwarded(world.udp(STRANGER, &call));
+    let ringing = only(world.udp(BOB, &got.answer(180, &[])));
+    for (cseq, method) in [(10, "INVITE"), (20, "MESSAGE"), (30, "REFER")] {
+        let mut again = from_caller(method, cseq, &ringing);
+        again.to = "<sip:bob@example.org>;tag=invented".into();
+        assert_eq!(only(world.udp(STRANGER, &again)).status(), 407, "{method} as alice");
+        again.from = call.from.clone();
+        again.uri = "sip:victim@192.0.2.99".into();
+        assert_eq!(
+            only(world.udp(STRANGER, &again.clone().cseq(cseq + 1))).status(),
+            403,
+            "{method} elsewhere"
+        );
+        again.uri = "sip:bob@192.0.2.20".into();
+        let sent = forwarded(world.udp(STRANGER, &again.cseq(cseq + 2)));
+        assert_eq!(sent.to(), BOB, "{method} to whom she called");
+    }
+}
+
+/// The place of a transaction is used again after a restart. What was answered before must not answer for it.
+#[test]
+fn an_answer_to_a_call_from_before_a_restart_is_a_stray() {
+    let mut before = with_bob(World::open());
+    let got = forwarded(before.udp(ALICE, &invite("sip:bob@example.org")));
+    let mut after = with_bob(World::restarted());
+    let other = invite("sip:bob@example.org").call_id("other").from("sip:carol@example.org");
+    let again = forwarded(after.udp(CAROL, &other));
+    assert!(after.udp(BOB, &got.answer(200, &[])).is_empty(), "an answer to the other call");
+    assert_eq!(statuses(&after.udp(BOB, &again.answer(180, &[]))), [180]);
+}
+
 #[test]
 fn a_call_that_is_forwarded_to_another_user_of_ours_is_asked_for_once() {
     let mut world = with_bob(World::closed());

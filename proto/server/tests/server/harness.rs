@@ -103,9 +103,18 @@ impl World {
         Self::at(config(), per_second)
     }
 
+    /// The same server after a restart: with its secret, and nothing else of what it was.
+    pub(crate) fn restarted() -> Self {
+        Self::seeded(config(), 0, 2)
+    }
+
     fn at(config: Config, per_second: u32) -> Self {
+        Self::seeded(config, per_second, 1)
+    }
+
+    fn seeded(config: Config, per_second: u32, seed: u64) -> Self {
         let now = Instant::from_secs(1_800_000_000);
-        let seed = Seed::from_number(1);
+        let seed = Seed::from_number(seed);
         let memory = Arc::new(Memory {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),

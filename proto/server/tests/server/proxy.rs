@@ -259,6 +259,25 @@ fn two_users_who_are_forwarded_to_each_other_are_a_loop() {
     panic!("it got lost");
 }
 
+/// RFC 5393: one request must not become a storm by contacts that lead back to their own user.
+#[test]
+fn contacts_that_lead_back_do_not_multiply() {
+    let mut world = World::open();
+    let contacts: Vec<String> = (0..10).map(|n| format!("sip:carol@example.org;p={n}")).collect();
+    let contacts: Vec<&[u8]> = contacts.iter().map(|contact| contact.as_bytes()).collect();
+    world.server.set_permanent_contacts(b"carol@example.org", &contacts);
+    let mut waiting = world.udp(ALICE, &request("MESSAGE", "sip:carol@example.org"));
+    let mut taken = 0;
+    while let Some(next) = waiting.pop() {
+        if next.to() == "192.0.2.1:5060" {
+            taken += 1;
+            assert!(taken < 100, "a storm");
+            waiting.extend(world.udp("192.0.2.1:5060", &next.bytes));
+        }
+    }
+    assert!(taken >= 10);
+}
+
 #[test]
 fn maddr_is_not_followed() {
     let mut world = with_bob();
@@ -347,7 +366,7 @@ fn a_server_that_stops_begins_nothing_and_ends_what_it_began() {
     let call = invite("sip:bob@example.org");
     let got = forwarded(world.udp(ALICE, &call));
     assert!(!world.server.is_idle());
-    world.server.stop_new_work();
+    world.server.stop_new_work(world.now + std::time::Duration::from_secs(4));
     for method in ["INVITE", "MESSAGE", "OPTIONS", "REGISTER"] {
         let new = request(method, "sip:example.org").call_id(method);
         let refused = only(world.udp(ALICE, &new));

@@ -194,13 +194,23 @@ fn a_route_to_a_third_host_is_for_our_users() {
     }
 }
 
+/// To whoever reads a From, a port or a dot at its end changes nothing.
+#[test]
+fn a_from_of_ours_is_asked_for_its_password_however_it_is_spelled() {
+    for from in ["sip:alice@example.org:7777", "sip:alice@example.org.", "sip:alice@EXAMPLE.org"] {
+        for target in [TO_US, TO_OTHERS] {
+            let mut world = World::with(closed);
+            assert_ne!(fate(&world.udp(STRANGER, &request("INVITE", target).from(from))), ">", "{from}");
+        }
+    }
+}
+
 /// Nor is a domain of ours one because of its look.
 #[test]
 fn what_only_looks_like_ours_is_a_stranger() {
     for from in [
         "sip:alice@example.org.example.net",
         "sip:alice@notexample.org",
-        "sip:alice@example.org:7777",
         "sip:example.org@example.net",
         "tel:+123",
         "http://example.org",

@@ -195,7 +195,7 @@ fn a_loop_is_found_without_state_too() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_the_call_of_our_user_is_acknowledged_and_cancelled() {
+fn a_password_is_asked_for_and_what_cannot_be_asked_goes_nowhere_else() {
     let mut world = World::with(|config| {
         config.stateful = false;
         config.auth.enabled = true;
@@ -206,9 +206,9 @@ fn a_password_is_asked_for_and_the_call_of_our_user_is_acknowledged_and_cancelle
     let answered = call.cseq(2);
     let refused = only(world.udp("192.0.2.88:5060", &got.answer(486, &[])));
     assert_eq!(statuses(std::slice::from_ref(&refused)), [486]);
-    let ack = only(world.udp(ALICE, &answered.ack_of(&refused)));
-    assert_eq!((ack.method().as_str(), our_branch(&ack)), ("ACK", our_branch(&got)));
-    assert_eq!(our_branch(&only(world.udp(ALICE, &answered.cancel()))), our_branch(&got));
+    // Anyone can write our user's name into an ACK or a CANCEL.
+    assert!(world.udp(ALICE, &answered.ack_of(&refused)).is_empty());
+    assert_eq!(statuses(&world.udp(ALICE, &answered.cancel())), [403]);
     for method in ["ACK", "CANCEL"] {
         let strange =
             Request { method: method.into(), ..invite("sip:x@192.0.2.88").from("sip:eve@example.net") };
