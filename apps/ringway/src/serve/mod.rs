@@ -140,6 +140,11 @@ fn new_nodes(
 ) -> Vec<Node> {
     // One worker shares with nobody.
     let count = if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) };
+    let transactions = TRANSACTIONS_MAX.div_ceil(count);
+    let mut settings = ringway_server::Config::clone(settings);
+    settings.transaction_limits =
+        ringway_transaction::Limits { servers_max: transactions, clients_max: transactions };
+    let settings = &Arc::new(settings);
     (0..count as u16)
         .map(|shard| Server::new(Arc::clone(settings), Arc::clone(services), shard, seed, now))
         .collect()
@@ -313,6 +318,10 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 const SHARDS_PER_WORKER: usize = 8;
 
 const SHARDS_MAX: usize = 1024;
+
+/// Transactions of each kind at once, all shards together. One is kept for 32 s, so this is 60,000 calls a second; a call that
+/// was answered keeps about 600 bytes for that long.
+const TRANSACTIONS_MAX: usize = 2_000_000;
 
 /// Users that a snapshot copies under one lock.
 const USERS_AT_ONCE: u32 = 256;
