@@ -142,6 +142,10 @@ impl Transactions {
         let Some(server) = self.servers.get_mut(place) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
         server.machine = step.state;
+        // An acknowledged failure is not sent again.
+        if step.state == server::Machine::Invite(invite_server::State::Confirmed) {
+            recycle(&mut self.spare, core::mem::take(&mut server.last));
+        }
         for &effect in step.effects {
             match effect {
                 Effect::Start(timer) => {
