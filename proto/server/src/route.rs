@@ -161,8 +161,8 @@ pub(crate) fn write_own_route(
     transport: Transport,
     token: Token,
 ) {
-    use core::fmt::Write;
-    let _ = write!(Text(out), "<sip:{host}");
+    out.extend_from_slice(b"<sip:");
+    write_host(out, host);
     if transport == Transport::Tcp {
         out.extend_from_slice(b";transport=tcp");
     }
@@ -200,6 +200,13 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 
 fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {
     config.domain_of(uri).is_some()
+}
+
+/// Appends an address and port as a URI and a Via have them, IPv6 in brackets.
+pub(crate) fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
+    use core::fmt::Write;
+    // Text into memory is never refused.
+    let _ = write!(Text(out), "{host}");
 }
 
 struct Text<'b>(&'b mut Vec<u8>);

@@ -2,11 +2,10 @@
 
 use super::{Target, Targets};
 use crate::Config;
-use crate::route::{Routed, loop_hash, write_own_route};
+use crate::route::{Routed, loop_hash, write_host, write_own_route};
 use crate::server::{Keys, Request};
 use crate::token::{Side, Token};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_number};
@@ -178,18 +177,6 @@ pub(crate) fn hex16(value: u64) -> [u8; 16] {
         *digit = b"0123456789abcdef".get(nibble as usize).copied().unwrap_or(b'0');
     }
     digits
-}
-
-fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
-    use core::fmt::Write;
-    struct Text<'b>(&'b mut Vec<u8>);
-    impl Write for Text<'_> {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            self.0.extend_from_slice(text.as_bytes());
-            Ok(())
-        }
-    }
-    let _ = write!(Text(out), "{host}");
 }
 
 /// For requests that have none (RFC 3261 §16.6 step 3).
