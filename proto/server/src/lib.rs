@@ -29,7 +29,6 @@ mod route;
 mod server;
 mod services;
 mod shard;
-mod stream;
 mod token;
 
 pub use aor::{Aor, Authenticated};
@@ -37,7 +36,8 @@ pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
 pub use counters::Counters;
 pub use location::{Registration, RegistrationRef};
 pub use rate::SourceRates;
+pub use ringway_sip::digest::Ha1;
+pub use ringway_transaction::SipFramer;
 pub use server::{Action, RingingCall, Server};
-pub use services::{Ha1, Services, StoreFailed};
+pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
-pub use stream::SipFramer;

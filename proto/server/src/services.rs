@@ -4,15 +4,7 @@ use crate::auth::{NonceId, NonceUse};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::Instant;
-
-/// H(A1) of a user for each algorithm: what is known of a password (RFC 7616 §3.4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ha1 {
-    /// MD5 over `user:realm:password`.
-    pub md5: [u8; 16],
-    /// SHA-256 over the same.
-    pub sha256: [u8; 32],
-}
+use ringway_sip::digest::Ha1;
 
 /// The store cannot keep a promise now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

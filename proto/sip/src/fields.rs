@@ -144,8 +144,8 @@ impl<'a> Fields<'a> {
                     if self.count >= limits.headers_max.min(Limits::HEADERS_CEILING) {
                         return wrong.or(Some(Reason::TooManyHeaders));
                     }
-                    let name = HeaderName::from_bytes(bytes.get(field.name.clone()).unwrap_or_default());
-                    let repeated = self.add(Line::new(&field, name), name);
+                    let name = field.name;
+                    let repeated = self.add(Line::new(&field), name);
                     if repeated && is_single(name) {
                         wrong = wrong.or(Some(Reason::Repeated(name)));
                     }

@@ -104,6 +104,10 @@ pub enum HeaderName {
     Privacy,
     /// `Service-Route`.
     ServiceRoute,
+    /// `Replaces`.
+    Replaces,
+    /// `Subscription-State`.
+    SubscriptionState,
     /// Any other; its spelling stands in the message.
     Other,
 }
@@ -141,6 +145,7 @@ impl HeaderName {
             (7, b's', b't') => Self::Subject,
             (7, b'p', b'y') => Self::Privacy,
             (8, b'r', b'o') => Self::ReferTo,
+            (8, b'r', b's') => Self::Replaces,
             (8, b'i', b'y') => Self::Identity,
             (8, b'p', b'y') => Self::Priority,
             (9, b's', b'd') => Self::Supported,
@@ -165,6 +170,7 @@ impl HeaderName {
             (15, b's', b's') => Self::SessionExpires,
             (16, b'w', b'e') => Self::WwwAuthenticate,
             (16, b'c', b'g') => Self::ContentEncoding,
+            (18, b's', b'e') => Self::SubscriptionState,
             (18, b'p', b'e') => Self::ProxyAuthenticate,
             (19, b'p', b'n') => Self::ProxyAuthorization,
             (19, b'r', b'n') => Self::RequestDisposition,
@@ -254,6 +260,8 @@ impl HeaderName {
             Self::PAssertedIdentity => b"P-Asserted-Identity",
             Self::Privacy => b"Privacy",
             Self::ServiceRoute => b"Service-Route",
+            Self::Replaces => b"Replaces",
+            Self::SubscriptionState => b"Subscription-State",
             Self::Other => b"",
         }
     }
@@ -316,6 +324,8 @@ mod tests {
         (HeaderName::PAssertedIdentity, b""),
         (HeaderName::Privacy, b""),
         (HeaderName::ServiceRoute, b""),
+        (HeaderName::Replaces, b""),
+        (HeaderName::SubscriptionState, b""),
     ];
 
     #[test]

@@ -171,8 +171,7 @@ fn content_length(header: &[u8]) -> Result<u32, StreamError> {
             Next::Bad(_) | Next::End => return Err(StreamError::HeaderLine),
             Next::Field(field, end) => {
                 at = end;
-                let name = header.get(field.name).unwrap_or_default();
-                if HeaderName::from_bytes(name) == HeaderName::ContentLength {
+                if field.name == HeaderName::ContentLength {
                     let value = number_u32(header.get(field.value).unwrap_or_default());
                     is_clear &= value.is_some() && (found.is_none() || found == value);
                     found = value;

@@ -2,7 +2,8 @@
 //! belong to them.
 //!
 //! Does: the four state machines as pure functions ([`state`]), and [`Transactions`], which keeps them, matches messages
-//! to them, retransmits, runs timers A to M, and makes CANCEL and the ACK of a failed INVITE.
+//! to them, retransmits, runs timers A to M, and makes CANCEL and the ACK of a failed INVITE. [`SipFramer`] is the framing
+//! of every machine that speaks SIP.
 //!
 //! Does not: decide anything. What to answer and where to send is its user's (the server's, the phone's).
 //!
@@ -23,6 +24,7 @@ mod requesting;
 mod server;
 mod serving;
 mod slab;
+mod stream;
 mod token;
 mod via;
 
@@ -33,4 +35,5 @@ pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
 pub use matching::MatchKey;
 pub use server::ServerId;
 pub use slab::{Slab, SlabKey};
+pub use stream::SipFramer;
 pub use via::{reply_address, reply_flow, stamped_address};

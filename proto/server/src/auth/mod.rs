@@ -3,12 +3,11 @@
 //! Nonces are stateless ([`NonceMaker`]): any shard checks them by their MAC and time. What must be remembered is which
 //! nonce counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped.
 
-mod hash;
 mod nonce;
 mod replay;
 mod verify;
 
-pub use hash::Algorithm;
 pub use nonce::{NonceAge, NonceId, NonceMaker};
 pub use replay::{NonceUse, ReplayWindows};
+pub use ringway_sip::digest::Algorithm;
 pub(crate) use verify::{Outcome, verify};

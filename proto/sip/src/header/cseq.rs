@@ -14,6 +14,7 @@ pub struct CSeq<'a> {
 
 impl<'a> CSeq<'a> {
     /// Parses a CSeq value.
+    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let space = value.iter().position(|&byte| is_lws(byte)).ok_or(Malformed)?;
         let (digits, rest) = value.split_at_checked(space).ok_or(Malformed)?;

@@ -19,6 +19,7 @@ pub struct NameAddr<'a> {
 
 impl<'a> NameAddr<'a> {
     /// Parses one value (not a comma-separated list).
+    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let value = trim(value);
         let name_len = match value.first() {
@@ -38,6 +39,7 @@ impl<'a> NameAddr<'a> {
         self.tag
     }
 
+    #[inline]
     fn bracketed(value: &'a [u8], name_len: usize, open: usize) -> Result<Self, Malformed> {
         let display_name = trim(value.get(..open).ok_or(Malformed)?);
         let between = value.get(name_len..open).ok_or(Malformed)?;

@@ -32,6 +32,7 @@ enum Rport<'a> {
 
 impl<'a> Via<'a> {
     /// Parses one Via value (not a comma-separated list: see [`split_value`](crate::grammar::split_value)).
+    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let value = trim(value);
         let rest = match value.strip_prefix(b"SIP/2.0/") {

@@ -1,8 +1,8 @@
-//! The syntax of digest authentication (RFC 7616, RFC 8760): challenges out, credentials in. The arithmetic is not here.
+//! What a client sends to prove who it is.
 
-use crate::grammar::{TOKEN, class_len, is_lws, quoted_len, trim, unquote};
-use crate::{Malformed, grammar};
-use alloc::borrow::Cow;
+use super::pairs::next_pair;
+use crate::Malformed;
+use crate::grammar::{is_lws, trim, unquote};
 use alloc::vec::Vec;
 
 /// What a client sends to prove who it is. Values are as written, without quotes, escapes still in place.
@@ -61,6 +61,36 @@ impl<'a> Credentials<'a> {
         Ok(Some(credentials))
     }
 
+    /// Appends the value of an Authorization or Proxy-Authorization field. Values are written as they are: whoever fills
+    /// them in has seen to their escapes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Digest ");
+        for (name, value) in [
+            (&b"username"[..], self.username),
+            (b"realm", self.realm),
+            (b"nonce", self.nonce),
+            (b"uri", self.uri),
+            (b"response", self.response),
+        ] {
+            write_quoted(out, name, value);
+            out.extend_from_slice(b", ");
+        }
+        out.truncate(out.len() - 2);
+        for (name, value) in [(&b"algorithm"[..], self.algorithm), (b"qop", self.qop), (b"nc", self.nc)] {
+            if let Some(value) = value {
+                for part in [b", ", name, b"=", value] {
+                    out.extend_from_slice(part);
+                }
+            }
+        }
+        for (name, value) in [(&b"cnonce"[..], self.cnonce), (b"opaque", self.opaque)] {
+            if let Some(value) = value {
+                out.extend_from_slice(b", ");
+                write_quoted(out, name, value);
+            }
+        }
+    }
+
     /// The nonce count, when it is eight hexadecimal digits.
     pub fn nonce_count(&self) -> Option<u32> {
         let digits = self.nc.filter(|digits| digits.len() == 8)?;
@@ -83,87 +113,10 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// A challenge (RFC 7616 §3.3).
-#[derive(Clone, Copy, Debug)]
-pub struct Challenge<'a> {
-    /// Whose password is asked for.
-    pub realm: &'a [u8],
-    /// The nonce; it must need no quoting.
-    pub nonce: &'a [u8],
-    /// The algorithm's name.
-    pub algorithm: &'a str,
-    /// True when only the nonce was wrong.
-    pub is_stale: bool,
-}
-
-impl Challenge<'_> {
-    /// Appends the value of a WWW-Authenticate or Proxy-Authenticate field.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Digest realm=\"");
-        write_escaped(out, self.realm);
-        out.extend_from_slice(b"\",nonce=\"");
-        write_escaped(out, self.nonce);
-        out.extend_from_slice(b"\",algorithm=");
-        out.extend_from_slice(self.algorithm.as_bytes());
-        out.extend_from_slice(if self.is_stale { b",qop=\"auth\",stale=true" } else { b",qop=\"auth\"" });
+fn write_quoted(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b"=\"", value, b"\""] {
+        out.extend_from_slice(part);
     }
-}
-
-/// A quoted value with its `\` escapes undone; borrowed when there are none.
-pub fn unescape(value: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', value).is_none() {
-        return Cow::Borrowed(value);
-    }
-    let mut out = Vec::with_capacity(value.len());
-    let mut bytes = value.iter();
-    while let Some(&byte) = bytes.next() {
-        match (byte, bytes.as_slice().first()) {
-            (b'\\', Some(&escaped)) => {
-                out.push(escaped);
-                bytes.next();
-            }
-            _ => out.push(byte),
-        }
-    }
-    Cow::Owned(out)
-}
-
-fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
-    for &byte in text {
-        if matches!(byte, b'"' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-}
-
-/// A name, its value as written, and what follows their comma.
-type Pair<'a> = (&'a [u8], &'a [u8], &'a [u8]);
-
-/// The first `name = value`.
-fn next_pair(rest: &[u8]) -> Result<Pair<'_>, Malformed> {
-    let (name, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
-    let value = trim_start(trim_start(after).strip_prefix(b"=").ok_or(Malformed)?);
-    let len = match value.first() {
-        Some(b'"') => quoted_len(value).ok_or(Malformed)?,
-        _ => value.iter().position(|&byte| byte == b',' || grammar::is_lws(byte)).unwrap_or(value.len()),
-    };
-    let (text, after) = value.split_at_checked(len).ok_or(Malformed)?;
-    let after = trim_start(after);
-    let after = match after.first() {
-        None => after,
-        Some(b',') => trim_start(after.get(1..).unwrap_or_default()),
-        Some(_) => return Err(Malformed),
-    };
-    if name.is_empty() || text.is_empty() {
-        return Err(Malformed);
-    }
-    Ok((name, text, after))
-}
-
-fn trim_start(bytes: &[u8]) -> &[u8] {
-    let lead = bytes.iter().take_while(|&&byte| is_lws(byte)).count();
-    bytes.get(lead..).unwrap_or_default()
 }
 
 /// The first five are mandatory.
@@ -186,6 +139,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_reads_back_the_same() {
+        let given = Credentials {
+            username: b"al\\\"ice",
+            realm: b"r",
+            nonce: b"n=",
+            uri: b"sip:b",
+            response: b"00",
+            algorithm: Some(b"SHA-256"),
+            cnonce: Some(b"c"),
+            qop: Some(b"auth"),
+            nc: Some(b"00000001"),
+            opaque: Some(b""),
+        };
+        let mut out = Vec::new();
+        given.write(&mut out);
+        assert_eq!(Credentials::parse(&out), Ok(Some(given)));
+        let plain = Credentials { algorithm: None, cnonce: None, qop: None, nc: None, opaque: None, ..given };
+        out.clear();
+        plain.write(&mut out);
+        assert_eq!(Credentials::parse(&out), Ok(Some(plain)));
+    }
+
+    #[test]
     fn other_schemes_are_not_ours_and_bad_ones_are_malformed() {
         assert_eq!(Credentials::parse(b"NoOneKnowsThisScheme opaque-data=here"), Ok(None));
         for bad in [
@@ -199,14 +175,5 @@ mod tests {
         ] {
             assert_eq!(Credentials::parse(bad), Err(Malformed), "{:?}", core::str::from_utf8(bad));
         }
-    }
-
-    #[test]
-    fn a_challenge_keeps_its_quotes_closed() {
-        let mut out = Vec::new();
-        let challenge = Challenge { realm: b"a\"b", nonce: b"n", algorithm: "SHA-256", is_stale: true };
-        challenge.write(&mut out);
-        assert_eq!(out, b"Digest realm=\"a\\\"b\",nonce=\"n\",algorithm=SHA-256,qop=\"auth\",stale=true");
-        assert_eq!(unescape(b"a\\\"b\\").as_ref(), b"a\"b\\");
     }
 }

@@ -1,0 +1,33 @@
+//! Digest authentication (RFC 7616, RFC 8760): challenges and credentials as they are written, and the arithmetic between
+//! them, for whoever asks and for whoever is asked.
+
+mod challenge;
+mod credentials;
+mod hash;
+mod pairs;
+
+pub use challenge::{Challenge, ReceivedChallenge};
+pub use credentials::Credentials;
+pub use hash::{Algorithm, Ha1};
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+/// A quoted value with its `\` escapes undone; borrowed when there are none.
+pub fn unescape(value: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', value).is_none() {
+        return Cow::Borrowed(value);
+    }
+    let mut out = Vec::with_capacity(value.len());
+    let mut bytes = value.iter();
+    while let Some(&byte) = bytes.next() {
+        match (byte, bytes.as_slice().first()) {
+            (b'\\', Some(&escaped)) => {
+                out.push(escaped);
+                bytes.next();
+            }
+            _ => out.push(byte),
+        }
+    }
+    Cow::Owned(out)
+}
