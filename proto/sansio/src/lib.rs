@@ -3,7 +3,8 @@
 //! Does: names what crosses that border: [`Instant`] and [`Rng`] (the only time and chance a machine ever
 //! sees), [`Flow`] and [`Received`] (where bytes came from), [`Outbox`] (where bytes go), [`Event`] (what a
 //! transport reports), [`Deadline`] and the timer [`Wheel`], and the one trait, [`Node`], through which every
-//! driver (Linux, simulator, bare metal) runs every machine.
+//! driver (Linux, simulator, bare metal) runs every machine. Machines that send at a beat, as media does, have a trait of
+//! their own: [`PacedNode`].
 //!
 //! Does not: know SIP, sockets, clocks or threads.
 //!
@@ -17,6 +18,7 @@ mod chance;
 mod flow;
 mod node;
 mod outbox;
+mod paced;
 mod time;
 mod wheel;
 
@@ -24,5 +26,6 @@ pub use chance::{Rng, Seed};
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport};
 pub use node::{Framer, FramingError, Node};
 pub use outbox::{Outbox, Packet, Token};
+pub use paced::PacedNode;
 pub use time::{Deadline, Instant};
 pub use wheel::{TimerKey, Wheel};

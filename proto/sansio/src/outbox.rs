@@ -42,6 +42,11 @@ impl Outbox {
         Self::default()
     }
 
+    /// An empty outbox with room for so many packets, and so many bytes in all of them.
+    pub fn with_capacity(packets: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets) }
+    }
+
     /// Adds a packet to `flow`, written by `write` at the end of the arena. A `write` that writes nothing sends
     /// nothing.
     pub fn send_with(&mut self, flow: Flow, token: Token, write: impl FnOnce(&mut Vec<u8>)) {
