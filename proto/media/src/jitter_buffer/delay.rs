@@ -1,0 +1,149 @@
+//! How long packets are under way, as far as it matters: the shortest way, and what nearly all take longer.
+
+use super::{BufferLimits, SAMPLES_A_MS};
+
+/// Follows the way of packets, in samples.
+#[derive(Debug)]
+pub(super) struct DelayEstimate {
+    target_min: i64,
+    target_max: i64,
+    /// The shortest way in the window before this one, and in this one.
+    shortest: Option<(i64, i64)>,
+    window_end: i64,
+    /// Weights of how much longer than the shortest packets took; they sum up to about [`ONE`].
+    longer: [u32; BUCKETS],
+    packets: u32,
+    target: i64,
+}
+
+impl DelayEstimate {
+    pub(super) fn new(limits: &BufferLimits) -> Self {
+        let target_min = i64::from(limits.delay_ms_min) * SAMPLES_A_MS;
+        let target_max = (i64::from(limits.delay_ms_max) * SAMPLES_A_MS).max(target_min);
+        Self {
+            target_min,
+            target_max,
+            shortest: None,
+            window_end: 0,
+            longer: [0; BUCKETS],
+            packets: 0,
+            target: target_min,
+        }
+    }
+
+    /// A packet of stamp `stamp` came at `arrived`.
+    pub(super) fn on_packet(&mut self, arrived: i64, stamp: i64) {
+        let way = arrived - stamp;
+        let (before, now) = self.shortest.unwrap_or((way, way));
+        self.shortest = if arrived >= self.window_end {
+            // So that a clock that runs slower than ours is followed after two windows at the latest.
+            self.window_end = arrived + WINDOW;
+            Some((now, way))
+        } else {
+            Some((before, now.min(way)))
+        };
+        let longer = way - self.base();
+        let bucket = usize::try_from(longer / BUCKET).unwrap_or(0).min(BUCKETS - 1);
+        self.packets = (self.packets + 1).min(MEMORY_PACKETS);
+        for weight in &mut self.longer {
+            *weight -= *weight / self.packets;
+        }
+        if let Some(weight) = self.longer.get_mut(bucket) {
+            *weight += ONE / self.packets;
+        }
+        self.target = self.quantile().clamp(self.target_min, self.target_max);
+    }
+
+    /// True when a packet's way says that one of the clocks was set anew.
+    pub(super) fn is_jump(&self, way: i64) -> bool {
+        self.shortest.is_some() && (way - self.base()).abs() > JUMP
+    }
+
+    /// Forgets the way and keeps what is known of how it varies.
+    pub(super) fn restart(&mut self) {
+        self.shortest = None;
+    }
+
+    /// From sampled to heard, on two clocks.
+    pub(super) fn total(&self) -> i64 {
+        self.base() + self.target
+    }
+
+    /// How long sound waits that came the shortest way.
+    pub(super) const fn target(&self) -> i64 {
+        self.target
+    }
+
+    fn base(&self) -> i64 {
+        self.shortest.map_or(0, |(before, now)| before.min(now))
+    }
+
+    /// The end of the bucket below which 97 % of the weight is.
+    fn quantile(&self) -> i64 {
+        let whole: u64 = self.longer.iter().map(|weight| u64::from(*weight)).sum();
+        let mut below = 0;
+        for (bucket, weight) in (1..).zip(self.longer) {
+            below += u64::from(weight);
+            if below * 100 >= whole * QUANTILE_PERCENT {
+                return bucket * BUCKET;
+            }
+        }
+        self.target_max
+    }
+}
+
+/// 5 ms.
+const BUCKET: i64 = 40;
+/// Up to 500 ms.
+const BUCKETS: usize = 100;
+const ONE: u32 = 1 << 24;
+/// How many packets the weights remember: about 5 s of them.
+const MEMORY_PACKETS: u32 = 256;
+const QUANTILE_PERCENT: u64 = 97;
+/// 5 s.
+const WINDOW: i64 = 40_000;
+/// 2 s.
+const JUMP: i64 = 16_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate() -> DelayEstimate {
+        DelayEstimate::new(&BufferLimits::default())
+    }
+
+    #[test]
+    fn punctual_packets_wait_the_minimum() {
+        let mut delay = estimate();
+        (0..100).for_each(|at| delay.on_packet(5000 + 160 * at, 160 * at));
+        assert_eq!((delay.target(), delay.total()), (160, 5160));
+    }
+
+    #[test]
+    fn a_spread_of_50_ms_is_waited_for() {
+        let mut delay = estimate();
+        (0..500).for_each(|at| delay.on_packet(160 * at + (at * 37 % 400), 160 * at));
+        assert!((380..=400).contains(&delay.target()), "{}", delay.target());
+        // Calm again: 10 s later the wait is short.
+        (500..1500).for_each(|at| delay.on_packet(160 * at, 160 * at));
+        assert_eq!(delay.target(), 160);
+    }
+
+    #[test]
+    fn a_slow_sender_is_followed() {
+        let mut delay = estimate();
+        // 500 ppm over 100 s are 50 ms.
+        (0..5000).for_each(|at| delay.on_packet(160 * at + at * 160 / 2000, 160 * at));
+        assert!((160 + 400 - 50..=160 + 400).contains(&delay.total()), "{}", delay.total());
+    }
+
+    #[test]
+    fn a_jump_is_told_from_a_bad_network() {
+        let mut delay = estimate();
+        delay.on_packet(0, 0);
+        assert!(!delay.is_jump(8000) && delay.is_jump(20_000) && delay.is_jump(-20_000));
+        delay.restart();
+        assert!(!delay.is_jump(20_000));
+    }
+}

@@ -1,0 +1,269 @@
+use super::*;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::{Rng, Seed};
+
+const START: Instant = Instant::from_secs(1_000_000);
+
+/// A packet on its way.
+#[derive(Clone)]
+struct Flight {
+    arrives_ms: f64,
+    number: u64,
+    timestamp: u32,
+    coded: Vec<u8>,
+}
+
+/// A speech-like sound: syllables of a buzzing voice, with pauses too short to be silence.
+fn speech(len: usize) -> Vec<i16> {
+    (0..len)
+        .map(|at| {
+            let pulse = (at % 71) as f64 / 71.0;
+            let syllable = 0.4 + 0.6 * ((at / 800) % 3) as f64 / 2.0;
+            (12_000.0 * syllable * (0.5 - pulse)) as i16
+        })
+        .collect()
+}
+
+/// Packets of 20 ms on a wire without loss or jitter.
+fn flights(packets: u64, first_timestamp: u32) -> Vec<Flight> {
+    let sound = speech(160 * packets as usize);
+    (0..packets)
+        .zip(sound.chunks(160))
+        .map(|(number, block)| {
+            let mut coded = alloc::vec![0; 160];
+            g711::encode(Codec::Pcma, block, &mut coded);
+            let timestamp = first_timestamp.wrapping_add(160 * number as u32);
+            Flight { arrives_ms: 3.0 + 20.0 * number as f64, number: 65_536 + number, timestamp, coded }
+        })
+        .collect()
+}
+
+/// Lets them arrive and plays a block every 20 ms; half a second longer than the last one takes.
+fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
+    flights.sort_by(|one, two| one.arrives_ms.total_cmp(&two.arrives_ms));
+    let until_ms = flights.last().map_or(0.0, |flight| flight.arrives_ms) + 500.0;
+    let mut heard = Vec::new();
+    let mut waiting = flights.into_iter().peekable();
+    let mut now_ms = 0.0;
+    while now_ms < until_ms {
+        while let Some(flight) = waiting.next_if(|flight| flight.arrives_ms <= now_ms) {
+            let at = START + Duration::from_secs_f64(flight.arrives_ms / 1000.0);
+            let Flight { number, timestamp, coded, .. } = flight;
+            buffer.insert(at, &SoundPacket { number, timestamp, codec: Codec::Pcma, payload: &coded });
+        }
+        let mut block = [0; 160];
+        buffer.playout(START + Duration::from_secs_f64(now_ms / 1000.0), &mut block);
+        heard.extend_from_slice(&block);
+        now_ms += 20.0;
+    }
+    heard
+}
+
+fn buffer() -> JitterBuffer {
+    JitterBuffer::new(BufferLimits::default())
+}
+
+fn loudness(sound: &[i16]) -> f64 {
+    (sound.iter().map(|sample| f64::from(*sample).powi(2)).sum::<f64>() / sound.len() as f64).sqrt()
+}
+
+#[test]
+fn a_perfect_wire_is_heard_as_it_was_sent() {
+    let mut buffer = buffer();
+    let sent = flights(200, u32::MAX - 3000);
+    let mut expected = Vec::new();
+    for flight in &sent {
+        let mut block = [0; 160];
+        g711::decode(Codec::Pcma, &flight.coded, &mut block);
+        expected.extend_from_slice(&block);
+    }
+    let heard = play(&mut buffer, sent);
+    let start = heard.iter().position(|sample| *sample != 0).unwrap();
+    // The first 4 ms pass out of the silence before.
+    assert!(heard[start + 200..].windows(2000).any(|window| window == &expected[200..2200]));
+    let counts = buffer.counts();
+    assert_eq!((counts.played_samples, counts.concealed_samples, counts.late), (32_000, 0, 0));
+    assert_eq!((counts.shortened_samples, counts.lengthened_samples), (0, 0));
+    assert!((20..=43).contains(&(start / 8)), "{} ms", start / 8);
+}
+
+#[test]
+fn packets_of_other_lengths_are_heard_too() {
+    for len in [80, 240, 480, 1600] {
+        let sound = speech(48_000);
+        let sent: Vec<Flight> = (0_u64..)
+            .zip(sound.chunks(len))
+            .map(|(number, block)| {
+                let mut coded = alloc::vec![0; block.len()];
+                g711::encode(Codec::Pcma, block, &mut coded);
+                let timestamp = (len as u64 * number) as u32;
+                Flight { arrives_ms: 3.0 + (len as u64 * number) as f64 / 8.0, number, timestamp, coded }
+            })
+            .collect();
+        let mut buffer = buffer();
+        play(&mut buffer, sent);
+        let counts = buffer.counts();
+        assert_eq!((counts.played_samples, counts.concealed_samples), (48_000, 0), "packets of {len}");
+    }
+}
+
+#[test]
+fn order_is_restored_and_doubles_are_heard_once() {
+    let mut sent = flights(300, 0);
+    for at in (0..298).step_by(3) {
+        sent[at].arrives_ms += 30.0;
+    }
+    let doubled: Vec<Flight> = sent.iter().step_by(5).cloned().collect();
+    sent.extend(doubled);
+    let mut buffer = buffer();
+    play(&mut buffer, sent);
+    let counts = buffer.counts();
+    // While the buffer learns how late packets come, a few are too late.
+    assert!(counts.late + counts.concealed_samples / 160 <= 12, "{counts:?}");
+    assert!(counts.played_samples + counts.concealed_samples >= 48_000 - 160, "{counts:?}");
+    assert!(counts.duplicates >= 58, "{counts:?}");
+}
+
+#[test]
+fn speech_continues_through_loss_reordering_and_jitter() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let mut sent = flights(1500, rng.next_u64() as u32);
+        let before = sent.len() as u64;
+        sent.retain(|_| !rng.chance(300));
+        let lost = before - sent.len() as u64;
+        for flight in &mut sent {
+            flight.arrives_ms += rng.below(50_000) as f64 / 1000.0;
+            if rng.chance(300) {
+                flight.arrives_ms += 25.0;
+            }
+        }
+        let mut buffer = buffer();
+        let heard = play(&mut buffer, sent);
+        let counts = buffer.counts();
+        let concealed = counts.concealed_samples / 160;
+        assert!(concealed >= lost * 9 / 10, "seed {seed}: {lost} lost, {counts:?}");
+        assert!(concealed <= lost + 1500 / 20, "seed {seed}: {lost} lost, {counts:?}");
+        assert!(counts.played_samples >= (1500 - lost) * 160 * 95 / 100, "seed {seed}: {counts:?}");
+        assert_eq!(counts.restarts, 0, "seed {seed}: {counts:?}");
+        assert!((60..=110).contains(&buffer.delay_ms()), "seed {seed}: {} ms", buffer.delay_ms());
+        // No quarter of a second in the call is silent, and the whole is nearly as loud as it was.
+        let inner = &heard[8000..heard.len() - 8000];
+        assert!(inner.chunks_exact(2000).all(|part| loudness(part) > 300.0), "seed {seed}");
+        assert!(loudness(inner) > 0.6 * loudness(&speech(48_000)), "seed {seed}: {}", loudness(inner));
+    }
+}
+
+#[test]
+fn the_delay_grows_with_the_jitter_and_shrinks_when_it_is_over() {
+    let mut rng = Rng::new(&Seed::from_number(11));
+    let mut sent = flights(3000, 0);
+    for flight in sent.iter_mut().take(1000) {
+        flight.arrives_ms += rng.below(80_000) as f64 / 1000.0;
+    }
+    let calm = sent.split_off(1000);
+    let mut buffer = buffer();
+    play(&mut buffer, sent);
+    let grown = buffer.delay_ms();
+    assert!((70..=90).contains(&grown), "{grown} ms");
+    play(&mut buffer, calm);
+    assert_eq!(buffer.delay_ms(), 20);
+    let counts = buffer.counts();
+    assert!(counts.lengthened_samples > 0 && counts.shortened_samples > 0, "{counts:?}");
+}
+
+#[test]
+fn silence_that_is_not_sent_is_silence_and_not_loss() {
+    let mut sent = flights(400, 0);
+    let tail = sent.split_off(200);
+    // A second of silence: the numbers go on, the stamps and the time jump.
+    sent.extend(tail.into_iter().map(|flight| Flight {
+        arrives_ms: flight.arrives_ms + 1000.0,
+        timestamp: flight.timestamp + 8000,
+        ..flight
+    }));
+    let mut buffer = buffer();
+    let heard = play(&mut buffer, sent);
+    let counts = buffer.counts();
+    assert_eq!((counts.played_samples, counts.concealed_samples), (64_000, 0));
+    assert!(heard.windows(7000).any(|window| window.iter().all(|sample| *sample == 0)));
+}
+
+#[test]
+fn digits_in_place_of_sound_are_not_loss() {
+    let mut buffer = buffer();
+    let mut sent = flights(200, 0);
+    for flight in sent.drain(100..107) {
+        buffer.on_event(flight.number);
+    }
+    play(&mut buffer, sent);
+    assert_eq!(buffer.counts().concealed_samples, 0);
+}
+
+#[test]
+fn a_longer_way_for_good_is_followed() {
+    let mut sent = flights(600, 0);
+    for flight in sent.iter_mut().skip(200) {
+        flight.arrives_ms += 450.0;
+    }
+    let mut buffer = buffer();
+    play(&mut buffer, sent);
+    let counts = buffer.counts();
+    assert!(counts.late < 20, "{counts:?}");
+    assert!(counts.played_samples > 570 * 160, "{counts:?}");
+}
+
+#[test]
+fn stamps_that_begin_anew_and_another_source_are_followed() {
+    let mut buffer = buffer();
+    let mut sent = flights(300, 0);
+    for flight in sent.iter_mut().skip(150) {
+        flight.timestamp = flight.timestamp.wrapping_add(0x9000_0000);
+    }
+    play(&mut buffer, sent);
+    assert!(buffer.counts().played_samples > 290 * 160, "{:?}", buffer.counts());
+    buffer.on_new_source();
+    play(&mut buffer, flights(300, 77));
+    assert!(buffer.counts().played_samples > 585 * 160, "{:?}", buffer.counts());
+}
+
+#[test]
+fn a_flood_is_bounded_and_counted() {
+    let mut buffer = JitterBuffer::new(BufferLimits { packets_max: 10, ..BufferLimits::default() });
+    for number in 0..100_u32 {
+        let packet = SoundPacket {
+            number: number.into(),
+            timestamp: 160 * number,
+            codec: Codec::Pcmu,
+            payload: &[0; 160],
+        };
+        buffer.insert(START, &packet);
+    }
+    assert_eq!(buffer.counts().dropped, 90);
+    let long = SoundPacket { number: 200, timestamp: 0, codec: Codec::Pcmu, payload: &[0; 1601] };
+    assert_eq!(buffer.insert(START, &long), Kept::TooLong);
+    assert_eq!(buffer.insert(START, &SoundPacket { payload: &[], ..long }), Kept::TooLong);
+}
+
+#[test]
+fn random_numbers_and_stamps_break_nothing() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let mut buffer = buffer();
+        let mut now = START;
+        for _ in 0..1000 {
+            let coded = [7; 1600];
+            let packet = SoundPacket {
+                number: rng.below(1 << 20),
+                timestamp: rng.next_u64() as u32 >> rng.below(32),
+                codec: Codec::Pcmu,
+                payload: &coded[..rng.below(1601) as usize],
+            };
+            buffer.insert(now, &packet);
+            let mut block = [0; 480];
+            buffer.playout(now, &mut block[..rng.below(481) as usize]);
+            now = now + Duration::from_millis(rng.below(200));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How long it was between packets, kept so that a quantile can be told without keeping every value.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+/// Counts in steps of 20 µs up to 64 ms, where packets on time are, and of 1 ms up to 2 s.
+#[derive(Debug)]
+pub(super) struct DeltaHistogram {
+    counts: Box<[u32; FINE + COARSE]>,
+    count: u64,
+    sum_ns: u64,
+    max_ns: u64,
+}
+
+impl Default for DeltaHistogram {
+    fn default() -> Self {
+        Self { counts: Box::new([0; FINE + COARSE]), count: 0, sum_ns: 0, max_ns: 0 }
+    }
+}
+
+impl DeltaHistogram {
+    pub(super) fn add(&mut self, delta: Duration) {
+        let nanos = u64::try_from(delta.as_nanos()).unwrap_or(u64::MAX);
+        let fine = nanos / FINE_NS;
+        let bucket = if fine < FINE as u64 {
+            fine
+        } else {
+            (FINE as u64 + (nanos - FINE as u64 * FINE_NS) / COARSE_NS).min((FINE + COARSE) as u64 - 1)
+        };
+        if let Some(count) = self.counts.get_mut(bucket as usize) {
+            *count = count.saturating_add(1);
+        }
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(nanos);
+        self.max_ns = self.max_ns.max(nanos);
+    }
+
+    pub(super) fn max_ms(&self) -> f64 {
+        self.max_ns as f64 / 1e6
+    }
+
+    pub(super) fn mean_ms(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 / 1e6 }
+    }
+
+    /// A value that `part` of `whole` deltas do not exceed: the upper end of its step, at most the largest delta.
+    pub(super) fn quantile_ms(&self, part: u64, whole: u64) -> f64 {
+        let rank = (self.count * part).div_ceil(whole).max(1);
+        let mut seen = 0;
+        for (bucket, count) in (1_u64..).zip(self.counts.iter()) {
+            seen += u64::from(*count);
+            if seen >= rank && bucket < (FINE + COARSE) as u64 {
+                let coarse = bucket.saturating_sub(FINE as u64);
+                let upper_ns = (bucket - coarse) * FINE_NS + coarse * COARSE_NS;
+                return upper_ns.min(self.max_ns) as f64 / 1e6;
+            }
+        }
+        self.max_ms()
+    }
+}
+
+const FINE: usize = 3200;
+const FINE_NS: u64 = 20_000;
+const COARSE: usize = 1936;
+const COARSE_NS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_told_within_a_step() {
+        let mut deltas = DeltaHistogram::default();
+        assert_eq!((deltas.quantile_ms(999, 1000), deltas.mean_ms()), (0.0, 0.0));
+        for at in 0..10_000_u64 {
+            deltas.add(Duration::from_micros(if at % 2000 == 0 { 700_500 } else { 20_005 }));
+        }
+        let near = deltas.quantile_ms(999, 1000);
+        assert!((20.005..=20.025).contains(&near), "{near}");
+        let far = deltas.quantile_ms(9999, 10_000);
+        assert!((700.5..=701.5).contains(&far), "{far}");
+        deltas.add(Duration::from_secs(3600));
+        assert_eq!((deltas.quantile_ms(1, 1), deltas.max_ms()), (3_600_000.0, 3_600_000.0));
+    }
+}

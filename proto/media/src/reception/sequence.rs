@@ -1,0 +1,267 @@
+//! Sequence numbers: which packets are new, late, doubled or lost (RFC 3550 §A.1, §A.3).
+
+/// Where a packet stands in its stream, with its sequence number counted on over the wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Ahead of all others.
+    Newest(u64),
+    /// Behind a newer one, and not seen before.
+    Reordered(u64),
+    /// Seen before.
+    Duplicate(u64),
+    /// Far from all others; if the next one follows it, the sender has begun anew.
+    Stray,
+    /// The sender has begun anew, at a number that has nothing to do with those before.
+    Restarted(u64),
+}
+
+/// Packets by their sequence numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequenceCounts {
+    /// Packets that the sender's numbers say there were.
+    pub expected: u64,
+    /// Packets that arrived, each counted once.
+    pub received: u64,
+    /// Of those, the ones overtaken by a later one.
+    pub reordered: u64,
+    /// Packets that arrived again.
+    pub duplicates: u64,
+    /// Runs of lost packets.
+    pub loss_bursts: u64,
+    /// Packets whose number was far from all others, and was not taken up.
+    pub strays: u64,
+}
+
+impl SequenceCounts {
+    /// Packets that did not arrive.
+    pub const fn lost(&self) -> u64 {
+        self.expected.saturating_sub(self.received)
+    }
+
+    /// Both together.
+    pub(super) const fn and(&self, other: &Self) -> Self {
+        Self {
+            expected: self.expected + other.expected,
+            received: self.received + other.received,
+            reordered: self.reordered + other.reordered,
+            duplicates: self.duplicates + other.duplicates,
+            loss_bursts: self.loss_bursts + other.loss_bursts,
+            strays: self.strays + other.strays,
+        }
+    }
+}
+
+/// Follows the numbers of one source.
+///
+/// `window` has a bit for each of the last 128 numbers, the lowest for `highest`: set when it arrived. A number whose
+/// bit leaves the window unset is lost for good.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SequenceTracker {
+    run: Option<Run>,
+    /// What came before the sender began anew.
+    past: SequenceCounts,
+    /// The number that, if it comes next, says so.
+    restart_at: Option<u16>,
+    strays: u64,
+}
+
+/// Numbers that belong together.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    base: u64,
+    highest: u64,
+    window: u128,
+    received: u64,
+    reordered: u64,
+    duplicates: u64,
+    bursts: u64,
+    in_burst: bool,
+}
+
+impl SequenceTracker {
+    pub(super) fn on_packet(&mut self, sequence: u16) -> Place {
+        let Some(run) = self.run.as_mut() else {
+            // One lap ahead, so that a packet overtaken by the first one has a number too.
+            let first = LAP + u64::from(sequence);
+            self.run = Some(Run::new(first));
+            return Place::Newest(first);
+        };
+        let ahead = sequence.wrapping_sub(run.highest as u16);
+        let behind = ahead.wrapping_neg();
+        if ahead != 0 && ahead < DROPOUT_MAX {
+            self.restart_at = None;
+            Place::Newest(run.advance(u64::from(ahead)))
+        } else if u32::from(behind) < u128::BITS {
+            self.restart_at = None;
+            run.look_back(u32::from(behind))
+        } else if self.restart_at == Some(sequence) {
+            self.past = self.past.and(&run.counts());
+            // The packet that showed the way was counted as a stray and is the first of the new run.
+            let first = LAP + u64::from(sequence);
+            let mut run = Run::new(first - 1);
+            run.advance(1);
+            self.strays = self.strays.saturating_sub(1);
+            self.run = Some(run);
+            self.restart_at = None;
+            Place::Restarted(first)
+        } else {
+            self.restart_at = Some(sequence.wrapping_add(1));
+            self.strays += 1;
+            Place::Stray
+        }
+    }
+
+    pub(super) fn counts(&self) -> SequenceCounts {
+        let run = self.run.map(|run| run.counts()).unwrap_or_default();
+        SequenceCounts { strays: self.strays, ..self.past.and(&run) }
+    }
+
+    /// The highest number with its wraps, as a receiver report tells it.
+    pub(super) fn highest(&self) -> u32 {
+        self.run.map_or(0, |run| run.highest.saturating_sub(LAP) as u32)
+    }
+}
+
+impl Run {
+    const fn new(first: u64) -> Self {
+        Self {
+            base: first,
+            highest: first,
+            window: 1,
+            received: 1,
+            reordered: 0,
+            duplicates: 0,
+            bursts: 0,
+            in_burst: false,
+        }
+    }
+
+    fn advance(&mut self, ahead: u64) -> u64 {
+        for _ in 0..ahead {
+            let is_full = self.highest - self.base >= u64::from(u128::BITS) - 1;
+            if is_full {
+                self.settle(self.window >> (u128::BITS - 1) != 0);
+            }
+            self.window <<= 1;
+            self.highest += 1;
+        }
+        self.window |= 1;
+        self.received += 1;
+        self.highest
+    }
+
+    fn look_back(&mut self, behind: u32) -> Place {
+        let number = self.highest.saturating_sub(u64::from(behind));
+        if self.window >> behind & 1 == 1 {
+            self.duplicates += 1;
+            return Place::Duplicate(number);
+        }
+        self.window |= 1 << behind;
+        self.base = self.base.min(number);
+        self.received += 1;
+        self.reordered += 1;
+        Place::Reordered(number)
+    }
+
+    /// A number left the window: it arrived, or it never will.
+    fn settle(&mut self, arrived: bool) {
+        self.bursts += u64::from(!arrived && !self.in_burst);
+        self.in_burst = !arrived;
+    }
+
+    fn counts(&self) -> SequenceCounts {
+        let expected = self.highest - self.base + 1;
+        let mut rest = *self;
+        for at in (0..expected.min(u64::from(u128::BITS))).rev() {
+            rest.settle(self.window >> at & 1 == 1);
+        }
+        SequenceCounts {
+            expected,
+            received: self.received,
+            reordered: self.reordered,
+            duplicates: self.duplicates,
+            loss_bursts: rest.bursts,
+            strays: 0,
+        }
+    }
+}
+
+/// Sequence numbers in a lap.
+const LAP: u64 = 1 << 16;
+/// A gap of this many is a sender that began anew (RFC 3550 §A.1: MAX_DROPOUT).
+const DROPOUT_MAX: u16 = 3000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use ringway_sansio::{Rng, Seed};
+
+    fn counts_of(numbers: impl IntoIterator<Item = u16>) -> SequenceCounts {
+        let mut tracker = SequenceTracker::default();
+        for number in numbers {
+            tracker.on_packet(number);
+        }
+        tracker.counts()
+    }
+
+    #[test]
+    fn a_wrap_is_no_loss() {
+        let counts = counts_of((0..200).map(|at: u16| at.wrapping_add(65_500)));
+        assert_eq!((counts.expected, counts.received, counts.lost(), counts.loss_bursts), (200, 200, 0, 0));
+        let mut tracker = SequenceTracker::default();
+        (65_530..=65_535).chain(0..10).for_each(|number| _ = tracker.on_packet(number));
+        assert_eq!(tracker.highest(), 65_536 + 9);
+    }
+
+    #[test]
+    fn each_fate_is_counted_once() {
+        let counts = counts_of([10, 11, 13, 12, 12, 15, 15, 16, 20, 9]);
+        let expected = SequenceCounts {
+            expected: 12,
+            received: 8,
+            reordered: 2,
+            duplicates: 2,
+            loss_bursts: 2,
+            strays: 0,
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn a_stray_changes_nothing_and_a_new_beginning_is_followed() {
+        let mut tracker = SequenceTracker::default();
+        (100..110).for_each(|number| _ = tracker.on_packet(number));
+        assert_eq!(tracker.on_packet(40_000), Place::Stray);
+        assert_eq!(tracker.on_packet(110), Place::Newest(LAP + 110));
+        assert_eq!(tracker.on_packet(50_000), Place::Stray);
+        assert_eq!(tracker.on_packet(50_001), Place::Restarted(LAP + 50_001));
+        assert_eq!(tracker.on_packet(50_002), Place::Newest(LAP + 50_002));
+        let counts = tracker.counts();
+        assert_eq!((counts.expected, counts.received, counts.strays), (14, 14, 1));
+    }
+
+    #[test]
+    fn it_agrees_with_a_set_over_many_random_streams() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(&Seed::from_number(seed));
+            let start = rng.below(65_536) as u16;
+            let mut sent: alloc::vec::Vec<u16> = (0..3000).collect();
+            sent.retain(|number| *number == 0 || *number == 2999 || !rng.chance(300));
+            let inner = 1..sent.len() - 1;
+            for chunk in sent[inner].chunks_mut(40) {
+                for at in 0..chunk.len() {
+                    let other = rng.below(chunk.len() as u64) as usize;
+                    chunk.swap(at, other);
+                }
+            }
+            let unique: BTreeSet<u16> = sent.iter().copied().collect();
+            let present: alloc::vec::Vec<bool> = (0..3000).map(|number| unique.contains(&number)).collect();
+            let bursts = present.windows(2).filter(|pair| pair[0] && !pair[1]).count() as u64;
+            let counts = counts_of(sent.iter().map(|number| start.wrapping_add(*number)));
+            assert_eq!(counts.expected, 3000, "seed {seed}");
+            assert_eq!(counts.received, unique.len() as u64, "seed {seed}");
+            assert_eq!(counts.loss_bursts, bursts, "seed {seed}");
+        }
+    }
+}

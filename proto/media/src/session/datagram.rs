@@ -1,0 +1,214 @@
+//! What the datagrams of a stream's two ports do.
+
+use super::config::SymmetricRtp;
+use super::control::Heard;
+use super::event::MediaEvent;
+use super::receive::{Payload, Transit};
+use super::shield::Opened;
+use super::source_lock::{Sender, SourceLock};
+use super::{MediaSession, RTP_PORT, ip_header_bytes};
+use crate::rtcp::Compound;
+use crate::rtp::{DatagramKind, RtpPacket};
+use crate::srtp::UnprotectError;
+use crate::stun::StunEvent;
+use crate::zrtp::ZrtpCounts;
+use crate::{MediaParams, Protection};
+use core::net::SocketAddr;
+use ringway_sansio::{Flow, Instant, Outbox, Token};
+
+impl MediaSession {
+    /// Takes a datagram of the RTP port: RTP, RTCP if it shares the port, STUN or ZRTP. `arrived` is the kernel's
+    /// stamp where there is one. Protected packets are opened in place. Bad ones and those of strangers are counted.
+    pub fn on_rtp(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        let from = Flow::canonical(from);
+        match DatagramKind::of(datagram) {
+            DatagramKind::Stun => self.on_stun(now, from, datagram),
+            DatagramKind::Zrtp => self.on_zrtp(now, from, datagram, out),
+            DatagramKind::Rtp => self.on_sound(now, arrived, from, datagram),
+            DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
+                self.on_control(arrived, from, datagram);
+            }
+            DatagramKind::Rtcp | DatagramKind::Dtls | DatagramKind::Unknown => {
+                self.refuse(from, |refused| &mut refused.unknown);
+            }
+        }
+    }
+
+    /// Takes a datagram of the RTCP port, which nothing but RTCP may use.
+    pub fn on_rtcp(&mut self, _now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        let from = Flow::canonical(from);
+        match DatagramKind::of(datagram) {
+            DatagramKind::Rtcp => self.on_control(arrived, from, datagram),
+            DatagramKind::Rtp
+            | DatagramKind::Stun
+            | DatagramKind::Zrtp
+            | DatagramKind::Dtls
+            | DatagramKind::Unknown => self.refuse(from, |refused| &mut refused.unknown),
+        }
+    }
+
+    fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        let ip_bytes = datagram.len() as u32 + ip_header_bytes(from);
+        let (Some(_), false) = (&self.params, self.is_closed) else {
+            self.refused.strangers += 1;
+            return;
+        };
+        let is_authenticated = match self.shield.open_rtp(datagram) {
+            Opened::Plain => None,
+            Opened::Authenticated(len) => Some(len),
+            Opened::Refused(error) => return self.refuse_srtp(from, error),
+            Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
+        };
+        let clear = datagram.get(..is_authenticated.unwrap_or(datagram.len())).unwrap_or_default();
+        let Ok(packet) = RtpPacket::parse(clear) else {
+            return self.refuse(from, |refused| &mut refused.malformed);
+        };
+        let (Some(params), Some(lock)) = (&self.params, &mut self.lock) else { return };
+        let payload = Payload::of(params, packet.header().payload_type);
+        let sender = match is_authenticated {
+            Some(_) => lock.on_authenticated(now, from),
+            None if payload == Payload::Unknown && !lock.is_peer(from) => Sender::Stranger,
+            None => lock.on_plain(now, from, packet.header()),
+        };
+        match sender {
+            Sender::Stranger => {
+                self.refused.strangers += 1;
+                return;
+            }
+            Sender::NewPeer => self.on_new_peer(from),
+            Sender::Peer => {}
+        }
+        let (events, events_max) = (&mut self.events, self.config.limits.events_max);
+        let dropped = &mut self.events_dropped;
+        self.incoming.on_packet(Transit { now, arrived, ip_bytes }, &packet, payload, |digit| {
+            if events.len() < events_max {
+                events.push_back(MediaEvent::Digit(digit));
+            } else {
+                *dropped += 1;
+            }
+        });
+        if is_authenticated.is_some() && !self.shield.may_send() {
+            self.on_first_authenticated(now);
+        }
+    }
+
+    fn on_new_peer(&mut self, from: SocketAddr) {
+        self.row.stop();
+        // RFC 8489 would keep the way open for ever; from here on the sound does.
+        if let Some(stun) = &mut self.stun {
+            stun.start_at = None;
+            stun.machine.stop();
+        }
+        self.tell(MediaEvent::LatchedTo(from));
+    }
+
+    fn on_control(&mut self, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        let (Some(params), false) = (&self.params, self.is_closed) else {
+            self.refused.strangers += 1;
+            return;
+        };
+        let is_peer = is_control_peer(params, self.lock.as_ref(), from);
+        let len = match self.shield.open_rtcp(datagram) {
+            Opened::Plain if is_peer => datagram.len(),
+            Opened::Plain => {
+                self.refused.strangers += 1;
+                return;
+            }
+            Opened::Authenticated(len) => len,
+            Opened::Refused(error) => return self.refuse_srtp(from, error),
+            Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
+        };
+        let Ok(compound) = Compound::parse(datagram.get(..len).unwrap_or_default()) else {
+            return self.refuse(from, |refused| &mut refused.malformed);
+        };
+        self.control_from = Some(from);
+        match self.control.on_compound(arrived, &compound, self.outgoing.ssrc()) {
+            Heard::Report => {}
+            Heard::Goodbye => self.tell(MediaEvent::PeerLeft),
+        }
+    }
+
+    fn on_stun(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        let stun = self.stun.as_mut().filter(|stun| stun.machine.server() == from && !self.is_closed);
+        let Some(stun) = stun else {
+            self.refused.strangers += 1;
+            return;
+        };
+        match stun.machine.on_datagram(now, from, datagram) {
+            Some(StunEvent::Mapped(address)) => self.tell(MediaEvent::StunMapped(address)),
+            Some(StunEvent::Failed(failure)) => self.tell(MediaEvent::StunFailed(failure)),
+            None => {}
+        }
+    }
+
+    /// ZRTP is taken from where the peer is heard, or is to be by its signalling. Before that a Hello may come from
+    /// elsewhere, and its source is kept to: who that is, the users find out by comparing the string.
+    fn on_zrtp(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
+        let is_agreed =
+            matches!(self.params.as_ref().map(|params| &params.protection), Some(Protection::Zrtp { .. }));
+        let is_peer =
+            self.lock.as_ref().is_some_and(|lock| lock.is_peer(from)) || self.zrtp_from == Some(from);
+        let may_begin = self.zrtp_from.is_none()
+            && self.config.symmetric == SymmetricRtp::Latch
+            && datagram.get(16..24) == Some(b"Hello   ");
+        let (Some(zrtp), true, true, false) =
+            (&mut self.zrtp, is_agreed, is_peer || may_begin, self.is_closed)
+        else {
+            self.refused.strangers += 1;
+            return;
+        };
+        let before = zrtp.machine.counts();
+        let flow = Flow::udp(RTP_PORT, from);
+        zrtp.machine.on_packet(now, datagram, &mut |bytes| out.send(flow, Token::NONE, bytes));
+        let after = zrtp.machine.counts();
+        if refused_by_zrtp(&before) == refused_by_zrtp(&after) {
+            self.zrtp_from = Some(from);
+        } else {
+            self.refuse(from, |refused| &mut refused.malformed);
+        }
+        self.follow_zrtp();
+    }
+
+    /// Counts a packet that SRTP refused. It never ends a call.
+    fn refuse_srtp(&mut self, from: SocketAddr, error: UnprotectError) {
+        self.refuse(from, |refused| match error {
+            UnprotectError::AuthenticationFailed => &mut refused.auth_failures,
+            UnprotectError::Replayed | UnprotectError::TooOld => &mut refused.replays,
+            UnprotectError::Malformed => &mut refused.malformed,
+            UnprotectError::UnknownMki
+            | UnprotectError::WrongEncryption
+            | UnprotectError::LifetimeOver
+            | UnprotectError::TooManySsrcs => &mut refused.srtp_other,
+        });
+    }
+
+    /// Counts a datagram by its fault, and as a stranger's if it is one.
+    fn refuse(&mut self, from: SocketAddr, count: impl FnOnce(&mut super::Refused) -> &mut u64) {
+        *count(&mut self.refused) += 1;
+        let is_peer = self.params.as_ref().is_some_and(|params| {
+            let is_sound_peer = self.lock.as_ref().is_some_and(|lock| lock.is_peer(from));
+            is_sound_peer || is_control_peer(params, self.lock.as_ref(), from)
+        });
+        if !is_peer || self.is_closed {
+            self.refused.strangers += 1;
+        }
+    }
+}
+
+/// True for RTCP from the address that signalling told, or from the host that the peer's sound comes from.
+fn is_control_peer(params: &MediaParams, lock: Option<&SourceLock>, from: SocketAddr) -> bool {
+    let heard_from = lock.and_then(SourceLock::heard_from);
+    Flow::canonical(params.remote_rtcp) == from || heard_from.is_some_and(|heard| heard.ip() == from.ip())
+}
+
+/// Packets that a key agreement could not read or did not believe; not those that came again or too late.
+const fn refused_by_zrtp(counts: &ZrtpCounts) -> u64 {
+    counts.damaged + counts.malformed + counts.strangers + counts.not_announced + counts.forged
+}

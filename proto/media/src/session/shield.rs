@@ -1,0 +1,198 @@
+//! What protects a stream at the moment: the two SRTP contexts, kept as long as their keys are the same.
+
+use super::event::{SecurityFailure, SecurityMethod};
+use crate::srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
+use crate::{MasterKey, Suite};
+
+/// What protects a stream.
+#[derive(Debug)]
+pub(super) enum Shield {
+    /// Nothing, and nothing was agreed on.
+    None,
+    /// Keys are being agreed on. Until then nothing is sent, and heard only what authenticates under a key that is
+    /// known already.
+    Agreeing { receive: Option<SrtpReceiver> },
+    /// Both ways.
+    Keyed { method: SecurityMethod, send: SrtpSender, receive: SrtpReceiver },
+    /// What was agreed on does not protect: nothing is sent or heard.
+    Failed,
+}
+
+/// What became of a received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// In the clear, as agreed: nothing proves who sent it.
+    Plain,
+    /// Checked; this many bytes are the packet.
+    Authenticated(usize),
+    /// Not to be believed.
+    Refused(UnprotectError),
+    /// It may be in the clear, or protected under a key that we do not have yet.
+    NotYet,
+}
+
+/// Why a packet does not go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotSent {
+    /// There are no keys, so far or ever.
+    NotReady,
+    /// The key may protect no more.
+    KeyUsedUp,
+    /// No room, or no packet: never with packets of our own.
+    Malformed,
+}
+
+impl Shield {
+    /// Keys that signalling carried. A context whose key is the same is kept, and its rollover counters with it: the
+    /// peer, which keeps its own, would understand nothing else (RFC 3711 §3.3.1).
+    pub(super) fn set_sdes(
+        &mut self,
+        suite: Suite,
+        keys: (&MasterKey, &MasterKey),
+        settings: SrtpSettings,
+    ) -> Result<Changed, SecurityFailure> {
+        let (send_key, receive_key) = keys;
+        if let Self::Keyed { method: SecurityMethod::Sdes, send, receive } = self {
+            let changed = !send.is_keyed_by(suite, send_key) || !receive.is_keyed_by(suite, receive_key);
+            let result = rekey(suite, keys, settings, send, receive);
+            if let Err(error) = result {
+                *self = Self::Failed;
+                return Err(SecurityFailure::Key(error));
+            }
+            return Ok(if changed { Changed::Yes } else { Changed::No });
+        }
+        let contexts = SrtpSender::with_settings(suite, send_key, settings)
+            .and_then(|send| Ok((send, SrtpReceiver::with_settings(suite, receive_key, settings)?)));
+        match contexts {
+            Ok((send, receive)) => {
+                *self = Self::Keyed { method: SecurityMethod::Sdes, send, receive };
+                Ok(Changed::Yes)
+            }
+            Err(error) => {
+                *self = Self::Failed;
+                Err(SecurityFailure::Key(error))
+            }
+        }
+    }
+
+    /// The peer may send under this key, and we may not send yet.
+    pub(super) fn set_receive(
+        &mut self,
+        suite: Suite,
+        key: &MasterKey,
+        settings: SrtpSettings,
+    ) -> Result<(), KeyError> {
+        *self = Self::Agreeing { receive: Some(SrtpReceiver::with_settings(suite, key, settings)?) };
+        Ok(())
+    }
+
+    /// Keys that both ends agreed on. Packets that came meanwhile stay known.
+    pub(super) fn set_agreed(
+        &mut self,
+        suite: Suite,
+        keys: (&MasterKey, &MasterKey),
+        settings: SrtpSettings,
+    ) -> Result<(), KeyError> {
+        let (send_key, receive_key) = keys;
+        let send = SrtpSender::with_settings(suite, send_key, settings)?;
+        let receive = match core::mem::replace(self, Self::Failed) {
+            Self::Agreeing { receive: Some(receive) } if receive.is_keyed_by(suite, receive_key) => receive,
+            Self::None | Self::Agreeing { .. } | Self::Keyed { .. } | Self::Failed => {
+                SrtpReceiver::with_settings(suite, receive_key, settings)?
+            }
+        };
+        *self = Self::Keyed { method: SecurityMethod::Zrtp, send, receive };
+        Ok(())
+    }
+
+    /// Protects the RTP packet in the first `len` bytes; returns how long it is then.
+    pub(super) fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, NotSent> {
+        match self {
+            Self::None => Ok(len),
+            Self::Keyed { send, .. } => send.protect_rtp(buffer, len).map_err(NotSent::from),
+            Self::Agreeing { .. } | Self::Failed => Err(NotSent::NotReady),
+        }
+    }
+
+    /// Protects the RTCP packet in the first `len` bytes; returns how long it is then.
+    pub(super) fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, NotSent> {
+        match self {
+            Self::None => Ok(len),
+            Self::Keyed { send, .. } => send.protect_rtcp(buffer, len).map_err(NotSent::from),
+            Self::Agreeing { .. } | Self::Failed => Err(NotSent::NotReady),
+        }
+    }
+
+    /// Opens an RTP packet in place.
+    pub(super) fn open_rtp(&mut self, packet: &mut [u8]) -> Opened {
+        self.open(|receive| receive.unprotect_rtp(packet))
+    }
+
+    /// Opens an RTCP packet in place.
+    pub(super) fn open_rtcp(&mut self, packet: &mut [u8]) -> Opened {
+        self.open(|receive| receive.unprotect_rtcp(packet))
+    }
+
+    /// True when our sound may go out.
+    pub(super) const fn may_send(&self) -> bool {
+        matches!(self, Self::None | Self::Keyed { .. })
+    }
+
+    /// Where the keys come from, and what encrypts.
+    pub(super) fn security(&self) -> (SecurityMethod, Option<Suite>) {
+        match self {
+            Self::Keyed { method, send, .. } => (*method, Some(send.suite())),
+            Self::None | Self::Agreeing { .. } | Self::Failed => (SecurityMethod::None, None),
+        }
+    }
+
+    fn open(&mut self, unprotect: impl FnOnce(&mut SrtpReceiver) -> Result<usize, UnprotectError>) -> Opened {
+        let receive = match self {
+            Self::None => return Opened::Plain,
+            Self::Failed | Self::Agreeing { receive: None } => return Opened::NotYet,
+            Self::Agreeing { receive: Some(receive) } | Self::Keyed { receive, .. } => receive,
+        };
+        match unprotect(receive) {
+            Ok(len) => Opened::Authenticated(len),
+            Err(error) => Opened::Refused(error),
+        }
+    }
+}
+
+/// Whether the keys are others than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    No,
+    Yes,
+}
+
+/// Puts other keys in the place of those that are no longer the same.
+fn rekey(
+    suite: Suite,
+    (send_key, receive_key): (&MasterKey, &MasterKey),
+    settings: SrtpSettings,
+    send: &mut SrtpSender,
+    receive: &mut SrtpReceiver,
+) -> Result<(), KeyError> {
+    if !send.is_keyed_by(suite, send_key) {
+        // RFC 4568 §7.1.4: a new key is a new context, whose rollover counter is 0.
+        *send = SrtpSender::with_settings(suite, send_key, settings)?;
+    }
+    if !receive.is_keyed_by(suite, receive_key) {
+        receive.rekey(suite, receive_key)?;
+    }
+    Ok(())
+}
+
+impl From<ProtectError> for NotSent {
+    fn from(error: ProtectError) -> Self {
+        match error {
+            ProtectError::LifetimeOver => Self::KeyUsedUp,
+            ProtectError::Malformed
+            | ProtectError::TooLong
+            | ProtectError::NoRoom { .. }
+            | ProtectError::Repeated
+            | ProtectError::TooManySsrcs => Self::Malformed,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What time does to a stream: reports, keep-alives, repeated messages; and the end.
+
+use super::control::ReportRoom;
+use super::event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
+use super::shield::Shield;
+use super::source_lock::SourceLock;
+use super::{Asked, MediaSession, RTCP_PORT, RTP_PORT, ZrtpSettings, is_reachable};
+use crate::rtcp::{Farewell, REPORT_BYTES_MAX};
+use crate::srtp::SrtpSender;
+use crate::stun::StunEvent;
+use crate::zrtp::{Secured, Zrtp, ZrtpEvent};
+use crate::{Entropy, Protection};
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+use ringway_sansio::{Deadline, Flow, Instant, Outbox, Seed, Token};
+
+impl MediaSession {
+    /// Does what is due at `now`. Calling it early does no harm.
+    pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        if self.is_closed {
+            return;
+        }
+        self.on_stun_time(now, out);
+        self.on_zrtp_time(now, out);
+        if self.control.due().is_some_and(|due| due <= now) {
+            self.send_report(now, Farewell::No, out);
+        }
+        let signalled = self.lock.as_ref().map(SourceLock::signalled);
+        if let Some(port) = signalled.and_then(|signalled| self.row.next(now, signalled))
+            && self.sound_target().is_some()
+        {
+            out.send(Flow::udp(RTP_PORT, port), Token::NONE, self.outgoing.last_packet());
+        }
+    }
+
+    /// Ends the stream: says goodbye to the peer (RFC 3550 §6.6), and counts whatever comes after it as a stranger's.
+    pub fn close(&mut self, now: Instant, out: &mut Outbox) {
+        if self.params.is_some() && !self.is_closed {
+            self.send_report(now, Farewell::Bye, out);
+        }
+        self.is_closed = true;
+        self.incoming.set_heard(false);
+        self.row.stop();
+        if let Some(stun) = &mut self.stun {
+            stun.start_at = None;
+            stun.machine.stop();
+        }
+    }
+
+    /// When [`MediaSession::on_timeout`] is wanted next. `None`: not before the next call of another function.
+    pub fn next_deadline(&self) -> Option<Deadline> {
+        if self.is_closed {
+            return None;
+        }
+        let named = |at: Option<Instant>, reason| at.map(|at| Deadline { at, reason });
+        let stun = self.stun.as_ref();
+        [
+            named(stun.and_then(|stun| stun.start_at), "first STUN request"),
+            stun.and_then(|stun| stun.machine.next_deadline()),
+            self.zrtp_deadline(),
+            named(self.control.due(), "RTCP report"),
+            named(self.row.due(), "nobody heard: another port"),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|deadline| deadline.at)
+    }
+
+    /// Only while there is an agreement and an address, or nobody would do what is due.
+    fn zrtp_deadline(&self) -> Option<Deadline> {
+        let zrtp =
+            self.zrtp.as_ref().filter(|_| self.zrtp_hash().is_some() && self.zrtp_target().is_some())?;
+        let first = zrtp.start_at.map(|at| Deadline { at, reason: "first ZRTP Hello" });
+        first.or_else(|| zrtp.machine.next_deadline())
+    }
+
+    fn on_stun_time(&mut self, now: Instant, out: &mut Outbox) {
+        let Some(stun) = &mut self.stun else { return };
+        let flow = Flow::udp(RTP_PORT, stun.machine.server());
+        let mut send = |bytes: &[u8]| out.send(flow, Token::NONE, bytes);
+        if stun.start_at.take_if(|at| *at <= now).is_some() {
+            stun.machine.start(now, &mut send);
+        }
+        if let Some(event) = stun.machine.on_timeout(now, &mut send) {
+            self.tell(match event {
+                StunEvent::Mapped(address) => MediaEvent::StunMapped(address),
+                StunEvent::Failed(failure) => MediaEvent::StunFailed(failure),
+            });
+        }
+    }
+
+    fn on_zrtp_time(&mut self, now: Instant, out: &mut Outbox) {
+        let ssrc = self.outgoing.ssrc();
+        let (hash, target) = (self.zrtp_hash(), self.zrtp_target());
+        let (Some(hash), Some(target), Some(zrtp)) = (hash, target, &mut self.zrtp) else { return };
+        let flow = Flow::udp(RTP_PORT, target);
+        let mut send = |bytes: &[u8]| out.send(flow, Token::NONE, bytes);
+        if zrtp.start_at.take_if(|at| *at <= now).is_some() {
+            zrtp.machine.start(now, ssrc, hash, &mut send);
+        }
+        zrtp.machine.on_timeout(now, &mut send);
+        self.follow_zrtp();
+    }
+
+    /// RFC 6189 §4.6: a packet that authenticates says that the peer has the keys.
+    pub(super) fn on_first_authenticated(&mut self, now: Instant) {
+        if let Some(zrtp) = &mut self.zrtp {
+            zrtp.machine.on_authenticated_srtp(now);
+        }
+        self.follow_zrtp();
+    }
+
+    /// Does what the key agreement tells.
+    pub(super) fn follow_zrtp(&mut self) {
+        while let Some(event) = self.zrtp.as_mut().and_then(|zrtp| zrtp.machine.poll_event()) {
+            match event {
+                ZrtpEvent::ReadyToReceive { suite, receive } => {
+                    if let Err(error) = self.shield.set_receive(suite, &receive, self.config.srtp) {
+                        self.fail(SecurityFailure::Key(error));
+                    }
+                }
+                ZrtpEvent::Secured(secured) => self.on_zrtp_secured(secured),
+                ZrtpEvent::Retain(retained) => self.tell(MediaEvent::Retain(retained)),
+                ZrtpEvent::Forget(zid) => self.tell(MediaEvent::Forget(zid)),
+                ZrtpEvent::PeerNotZrtp => self.tell(MediaEvent::PeerNotZrtp),
+                ZrtpEvent::Failed(failure) => self.fail(SecurityFailure::Zrtp(failure)),
+                // Refused as it should be; nothing changed.
+                ZrtpEvent::GoClearRefused => {}
+            }
+        }
+    }
+
+    fn on_zrtp_secured(&mut self, secured: Box<Secured>) {
+        let keys = (&secured.send, &secured.receive);
+        if let Err(error) = self.shield.set_agreed(secured.suite, keys, self.config.srtp) {
+            return self.fail(SecurityFailure::Key(error));
+        }
+        let secured = *secured;
+        self.tell(MediaEvent::Secured(SecuredBy {
+            method: SecurityMethod::Zrtp,
+            suite: secured.suite,
+            sas: Some(Sas {
+                text: secured.sas,
+                is_verified: secured.sas_verified,
+                continuity: secured.continuity,
+                is_hello_announced: secured.is_hello_announced,
+                peer_client: secured.peer_client,
+                peer_discloses: secured.peer_discloses,
+            }),
+        }));
+    }
+
+    fn fail(&mut self, failure: SecurityFailure) {
+        self.shield = Shield::Failed;
+        self.tell(MediaEvent::SecurityFailed(failure));
+    }
+
+    /// Sends a report if there is somebody to send it to and a way to protect it; plans the next in any case.
+    fn send_report(&mut self, now: Instant, farewell: Farewell, out: &mut Outbox) {
+        let Some(params) = &self.params else { return };
+        let mut room: ReportRoom = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
+        let about = (&self.outgoing, &mut self.incoming.reception, params);
+        let (rng, cname) = (&mut self.rng, self.config.cname.as_str());
+        let may_send = self.shield.may_send();
+        let len = self.control.write(now, (rng, cname), about, farewell, &mut room);
+        let listener = if params.rtcp_mux { RTP_PORT } else { RTCP_PORT };
+        let Some(target) = self.control_target().filter(|_| may_send) else { return };
+        if let Ok(len) = self.shield.protect_rtcp(&mut room, len) {
+            out.send(Flow::udp(listener, target), Token::NONE, room.get(..len).unwrap_or_default());
+        }
+    }
+
+    /// Where reports go: to the port the peer's come from; else, when its sound comes from elsewhere than signalled,
+    /// to the port above that (RFC 3550 §11); else to the signalled one.
+    fn control_target(&self) -> Option<SocketAddr> {
+        let params = self.params.as_ref()?;
+        let lock = self.lock.as_ref()?;
+        let target = match (params.rtcp_mux, self.control_from) {
+            (true, _) => lock.target(),
+            (false, Some(from)) => from,
+            (false, None) if lock.target() != lock.signalled() => {
+                SocketAddr::new(lock.target().ip(), lock.target().port().checked_add(1)?)
+            }
+            (false, None) => Flow::canonical(params.remote_rtcp),
+        };
+        Some(target).filter(|target| is_reachable(*target))
+    }
+
+    /// What signalling announced of the peer's Hello, if ZRTP was agreed on.
+    fn zrtp_hash(&self) -> Option<Option<[u8; 32]>> {
+        match &self.params.as_ref()?.protection {
+            Protection::Zrtp { peer_hello_hash } => Some(*peer_hello_hash),
+            Protection::None | Protection::Sdes { .. } => None,
+        }
+    }
+
+    fn zrtp_target(&self) -> Option<SocketAddr> {
+        let target = self.lock.as_ref()?.target();
+        Some(self.zrtp_from.unwrap_or(target)).filter(|target| is_reachable(*target))
+    }
+}
+
+impl Asked<Zrtp> {
+    pub(super) fn new(settings: &ZrtpSettings, seed: &Seed) -> Self {
+        let ZrtpSettings { config, cache } = settings.clone();
+        Self { machine: Zrtp::new(config, cache, Entropy::new(seed)), start_at: None }
+    }
+}

@@ -1,0 +1,155 @@
+//! The vectors of RFC 5769, and everything cut and bent.
+
+use super::*;
+use crate::Entropy;
+use core::net::SocketAddr;
+use ringway_sansio::Seed;
+
+const REQUEST: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.1.bin");
+const RESPONSE_IPV4: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.2.bin");
+const RESPONSE_IPV6: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.3.bin");
+const REQUEST_LONG_TERM: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.4.bin");
+const PASSWORD: &[u8] = b"VOkJxbRl1RmTxUk/WvJxBt";
+/// MD5 of "マトリックス:example.org:TheMatrIX" (RFC 8489 §9.2.2).
+const LONG_TERM_KEY: u128 = 0xe8ca_7ad5_9d5e_b051_8e31_2911_d2da_b2a9;
+
+#[test]
+fn the_sample_request_is_read_and_its_integrity_holds() {
+    let message = Message::parse(REQUEST).unwrap();
+    assert_eq!((message.class(), message.is_binding()), (Class::Request, true));
+    assert_eq!(
+        message.id(),
+        TransactionId([0xb7, 0xe7, 0xa7, 0x01, 0xbc, 0x34, 0xd6, 0x86, 0xfa, 0x87, 0xdf, 0xae])
+    );
+    assert_eq!(message.attribute(attribute::SOFTWARE), Some(&b"STUN test client"[..]));
+    assert_eq!(message.attribute(attribute::USERNAME), Some(&b"evtj:h6vY"[..]));
+    assert_eq!(message.check_integrity(PASSWORD), Integrity::Good);
+    assert_eq!(message.check_integrity(b"another"), Integrity::Bad);
+    // PRIORITY belongs to ICE; ICE-CONTROLLED may be passed over.
+    assert!(message.unknown_required().eq([0x0024]));
+}
+
+#[test]
+fn the_sample_responses_give_their_addresses() {
+    let message = Message::parse(RESPONSE_IPV4).unwrap();
+    assert_eq!(message.class(), Class::Success);
+    assert_eq!(message.xor_mapped_address(), "192.0.2.1:32853".parse().ok());
+    assert_eq!((message.mapped_address(), message.unknown_required().count()), (None, 0));
+    assert_eq!(message.check_integrity(PASSWORD), Integrity::Good);
+
+    let message = Message::parse(RESPONSE_IPV6).unwrap();
+    assert_eq!(message.xor_mapped_address(), "[2001:db8:1234:5678:11:2233:4455:6677]:32853".parse().ok());
+    assert_eq!(message.check_integrity(PASSWORD), Integrity::Good);
+}
+
+#[test]
+fn the_sample_request_with_long_term_credentials() {
+    let message = Message::parse(REQUEST_LONG_TERM).unwrap();
+    assert_eq!(message.attribute(attribute::USERNAME), Some("マトリックス".as_bytes()));
+    assert_eq!(message.attribute(attribute::REALM), Some(&b"example.org"[..]));
+    assert_eq!(message.check_integrity(&LONG_TERM_KEY.to_be_bytes()), Integrity::Good);
+}
+
+#[test]
+fn one_changed_bit_is_seen_by_the_fingerprint_or_the_integrity() {
+    for bit in 0..RESPONSE_IPV4.len() * 8 {
+        let mut bytes = RESPONSE_IPV4.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        // What remains a message has lost its fingerprint's type, and then the length that the HMAC covers still fits;
+        // only bits of the fingerprint attribute itself may change that way.
+        if let Ok(message) = Message::parse(&bytes) {
+            assert!(bit / 8 >= 72 || message.check_integrity(PASSWORD) != Integrity::Good, "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_is_refused() {
+    for whole in [REQUEST, RESPONSE_IPV4, RESPONSE_IPV6, REQUEST_LONG_TERM] {
+        for end in 0..whole.len() {
+            assert!(Message::parse(&whole[..end]).is_err(), "{end}");
+        }
+        assert_eq!(Message::parse(&[whole, &[0; 4]].concat()).err(), Some(StunError::Length));
+    }
+}
+
+#[test]
+fn bytes_of_chance_never_panic_and_hardly_ever_are_a_message() {
+    let mut entropy = Entropy::new(&Seed::from_number(1));
+    for length in 0..300 {
+        let mut bytes = alloc::vec![0; length];
+        entropy.fill(&mut bytes);
+        assert!(Message::parse(&bytes).is_err());
+        // The same with a right header, so that the attributes are walked.
+        if length >= 20 && length % 4 == 0 {
+            bytes[..8].copy_from_slice(&[1, 1, 0, (length - 20) as u8, 0x21, 0x12, 0xa4, 0x42]);
+            bytes[2] = ((length - 20) >> 8) as u8;
+            if let Ok(message) = Message::parse(&bytes) {
+                let _ =
+                    (message.xor_mapped_address(), message.error_code(), message.unknown_required().count());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_attribute_behind_the_integrity_does_not_count_and_none_stands_behind_the_fingerprint() {
+    let id = TransactionId([7; 12]);
+    let address: SocketAddr = "192.0.2.9:1000".parse().unwrap();
+    let sealed = MessageWriter::new(Class::Success, METHOD_BINDING, id).message_integrity(b"key");
+    let bytes = sealed.clone().xor_mapped_address(address).finish();
+    let message = Message::parse(&bytes).unwrap();
+    assert_eq!(message.xor_mapped_address(), None);
+    assert_eq!(message.check_integrity(b"key"), Integrity::Good);
+
+    let mut bytes = sealed.finish_with_fingerprint();
+    bytes.extend_from_slice(&[0x80, 0x22, 0, 0]);
+    bytes[3] += 4;
+    assert!(matches!(Message::parse(&bytes), Err(StunError::Fingerprint | StunError::Attribute)));
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let id = TransactionId([0xa5; 12]);
+    for address in ["192.0.2.1:1", "[2001:db8::1]:65535"] {
+        let address: SocketAddr = address.parse().unwrap();
+        let bytes = MessageWriter::new(Class::Success, METHOD_BINDING, id)
+            .software("Ringway")
+            .mapped_address(address)
+            .xor_mapped_address(address)
+            .message_integrity(b"secret")
+            .finish_with_fingerprint();
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!((message.class(), message.method(), message.id()), (Class::Success, METHOD_BINDING, id));
+        assert_eq!(message.attribute(attribute::SOFTWARE), Some(&b"Ringway"[..]));
+        assert_eq!(message.mapped_address(), Some(address));
+        assert_eq!(message.xor_mapped_address(), Some(address));
+        assert_eq!(message.check_integrity(b"secret"), Integrity::Good);
+    }
+    let bytes = MessageWriter::new(Class::Error, METHOD_BINDING, id)
+        .error_code(420, "Unknown Attribute")
+        .unknown_attributes([0x0024, 0x0777].into_iter())
+        .username("u")
+        .finish();
+    let message = Message::parse(&bytes).unwrap();
+    assert_eq!(message.error_code(), Some((420, &b"Unknown Attribute"[..])));
+    assert_eq!(message.attribute(attribute::UNKNOWN_ATTRIBUTES), Some(&[0, 0x24, 7, 0x77][..]));
+    assert_eq!(message.check_integrity(b"secret"), Integrity::Absent);
+    let all_methods = [0, 1, 2, 0x7f, 0x80, 0xfff];
+    for (class, method) in [Class::Request, Class::Indication, Class::Success, Class::Error]
+        .into_iter()
+        .flat_map(|class| all_methods.map(|method| (class, method)))
+    {
+        let bytes = MessageWriter::new(class, method, id).finish();
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!((message.class(), message.method()), (class, method));
+    }
+}
+
+#[test]
+fn text_is_cut_at_a_whole_character() {
+    let long = "ä".repeat(500);
+    let bytes =
+        MessageWriter::new(Class::Request, METHOD_BINDING, TransactionId([0; 12])).software(&long).finish();
+    assert_eq!(Message::parse(&bytes).unwrap().attribute(attribute::SOFTWARE).map(<[u8]>::len), Some(762));
+}

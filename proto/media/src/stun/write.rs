@@ -1,0 +1,120 @@
+//! A STUN message in the making.
+
+use super::message::{fingerprint, integrity, join_type, with_length, xor_address};
+use super::{Class, FAMILY_IPV4, FAMILY_IPV6, HEADER_BYTES, MAGIC_COOKIE, TransactionId, attribute};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use hmac::Mac;
+
+/// Writes attributes in the order of the calls. MESSAGE-INTEGRITY and FINGERPRINT come last, in this order.
+#[derive(Clone, Debug)]
+pub struct MessageWriter {
+    bytes: Vec<u8>,
+    id: TransactionId,
+}
+
+impl MessageWriter {
+    /// A message without attributes.
+    pub fn new(class: Class, method: u16, id: TransactionId) -> Self {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.extend_from_slice(&join_type(class, method).to_be_bytes());
+        bytes.extend_from_slice(&[0, 0]);
+        bytes.extend_from_slice(&MAGIC_COOKIE);
+        bytes.extend_from_slice(&id.0);
+        Self { bytes, id }
+    }
+
+    /// XOR-MAPPED-ADDRESS (RFC 8489 §14.2).
+    pub fn xor_mapped_address(self, address: SocketAddr) -> Self {
+        let hidden = xor_address(address, self.id);
+        self.address(attribute::XOR_MAPPED_ADDRESS, hidden)
+    }
+
+    /// MAPPED-ADDRESS (RFC 8489 §14.1).
+    pub fn mapped_address(self, address: SocketAddr) -> Self {
+        self.address(attribute::MAPPED_ADDRESS, address)
+    }
+
+    /// SOFTWARE; what is longer than 763 bytes is cut (RFC 8489 §14.14).
+    pub fn software(self, name: &str) -> Self {
+        self.text(attribute::SOFTWARE, &[], name)
+    }
+
+    /// USERNAME; what is longer than 508 bytes is cut by its server (RFC 8489 §14.3).
+    pub fn username(self, name: &str) -> Self {
+        self.text(attribute::USERNAME, &[], name)
+    }
+
+    /// ERROR-CODE, 300-699; its reason is cut at 763 bytes (RFC 8489 §14.8).
+    pub fn error_code(self, code: u16, reason: &str) -> Self {
+        let head = [0, 0, (code / 100) as u8 & 7, (code % 100) as u8];
+        self.text(attribute::ERROR_CODE, &head, reason)
+    }
+
+    /// UNKNOWN-ATTRIBUTES, at most 16 of them (RFC 8489 §14.13).
+    pub fn unknown_attributes(self, kinds: impl Iterator<Item = u16>) -> Self {
+        let value: Vec<u8> = kinds.take(UNKNOWN_MAX).flat_map(u16::to_be_bytes).collect();
+        self.attribute(attribute::UNKNOWN_ATTRIBUTES, &value)
+    }
+
+    /// MESSAGE-INTEGRITY: HMAC-SHA1 with the credentials' key (RFC 8489 §14.5).
+    pub fn message_integrity(self, key: &[u8]) -> Self {
+        let Some(mac) = integrity(&self.bytes, key) else { return self };
+        self.attribute(attribute::MESSAGE_INTEGRITY, &mac.finalize().into_bytes())
+    }
+
+    /// The message with FINGERPRINT at its end (RFC 8489 §14.7).
+    pub fn finish_with_fingerprint(mut self) -> Vec<u8> {
+        self.set_length(8);
+        let value = fingerprint(&self.bytes);
+        self.attribute(attribute::FINGERPRINT, &value).finish()
+    }
+
+    /// The message.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn address(self, kind: u16, address: SocketAddr) -> Self {
+        let mut value = Vec::with_capacity(20);
+        value.extend_from_slice(&[0, if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }]);
+        value.extend_from_slice(&address.port().to_be_bytes());
+        match address.ip() {
+            IpAddr::V4(ip) => value.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => value.extend_from_slice(&ip.octets()),
+        }
+        self.attribute(kind, &value)
+    }
+
+    fn text(self, kind: u16, head: &[u8], text: &str) -> Self {
+        let mut value = head.to_vec();
+        let is_within = |(at, character): &(usize, char)| at + character.len_utf8() <= TEXT_BYTES_MAX;
+        let end =
+            text.char_indices().take_while(is_within).last().map_or(0, |(at, last)| at + last.len_utf8());
+        value.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
+        self.attribute(kind, &value)
+    }
+
+    /// `value` is short: every caller bounds it.
+    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+        self.bytes.extend_from_slice(&kind.to_be_bytes());
+        self.bytes.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        self.bytes.extend_from_slice(value);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self.set_length(0);
+        self
+    }
+
+    /// Says in the header how long the message is, with `more` bytes to come.
+    fn set_length(&mut self, more: usize) {
+        let length = self.bytes.len() - HEADER_BYTES + more;
+        if let Some(header) = self.bytes.first_chunk_mut::<HEADER_BYTES>()
+            && let Some(changed) = with_length(*header, length)
+        {
+            *header = changed;
+        }
+    }
+}
+
+const TEXT_BYTES_MAX: usize = 763;
+const UNKNOWN_MAX: usize = 16;

@@ -1,0 +1,51 @@
+//! Replays what the fuzzers found, without needing what fuzzing needs: the committed corpora, and the inputs that once
+//! broke something.
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ringway_sansio::{Rng, Seed};
+
+/// Runs `harness` on every file of the target's corpus, and on what broke anything.
+fn replay(target: &str, harness: fn(&[u8])) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let corpus = files(&root.join("fuzz/corpus").join(target));
+    assert!(corpus.len() >= 10, "the corpus of {target} is missing");
+    for file in corpus.into_iter().chain(files(&root.join("testdata/regress"))) {
+        let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        // Said for whoever sees it fail; passing tests show nothing.
+        println!("{}", file.display());
+        harness(&bytes);
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn sdp() {
+    replay("sdp", harness::sdp::run);
+}
+
+#[test]
+fn offer_answer() {
+    replay("offer_answer", harness::offer_answer::run);
+}
+
+/// Histories that no fuzzer had to find.
+#[test]
+fn offer_answer_at_random() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let history: Vec<u8> = (0..200).map(|_| rng.next_u64() as u8).collect();
+        println!("seed {seed}");
+        harness::offer_answer::run(&history);
+    }
+}

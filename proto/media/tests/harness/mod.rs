@@ -1,0 +1,5 @@
+//! What must hold for any bytes at all. The fuzz targets of `fuzz/` run these with bytes nobody thought of; the test
+//! `corpus` runs them with those that were found.
+
+pub(crate) mod offer_answer;
+pub(crate) mod sdp;
