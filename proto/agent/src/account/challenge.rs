@@ -1,0 +1,312 @@
+//! Answering challenges (RFC 7616, RFC 8760, RFC 3261 §22), and above all not answering them.
+//!
+//! Credentials are bound to three things: the account's realm, the account's server (the address that the request was
+//! really sent to), and the kind of request. A challenge that comes from a call made directly, from a host that is not
+//! the server, of another realm, or (unless configured) inside a dialog gets nothing: whoever sends it wants to guess
+//! the password with our answer, or to use it in our name.
+
+use crate::agent::Out;
+use crate::event::text;
+use crate::request::Request;
+use crate::{Account, InDialogChallenges, Secret, UserAgent};
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_media::Entropy;
+use ringway_sansio::Instant;
+use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::{HeaderName, Message, Method, Uri};
+use ringway_transaction::SlabKey;
+
+/// What a request is to the one who asks for a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// REGISTER.
+    Registrar,
+    /// All else.
+    Proxy,
+}
+
+impl Area {
+    pub(crate) fn of(method: Method<'_>) -> Self {
+        if method == Method::Register { Self::Registrar } else { Self::Proxy }
+    }
+}
+
+/// Challenges that were answered once and whose nonces are good for more (RFC 7616 §3.3).
+#[derive(Debug)]
+pub(crate) struct Wallet {
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    area: Area,
+    /// The field that answers it.
+    field: HeaderName,
+    /// As written, escapes in place.
+    realm: Vec<u8>,
+    nonce: Vec<u8>,
+    opaque: Option<Vec<u8>>,
+    algorithm: Algorithm,
+    names_algorithm: bool,
+    has_qop: bool,
+    /// Requests sent with this nonce.
+    count: u32,
+    ha1: Ha1,
+}
+
+/// Why a challenge gets no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// It did not come from the account's server.
+    NotOurServer,
+    /// It came inside a dialog.
+    InDialog,
+    /// None of its challenges is for our realm; this is the first one's.
+    OtherRealm(String),
+    /// Nothing in it that we can compute.
+    Unsupported,
+    /// There is no password.
+    NoSecret,
+    /// The credentials were given and refused.
+    Refused,
+}
+
+impl Unanswered {
+    /// In words, for a person.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::NotOurServer => "asked for a password by something that is not our server".into(),
+            Self::InDialog => "asked for a password inside a call".into(),
+            Self::OtherRealm(realm) => {
+                alloc::format!(
+                    "asked for a password of realm \"{realm}\", which is not the account's; set its realm"
+                )
+            }
+            Self::Unsupported => "asked for a password in a way that is not supported".into(),
+            Self::NoSecret => "asked for a password, and none is known".into(),
+            Self::Refused => "the user name or password is wrong".into(),
+        }
+    }
+}
+
+impl Wallet {
+    pub(crate) const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+
+    /// Appends the credentials for a request to the account's server.
+    pub(crate) fn write(
+        &mut self,
+        account: &Account,
+        method: Method<'_>,
+        uri: &[u8],
+        entropy: &mut Entropy,
+        out: &mut Vec<(HeaderName, Vec<u8>)>,
+    ) {
+        let Some(username) = username_of(account) else { return };
+        for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
+            known.count = known.count.saturating_add(1);
+            let mut value = Vec::new();
+            known.write(&username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
+            out.push((known.field, value));
+        }
+    }
+
+    /// Puts a challenge in place of what was known for its field.
+    fn learn(&mut self, known: Known) {
+        self.known.retain(|old| old.area != known.area || old.field != known.field);
+        self.known.push(known);
+    }
+}
+
+impl Known {
+    fn write(&self, username: &[u8], method: Method<'_>, uri: &[u8], cnonce: &[u8], out: &mut Vec<u8>) {
+        let nc = alloc::format!("{:08x}", self.count);
+        let mut given = Credentials {
+            username,
+            realm: &self.realm,
+            nonce: &self.nonce,
+            uri,
+            response: b"",
+            algorithm: self.names_algorithm.then(|| self.algorithm.name().as_bytes()),
+            cnonce: self.has_qop.then_some(cnonce),
+            qop: self.has_qop.then_some(b"auth".as_slice()),
+            nc: self.has_qop.then_some(nc.as_bytes()),
+            opaque: self.opaque.as_deref(),
+        };
+        let mut digits = [0; 64];
+        given.response = self.algorithm.response(&self.ha1, method.as_bytes(), &given, &mut digits);
+        given.write(out);
+    }
+}
+
+impl UserAgent {
+    /// A request of ours was answered 401 or 407. `Ok`: it is on its way again with credentials.
+    pub(crate) fn answer_challenge(
+        &mut self,
+        now: Instant,
+        key: SlabKey,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Out<'_>,
+    ) -> Result<(), Unanswered> {
+        let learnt = self.judge_challenge(key, message, status);
+        match learnt {
+            Ok(known) => {
+                let Some(request) = self.requests.get_mut(key) else { return Err(Unanswered::NotOurServer) };
+                request.rounds += 1;
+                request.answered.push(known.field);
+                let account = request.draft.account;
+                if let Some(state) = self.accounts.get_mut(account.0) {
+                    state.wallet.learn(known);
+                }
+                self.counters.challenges_answered += 1;
+                self.send_again(now, key, out);
+                Ok(())
+            }
+            Err(unanswered) => {
+                self.counters.challenges_ignored += 1;
+                Err(unanswered)
+            }
+        }
+    }
+
+    fn judge_challenge(&self, key: SlabKey, message: &Message<'_>, status: u16) -> Result<Known, Unanswered> {
+        let request = self.requests.get(key).ok_or(Unanswered::NotOurServer)?;
+        let account = self.config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
+        let at_server = self.goes_to_server(request);
+        if !at_server {
+            return Err(Unanswered::NotOurServer);
+        }
+        if request.draft.is_in_dialog
+            && (account.in_dialog == InDialogChallenges::Ignored || status != 407 || request.rounds > 0)
+        {
+            return Err(Unanswered::InDialog);
+        }
+        let (asks, answers) = match status {
+            401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
+            _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
+        };
+        let (challenge, algorithm) = choose(account, message, asks)?;
+        // A nonce that was new to this request and is not merely stale: the password is wrong.
+        let was_answered = request.answered.contains(&answers);
+        if (was_answered && !challenge.is_stale) || request.rounds >= self.config.limits.challenge_rounds_max
+        {
+            return Err(Unanswered::Refused);
+        }
+        let ha1 = ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?;
+        Ok(Known {
+            area: Area::of(request.draft.method),
+            field: answers,
+            realm: unfolded(challenge.realm),
+            nonce: unfolded(challenge.nonce),
+            opaque: challenge.opaque.map(unfolded),
+            algorithm,
+            names_algorithm: challenge.algorithm.is_some(),
+            has_qop: challenge.qop.is_some(),
+            count: 0,
+            ha1,
+        })
+    }
+
+    /// True when a request was sent to the very address that the account's server has.
+    pub(crate) fn goes_to_server(&self, request: &Request) -> bool {
+        let server = self.accounts.get(request.draft.account.0).and_then(|state| state.server);
+        match (server, request.flow) {
+            (Some(server), Some(flow)) => server == flow.remote,
+            _ => false,
+        }
+    }
+}
+
+/// The best challenge for the account's realm: SHA-256 before MD5, whatever their order.
+fn choose<'m>(
+    account: &Account,
+    message: &Message<'m>,
+    asks: HeaderName,
+) -> Result<(ReceivedChallenge<'m>, Algorithm), Unanswered> {
+    let mut best: Option<(ReceivedChallenge<'m>, Algorithm)> = None;
+    let (mut first_realm, mut has_ours) = (None, false);
+    for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
+        first_realm = first_realm.or(Some(challenge.realm));
+        if !is_own_realm(account, &unescape(challenge.realm)) {
+            continue;
+        }
+        has_ours = true;
+        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else { continue };
+        let is_better =
+            best.is_none_or(|(_, known)| known == Algorithm::Md5 && algorithm == Algorithm::Sha256);
+        if is_better {
+            best = Some((challenge, algorithm));
+        }
+    }
+    match (best, first_realm) {
+        (Some(best), _) => Ok(best),
+        (None, Some(realm)) if !has_ours => Err(Unanswered::OtherRealm(text(realm))),
+        (None, _) => Err(Unanswered::Unsupported),
+    }
+}
+
+/// Without a configured realm: the domain of the address-of-record, or the host of the server as it is configured.
+fn is_own_realm(account: &Account, realm: &[u8]) -> bool {
+    if let Some(own) = &account.realm {
+        return own.as_bytes() == realm;
+    }
+    let domain = account.uri().is_some_and(|uri: Uri<'_>| uri.host().equals(realm));
+    domain || account.server.as_ref().is_some_and(|server| server.host.as_bytes().eq_ignore_ascii_case(realm))
+}
+
+fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {
+    match &account.secret {
+        Secret::None => None,
+        Secret::Ha1(ha1) => Some(*ha1),
+        Secret::Password(password) => {
+            let username = plain_username_of(account)?;
+            Some(Ha1::new(&username, &unescape(challenge.realm), password.as_bytes()))
+        }
+    }
+}
+
+/// The user name as it goes into the hash.
+fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
+    match &account.username {
+        Some(name) => Some(name.as_bytes().to_vec()),
+        None => {
+            let mut name = Vec::new();
+            account.uri()?.unescaped_user_into(&mut name);
+            Some(name)
+        }
+    }
+}
+
+/// The user name as it stands between quotes.
+fn username_of(account: &Account) -> Option<Vec<u8>> {
+    let plain = plain_username_of(account)?;
+    let mut out = Vec::with_capacity(plain.len());
+    for byte in plain {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    Some(out)
+}
+
+/// A value that came over several lines on one.
+pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
+    value.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect()
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        out.extend_from_slice(alloc::format!("{byte:02x}").as_bytes());
+    }
+    out
+}
+
+/// Challenges of one response that are looked at.
+const CHALLENGES_MAX: usize = 16;

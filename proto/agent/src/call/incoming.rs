@@ -1,0 +1,275 @@
+//! Calls that come (RFC 3261 §13.3), from the INVITE to the answer.
+
+use crate::account::challenge::unfolded;
+use crate::agent::{Out, Timer};
+use crate::call::acceptance::{Acceptance, Accepting};
+use crate::call::{Call, CallError, CallId, CallState, Role};
+use crate::dialog::Dialog;
+use crate::event::text;
+use crate::reply::{Asked, add_abilities, add_contact, phrase_of, write_refusal};
+use crate::request::{key_of, number_of};
+use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
+use crate::{AccountId, Action, AgentEvent, By, UserAgent};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_media::sdp::LocalMedia;
+use ringway_media::{Direction, MediaParams};
+use ringway_sansio::{Flow, Instant, Outbox};
+use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
+use ringway_transaction::ServerId;
+
+/// The INVITE of a call that nobody has answered.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) server: ServerId,
+    /// As it came; its answers are written from it.
+    request: Vec<u8>,
+    pub(crate) flow: Flow,
+    pub(crate) cseq: u32,
+}
+
+impl UserAgent {
+    /// Tells the caller that it rings: 180, or another provisional status from 101 to 199.
+    pub fn ring(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        status: u16,
+        packets: &mut Outbox,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CallError> {
+        let mut out = Out::new(packets, actions);
+        let state = self.call_state(call).ok_or(CallError::NoCall)?;
+        if state != CallState::Ringing {
+            return Err(CallError::WrongState);
+        }
+        if !(101..200).contains(&status) {
+            return Err(CallError::BadStatus);
+        }
+        self.respond_to_invite(now, call, status, phrase_of(status), &mut out, |_| {});
+        self.settle(now, &mut out);
+        Ok(())
+    }
+
+    /// Answers a call. `media` says where and how sound is taken.
+    pub fn answer(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        media: LocalMedia,
+        packets: &mut Outbox,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CallError> {
+        let mut out = Out::new(packets, actions);
+        let result = self.accept_call(now, call, media, &mut out);
+        self.settle(now, &mut out);
+        result
+    }
+
+    /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
+    pub fn reject(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        status: u16,
+        packets: &mut Outbox,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CallError> {
+        let mut out = Out::new(packets, actions);
+        let state = self.call_state(call).ok_or(CallError::NoCall)?;
+        if state != CallState::Ringing {
+            return Err(CallError::WrongState);
+        }
+        if !(400..700).contains(&status) {
+            return Err(CallError::BadStatus);
+        }
+        self.end_call(now, call, Some(status), &mut out);
+        self.settle(now, &mut out);
+        Ok(())
+    }
+
+    /// Takes a well-formed INVITE that nothing speaks against: tells the program, and 100 to the caller.
+    pub(crate) fn take_call(
+        &mut self,
+        asked: &Asked<'_, '_>,
+        account: AccountId,
+        dialog: Dialog,
+        replaces: Option<CallId>,
+        out: &mut Out<'_>,
+    ) {
+        let message = asked.message;
+        let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
+        call.replaces = replaces;
+        let id = CallId(number_of(self.calls.insert(call)));
+        let Some(server) = self.begin(asked, id.0, out) else {
+            self.calls.remove(key_of(id.0));
+            return;
+        };
+        let ring = self.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
+        let ring = self.wheel.arm(asked.now + ring, Timer::Ring(id));
+        if let Some(call) = self.call_mut(id) {
+            call.ring = ring;
+            call.unanswered = Some(Unanswered {
+                server,
+                request: message.as_bytes().to_vec(),
+                flow: asked.flow,
+                cseq: message.cseq().number,
+            });
+        }
+        self.respond_to_invite(asked.now, id, 100, "Trying", out, |_| {});
+        let name = grammar::unquote(message.from().display_name);
+        out.tell(AgentEvent::Incoming {
+            call: id,
+            account,
+            from: text(message.from().uri.as_bytes()),
+            to: text(message.to().uri.as_bytes()),
+            display_name: text(&digest::unescape(&unfolded(name))),
+            has_offer: !message.body().is_empty(),
+            replaces,
+        });
+    }
+
+    fn accept_call(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        media: LocalMedia,
+        out: &mut Out<'_>,
+    ) -> Result<(), CallError> {
+        let limits = self.config.limits;
+        let call = self.calls.get_mut(key_of(id.0)).ok_or(CallError::NoCall)?;
+        let unanswered = call.unanswered.as_ref().filter(|_| call.state == CallState::Ringing);
+        let unanswered = unanswered.ok_or(CallError::WrongState)?;
+        let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);
+        let message = Message::parse(&unanswered.request, &self.config.message_limits);
+        let mut session = Session::new(media, &mut self.entropy);
+        let agreed = match message.as_deref().map(|message| carried(message, limits.body_bytes_max)) {
+            Ok(Ok(Carried::Description(offer))) => {
+                session.answer(offer, Direction::SendRecv).map(|(body, params)| (body, Some(params)))
+            }
+            Ok(Ok(Carried::Nothing)) => Ok((session.offer(Direction::SendRecv), None)),
+            Ok(Err(why)) => Err(why),
+            Err(_) => return Err(CallError::WrongState),
+        };
+        let (body, params) = match agreed {
+            Ok(agreed) => agreed,
+            Err(why) => return Err(self.refuse_call(now, id, &why, flow, out)),
+        };
+        call.session = Some(session);
+        let (account, ring) = (call.account, call.ring);
+        let mut response = Vec::new();
+        self.write_to_invite(id, 200, "OK", &mut response, |response, config| {
+            add_contact(response, config, account, flow);
+            add_abilities(response);
+            Some((SDP, body))
+        });
+        self.wheel.cancel(ring);
+        let Some(call) = self.call_mut(id) else { return Err(CallError::NoCall) };
+        call.state = CallState::Accepted;
+        call.unanswered = None;
+        let awaits_answer = params.is_none();
+        self.begin_acceptance(
+            now,
+            id,
+            Acceptance::new(server, response, cseq, Accepting::Call, awaits_answer),
+            out,
+        );
+        self.tell_answered(id, params, out);
+        self.end_replaced(now, id, out);
+        Ok(())
+    }
+
+    fn tell_answered(&mut self, call: CallId, params: Option<MediaParams>, out: &mut Out<'_>) {
+        let Some(params) = params else { return };
+        let is_held = !params.direction.sends();
+        out.tell(AgentEvent::Answered { call, params });
+        self.note_peer_hold(call, is_held, out);
+    }
+
+    /// The offer cannot be answered: no call.
+    fn refuse_call(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        why: &NotAcceptable,
+        flow: Flow,
+        out: &mut Out<'_>,
+    ) -> CallError {
+        self.counters.sessions_refused += 1;
+        let agent = self.warning_agent(flow);
+        self.respond_to_invite(now, id, why.status, phrase_of(why.status), out, |response| {
+            write_refusal(response, why, &agent);
+        });
+        self.tell_ended(id, why.status, &why.reason, By::Local, out);
+        self.drop_call(id);
+        CallError::Refused { status: why.status, reason: why.reason.clone() }
+    }
+
+    /// RFC 3891 §3: who is replaced is hung up on when the replacement is answered.
+    fn end_replaced(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+        if let Some(old) = self.call_mut(id).and_then(|call| call.replaces.take()) {
+            self.end_call(now, old, None, out);
+        }
+    }
+
+    /// Answers the INVITE of a call that has not been answered.
+    pub(crate) fn respond_to_invite(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
+        let Some(unanswered) = self.call_at(id).and_then(|call| call.unanswered.as_ref()) else { return };
+        let (server, flow) = (unanswered.server, unanswered.flow);
+        let account = self.call_at(id).map(|call| call.account);
+        let mut response = Vec::new();
+        self.write_to_invite(id, status, phrase, &mut response, |response, config| {
+            if let Some(account) = account.filter(|_| (101..300).contains(&status)) {
+                add_contact(response, config, account, flow);
+                response.header(HeaderName::Allow, crate::reply::ALLOW);
+            }
+            add(response);
+            None
+        });
+        self.transactions
+            .respond(now, server, status, out.packets, |arena| arena.extend_from_slice(&response));
+    }
+
+    fn write_to_invite(
+        &self,
+        id: CallId,
+        status: u16,
+        phrase: &str,
+        bytes: &mut Vec<u8>,
+        add: impl FnOnce(&mut ResponseWriter<'_>, &crate::Config) -> Option<(&'static str, Vec<u8>)>,
+    ) {
+        let Some(call) = self.call_at(id) else { return };
+        let Some(unanswered) = &call.unanswered else { return };
+        let Ok(message) = Message::parse(&unanswered.request, &self.config.message_limits) else { return };
+        let (source, tag) = (unanswered.flow.remote, &call.dialog.local_tag);
+        let mut response = if status == 100 {
+            ResponseWriter::new(bytes, &message, status, phrase, Some(source), None)
+        } else {
+            ResponseWriter::answer(bytes, &message, status, phrase, source, tag)
+        };
+        if (101..300).contains(&status) {
+            response.copy(&message, HeaderName::RecordRoute);
+        }
+        if !self.config.user_agent.is_empty() {
+            response.header(HeaderName::UserAgent, self.config.user_agent.as_bytes());
+        }
+        let _ = match add(&mut response, &self.config) {
+            Some((content_type, body)) => response.finish_with_body(content_type, &body),
+            None => response.finish(),
+        };
+    }
+}
+
+/// How long the caller lets it ring at most (RFC 3261 §13.3.1).
+fn expires_of(message: &Message<'_>) -> Option<Duration> {
+    let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
+    Some(Duration::from_secs(u64::from(seconds.max(1))))
+}

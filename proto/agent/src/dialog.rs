@@ -1,0 +1,189 @@
+//! A dialog (RFC 3261 §12): what two user agents know of each other, and the way between them.
+
+use crate::account::challenge::unfolded;
+use crate::request::{ContactField, Draft};
+use crate::way::{NoWay, Way};
+use crate::{AccountId, Limits};
+use alloc::vec::Vec;
+use ringway_sip::{Fields, HeaderName, Message, Method, NameAddr, Uri};
+
+/// One dialog.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialog {
+    pub(crate) call_id: Vec<u8>,
+    pub(crate) local_tag: Vec<u8>,
+    /// Empty as long as nobody has answered.
+    pub(crate) remote_tag: Vec<u8>,
+    /// Our From, with its tag.
+    pub(crate) local: Vec<u8>,
+    /// Their To, with its tag once there is one.
+    pub(crate) remote: Vec<u8>,
+    pub(crate) local_cseq: u32,
+    /// `None`: nothing has come from there yet.
+    pub(crate) remote_cseq: Option<u32>,
+    /// The remote target.
+    pub(crate) target: Vec<u8>,
+    /// The route set, first hop first.
+    pub(crate) routes: Vec<Vec<u8>>,
+}
+
+/// Why a message makes no dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoDialog {
+    /// There is no Contact, or none that a request can be sent to.
+    Contact,
+    /// More routes than allowed, or one that cannot be read.
+    Routes,
+    /// The other side has no tag.
+    Tag,
+}
+
+/// Where an in-dialog request stands in the order of its dialog (RFC 3261 §12.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Next,
+    Late,
+}
+
+impl Dialog {
+    /// The caller's, before anybody has answered.
+    pub(crate) fn calling(
+        call_id: Vec<u8>,
+        local_tag: Vec<u8>,
+        local: &[u8],
+        to: Vec<u8>,
+        target: Vec<u8>,
+    ) -> Self {
+        let local = [local, b";tag=", &local_tag].concat();
+        Self {
+            call_id,
+            local_tag,
+            remote_tag: Vec::new(),
+            local,
+            remote: to,
+            local_cseq: 1,
+            remote_cseq: None,
+            target,
+            routes: Vec::new(),
+        }
+    }
+
+    /// The callee's (RFC 3261 §12.1.1).
+    pub(crate) fn called(
+        invite: &Message<'_>,
+        local_tag: Vec<u8>,
+        limits: &Limits,
+    ) -> Result<Self, NoDialog> {
+        let remote_tag = invite.from().tag().ok_or(NoDialog::Tag)?.to_vec();
+        let to = invite.first(HeaderName::To).map(unfolded).unwrap_or_default();
+        Ok(Self {
+            call_id: invite.call_id().to_vec(),
+            local: [&to[..], b";tag=", &local_tag].concat(),
+            local_tag,
+            remote_tag,
+            remote: invite.first(HeaderName::From).map(unfolded).unwrap_or_default(),
+            local_cseq: 0,
+            remote_cseq: Some(invite.cseq().number),
+            target: target_of(invite).ok_or(NoDialog::Contact)?,
+            routes: routes_of(invite, limits)?,
+        })
+    }
+
+    /// The caller's, as a response to its INVITE makes it (RFC 3261 §12.1.2). Without a Contact the other side is where
+    /// it was called.
+    pub(crate) fn answered(&self, response: &Message<'_>, limits: &Limits) -> Result<Self, NoDialog> {
+        let remote_tag = response.to().tag().ok_or(NoDialog::Tag)?.to_vec();
+        let mut routes = routes_of(response, limits)?;
+        routes.reverse();
+        Ok(Self {
+            remote_tag,
+            remote: response.first(HeaderName::To).map(unfolded).unwrap_or_default(),
+            target: target_of(response).unwrap_or_else(|| self.target.clone()),
+            routes,
+            ..self.clone()
+        })
+    }
+
+    /// Takes over where the other side says it is now (RFC 3261 §12.2: a target refresh).
+    pub(crate) fn refresh_target(&mut self, message: &Fields<'_>) {
+        if let Some(target) = target_of(message) {
+            self.target = target;
+        }
+    }
+
+    /// Checks and notes the number of a request that came (never an ACK's or a CANCEL's).
+    pub(crate) fn receive(&mut self, cseq: u32) -> Order {
+        if self.remote_cseq.is_some_and(|last| cseq <= last) {
+            return Order::Late;
+        }
+        self.remote_cseq = Some(cseq);
+        Order::Next
+    }
+
+    /// A request inside this dialog (RFC 3261 §12.2.1.1), with the next number.
+    pub(crate) fn draft(&mut self, account: AccountId, method: Method<'static>) -> Result<Draft, NoWay> {
+        self.local_cseq = self.local_cseq.saturating_add(1);
+        let cseq = self.local_cseq;
+        self.draft_numbered(account, method, cseq)
+    }
+
+    /// The ACK of a 2xx: it has the number of its INVITE.
+    pub(crate) fn ack(&self, account: AccountId, cseq: u32) -> Result<Draft, NoWay> {
+        self.draft_numbered(account, Method::Ack, cseq)
+    }
+
+    /// True for a message with this Call-ID and these tags, ours first.
+    pub(crate) fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
+        self.call_id == call_id && self.local_tag == local_tag && self.remote_tag == remote_tag
+    }
+
+    fn draft_numbered(&self, account: AccountId, method: Method<'static>, cseq: u32) -> Result<Draft, NoWay> {
+        let target = Uri::parse(&self.target).map_err(|_| NoWay::Malformed)?;
+        let first = self.routes.first().and_then(|route| NameAddr::parse(route).ok());
+        let (uri, routes, way) = match first {
+            None => (self.target.clone(), Vec::new(), Way::of_uri(&target)?),
+            Some(route) if route.uri.is_loose_router() => {
+                (self.target.clone(), self.routes.clone(), Way::of_uri(&route.uri)?)
+            }
+            // A strict router wants itself in the Request-URI, and the target as the last Route.
+            Some(route) => {
+                let mut routes: Vec<_> = self.routes.iter().skip(1).cloned().collect();
+                routes.push([&b"<"[..], &self.target, b">"].concat());
+                (route.uri.as_bytes().to_vec(), routes, Way::of_uri(&route.uri)?)
+            }
+        };
+        Ok(Draft {
+            account,
+            method,
+            uri,
+            routes,
+            from: self.local.clone(),
+            to: self.remote.clone(),
+            call_id: self.call_id.clone(),
+            cseq,
+            contact: ContactField::None,
+            fields: Vec::new(),
+            body: None,
+            way,
+            is_in_dialog: true,
+        })
+    }
+}
+
+/// The URI of the first Contact, if a request can be sent there.
+fn target_of(message: &Fields<'_>) -> Option<Vec<u8>> {
+    let contact = NameAddr::parse(message.values(HeaderName::Contact).next()?).ok()?;
+    contact.uri.is_sip().then(|| contact.uri.as_bytes().to_vec())
+}
+
+/// The Record-Route values in their order.
+fn routes_of(message: &Fields<'_>, limits: &Limits) -> Result<Vec<Vec<u8>>, NoDialog> {
+    let mut routes = Vec::new();
+    for value in message.values(HeaderName::RecordRoute) {
+        if routes.len() >= limits.routes_max || NameAddr::parse(value).is_err() {
+            return Err(NoDialog::Routes);
+        }
+        routes.push(unfolded(value));
+    }
+    Ok(routes)
+}

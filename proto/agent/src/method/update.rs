@@ -1,0 +1,49 @@
+//! UPDATE (RFC 3311): a change of the session or of the remote target without an INVITE.
+
+use crate::agent::Out;
+use crate::call::{CallState, Reoffer};
+use crate::reply::{Asked, add_abilities, add_contact};
+use crate::session::SDP;
+use crate::{AgentEvent, UserAgent};
+
+impl UserAgent {
+    pub(super) fn on_update(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+        let Some(id) = self.call_in_order(asked, out) else { return };
+        let Some(call) = self.call_at(id) else { return };
+        let has_offer = !asked.message.body().is_empty();
+        let is_pending = matches!(call.reoffer, Reoffer::Sent { .. });
+        let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
+        match call.state {
+            CallState::Leaving | CallState::Cancelling => {
+                return self.refuse(asked, 481, "Call/Transaction Does Not Exist", out);
+            }
+            // The first offer and answer are not through.
+            CallState::Calling | CallState::Ringing if has_offer => return self.ask_later(asked, out),
+            CallState::Accepted | CallState::Established if has_offer && is_pending => {
+                return self.refuse(asked, 491, "Request Pending", out);
+            }
+            CallState::Accepted | CallState::Established if has_offer && awaits_answer => {
+                return self.ask_later(asked, out);
+            }
+            CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
+        }
+        let body = match has_offer.then(|| self.negotiate(asked, id, out)).transpose() {
+            Ok(negotiated) => negotiated.map(|(body, _)| body),
+            Err(why) => {
+                self.refuse_session(asked, &why, out);
+                return out.tell(AgentEvent::OfferRefused {
+                    call: id,
+                    status: why.status,
+                    reason: why.reason,
+                });
+            }
+        };
+        let Some(call) = self.call_mut(id) else { return };
+        call.dialog.refresh_target(asked.message);
+        let account = call.account;
+        self.respond_with_body(asked, body.map(|body| (SDP, body)), out, |response, config| {
+            add_contact(response, config, account, asked.flow);
+            add_abilities(response);
+        });
+    }
+}

@@ -1,0 +1,226 @@
+//! Answers to requests that came.
+
+use crate::agent::Out;
+use crate::event::text;
+use crate::request::write_contact;
+use crate::session::{NotAcceptable, SDP};
+use crate::{AccountId, Config, UserAgent};
+use alloc::vec::Vec;
+use ringway_sansio::{Flow, Instant, Token};
+use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri, Via};
+use ringway_transaction::{MatchKey, ServerId, reply_flow};
+
+/// A request that came, while it is worked on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'m, 'a> {
+    pub(crate) now: Instant,
+    pub(crate) message: &'m Message<'a>,
+    pub(crate) method: Method<'a>,
+    pub(crate) uri: Uri<'a>,
+    pub(crate) flow: Flow,
+    pub(crate) key: MatchKey,
+}
+
+impl UserAgent {
+    /// Begins the server transaction of a request. `None`: there was no room, and that was answered.
+    pub(crate) fn begin(&mut self, asked: &Asked<'_, '_>, owner: u64, out: &mut Out<'_>) -> Option<ServerId> {
+        let flow = reply_flow(asked.message.via(), asked.flow);
+        let port = asked.message.via().port.unwrap_or(crate::way::DEFAULT_PORT);
+        let is_invite = asked.method == Method::Invite;
+        let id = self.transactions.start_server(asked.key, is_invite, flow, port, owner);
+        if id.is_none() {
+            self.counters.overflow += 1;
+            let tag = self.new_tag();
+            out.packets.send_with(flow, Token::NONE, |arena| {
+                let source = asked.flow.remote;
+                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, &tag);
+                let _ = busy.finish();
+            });
+        }
+        id
+    }
+
+    /// Answers a request in a transaction of its own. `to_tag` is for requests without one: a dialog's, or a new one.
+    pub(crate) fn respond(
+        &mut self,
+        asked: &Asked<'_, '_>,
+        status: u16,
+        phrase: &str,
+        to_tag: Option<&[u8]>,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
+        let Some(id) = self.begin(asked, 0, out) else { return };
+        let tag = to_tag.map_or_else(|| self.new_tag(), <[u8]>::to_vec);
+        let user_agent = self.config.user_agent.as_bytes();
+        let was_sent = self.transactions.respond(asked.now, id, status, out.packets, |arena| {
+            let source = asked.flow.remote;
+            let mut response = ResponseWriter::answer(arena, asked.message, status, phrase, source, &tag);
+            if !user_agent.is_empty() {
+                response.header(HeaderName::UserAgent, user_agent);
+            }
+            add(&mut response);
+            let _ = response.finish();
+        });
+        if !was_sent {
+            self.transactions.drop_server(id);
+        }
+    }
+
+    /// Answers 200, perhaps with a body; `add` is given the configuration too.
+    pub(crate) fn respond_with_body(
+        &mut self,
+        asked: &Asked<'_, '_>,
+        body: Option<(&'static str, Vec<u8>)>,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>, &Config),
+    ) {
+        let Some(id) = self.begin(asked, 0, out) else { return };
+        let tag = self.new_tag();
+        let config = &self.config;
+        self.transactions.respond(asked.now, id, 200, out.packets, |arena| {
+            let source = asked.flow.remote;
+            let mut response = ResponseWriter::answer(arena, asked.message, 200, "OK", source, &tag);
+            if !config.user_agent.is_empty() {
+                response.header(HeaderName::UserAgent, config.user_agent.as_bytes());
+            }
+            add(&mut response, config);
+            let _ = match body {
+                Some((content_type, body)) => response.finish_with_body(content_type, &body),
+                None => response.finish(),
+            };
+        });
+    }
+
+    /// Refuses a request with a status alone.
+    pub(crate) fn refuse(&mut self, asked: &Asked<'_, '_>, status: u16, phrase: &str, out: &mut Out<'_>) {
+        self.refuse_with(asked, status, phrase, out, |_| {});
+    }
+
+    /// Refuses a request, and tells what would be needed.
+    pub(crate) fn refuse_with(
+        &mut self,
+        asked: &Asked<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
+        match status {
+            481 => self.counters.no_dialog += 1,
+            482 => self.counters.merged += 1,
+            500 => self.counters.out_of_order += 1,
+            513 => self.counters.body_too_large += 1,
+            _ => self.counters.refused += 1,
+        }
+        self.respond(asked, status, phrase, None, out, add);
+    }
+
+    /// Refuses a session description.
+    pub(crate) fn refuse_session(&mut self, asked: &Asked<'_, '_>, why: &NotAcceptable, out: &mut Out<'_>) {
+        self.counters.sessions_refused += 1;
+        let agent = self.warning_agent(asked.flow);
+        let phrase = phrase_of(why.status);
+        self.refuse_with(asked, why.status, phrase, out, |response| write_refusal(response, why, &agent));
+    }
+
+    /// Who warns: our address, as Warning has it.
+    pub(crate) fn warning_agent(&self, flow: Flow) -> Vec<u8> {
+        let mut agent = Vec::new();
+        if let Some(address) = self.config.address_of(flow.listener) {
+            crate::way::write_host(address, &mut agent);
+        }
+        agent
+    }
+
+    /// A message that cannot be read. A request is told so, if it can be answered at all.
+    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow, out: &mut Out<'_>) {
+        self.counters.unreadable += 1;
+        let fields = &rejected.fields;
+        let Some(via_line) = fields.first(HeaderName::Via) else { return };
+        if fields.is_response() || fields.as_bytes().starts_with(b"ACK ") {
+            return;
+        }
+        let via = Via::parse(ringway_sip::grammar::split_value(via_line).0);
+        let flow = via.map_or(flow, |via| reply_flow(&via, flow));
+        let phrase = alloc::format!("{}", rejected.reason);
+        let status = rejected.reason.status();
+        let tag = self.new_tag();
+        out.packets.send_with(flow, Token::NONE, |arena| {
+            let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(&tag));
+            let _ = response.finish();
+        });
+    }
+}
+
+/// Adds where we are reached, to an answer that makes or keeps a dialog.
+pub(crate) fn add_contact(
+    response: &mut ResponseWriter<'_>,
+    config: &Config,
+    account: AccountId,
+    flow: Flow,
+) {
+    response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, out));
+}
+
+/// Adds what this phone can do (RFC 3261 §11.2).
+pub(crate) fn add_abilities(response: &mut ResponseWriter<'_>) {
+    response.header(HeaderName::Allow, ALLOW);
+    response.header(HeaderName::Supported, SUPPORTED);
+    response.header(HeaderName::AllowEvents, b"refer");
+}
+
+/// Adds to a 4xx what it takes to be accepted.
+pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
+    if why.status == 415 {
+        response.header(HeaderName::Accept, SDP.as_bytes());
+        response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));
+        return;
+    }
+    if why.status == 488 || why.status == 400 {
+        response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));
+    }
+}
+
+/// `399 host:port "why"` (RFC 3261 §20.43).
+fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
+    ringway_sip::write_number(out, u64::from(why.warning));
+    out.push(b' ');
+    out.extend_from_slice(if agent.is_empty() { b"phone" } else { agent });
+    out.extend_from_slice(b" \"");
+    out.extend(text(why.reason.as_bytes()).bytes().filter(|&byte| !matches!(byte, b'"' | b'\\')));
+    out.push(b'"');
+}
+
+/// The usual phrase of a status we answer with.
+pub(crate) const fn phrase_of(status: u16) -> &'static str {
+    match status {
+        180 => "Ringing",
+        181 => "Call Is Being Forwarded",
+        182 => "Queued",
+        183 => "Session Progress",
+        200 => "OK",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        415 => "Unsupported Media Type",
+        480 => "Temporarily Unavailable",
+        481 => "Call/Transaction Does Not Exist",
+        486 => "Busy Here",
+        487 => "Request Terminated",
+        488 => "Not Acceptable Here",
+        491 => "Request Pending",
+        500 => "Server Internal Error",
+        503 => "Service Unavailable",
+        513 => "Message Too Large",
+        600 => "Busy Everywhere",
+        603 => "Decline",
+        _ => "Refused",
+    }
+}
+
+/// The methods that are understood here.
+pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";
+/// The extensions that are understood here (RFC 3891).
+pub(crate) const SUPPORTED: &[u8] = b"replaces";

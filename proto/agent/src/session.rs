@@ -1,0 +1,117 @@
+//! The one place where signalling meets offer/answer: what a session is, and how a refusal of it is told.
+
+use crate::account::challenge::unfolded;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_media::sdp::{Downgrade, Limits, LocalMedia, OfferAnswer, Refused, SessionDescription};
+use ringway_media::{Direction, Entropy, MediaParams};
+use ringway_sansio::Seed;
+use ringway_sip::{Fields, HeaderName, grammar};
+
+/// The negotiation of one call.
+pub(crate) struct Session(OfferAnswer);
+
+/// Why a description of the other side is not taken, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotAcceptable {
+    /// 400, 415, 488, 491 or 513.
+    pub(crate) status: u16,
+    /// Why, for a person.
+    pub(crate) reason: String,
+    /// The Warning code that goes with it.
+    pub(crate) warning: u16,
+}
+
+/// What a message carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried<'m> {
+    Nothing,
+    Description(&'m [u8]),
+}
+
+impl Session {
+    pub(crate) fn new(local: LocalMedia, entropy: &mut Entropy) -> Self {
+        let session_id = u64::from_be_bytes(entropy.bytes());
+        Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(entropy.bytes()))))
+    }
+
+    /// The negotiation of one more dialog that the pending offer has made.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.0.fork())
+    }
+
+    pub(crate) fn offer(&mut self, direction: Direction) -> Vec<u8> {
+        self.0.offer(direction)
+    }
+
+    pub(crate) fn accept_answer(&mut self, answer: &[u8]) -> Result<MediaParams, NotAcceptable> {
+        self.0.accept_answer(answer).map_err(NotAcceptable::of)
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        offer: &[u8],
+        wanted: Direction,
+    ) -> Result<(Vec<u8>, MediaParams), NotAcceptable> {
+        self.0.answer(offer, wanted).map_err(NotAcceptable::of)
+    }
+
+    pub(crate) fn abandon_offer(&mut self) {
+        self.0.abandon_offer();
+    }
+
+    pub(crate) const fn allow_unprotected(&mut self, allowed: bool) {
+        self.0.set_downgrade(if allowed { Downgrade::Allowed } else { Downgrade::Refused });
+    }
+}
+
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Session(..)")
+    }
+}
+
+impl NotAcceptable {
+    fn of(refused: Refused) -> Self {
+        Self { status: refused.status(), reason: refused.to_string(), warning: refused.warning() }
+    }
+
+    /// There is no description where one has to be.
+    pub(crate) fn missing(reason: &str) -> Self {
+        Self::new(488, reason)
+    }
+
+    fn new(status: u16, reason: &str) -> Self {
+        Self { status, reason: reason.into(), warning: WARNING_MISCELLANEOUS }
+    }
+}
+
+/// The description in a message, if it has one that we could read.
+pub(crate) fn carried<'m>(message: &Fields<'m>, body_bytes_max: usize) -> Result<Carried<'m>, NotAcceptable> {
+    let body = message.body();
+    if body.is_empty() {
+        return Ok(Carried::Nothing);
+    }
+    if body.len() > body_bytes_max {
+        return Err(NotAcceptable::new(513, "Message Too Large"));
+    }
+    let encoding = message.first(HeaderName::ContentEncoding).map(grammar::trim);
+    if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
+        return Err(NotAcceptable::new(415, "Unsupported Content-Encoding"));
+    }
+    let content_type = message.first(HeaderName::ContentType).map(unfolded).unwrap_or_default();
+    let media_type = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
+    if !grammar::trim(media_type).eq_ignore_ascii_case(SDP.as_bytes()) {
+        return Err(NotAcceptable::new(415, "Unsupported Media Type"));
+    }
+    Ok(Carried::Description(body))
+}
+
+/// Refuses an offer that nobody could answer, before anybody is disturbed.
+pub(crate) fn check_offer(offer: &[u8]) -> Result<(), NotAcceptable> {
+    let description = SessionDescription::parse(offer, &Limits::default());
+    description.map(|_| ()).map_err(|malformed| NotAcceptable::of(Refused::from(malformed)))
+}
+
+pub(crate) const SDP: &str = "application/sdp";
+const WARNING_MISCELLANEOUS: u16 = 399;

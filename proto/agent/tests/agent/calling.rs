@@ -1,0 +1,393 @@
+//! Calls that the agent makes.
+
+use crate::harness::{ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, sdp};
+use ringway_agent::{AgentEvent, By, CallError, CallState, Ended, NoWay};
+use ringway_media::Direction;
+use std::time::Duration;
+
+fn bob() -> String {
+    format!("sip:bob@{PEER}")
+}
+
+fn contact(of: &str) -> String {
+    format!("Contact: <sip:bob@{of}>\r\n")
+}
+
+#[test]
+fn a_call_from_the_invite_to_the_bye() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    assert_eq!((invite.line(), invite.to().as_str()), ("INVITE sip:bob@10.0.0.2:5060 SIP/2.0", PEER));
+    assert_eq!(invite.field("Contact"), Some("<sip:alice@10.0.0.1:5060>"));
+    assert_eq!(invite.field("Supported"), Some("replaces"));
+    assert!(!invite.text.contains("100rel"));
+    assert!(invite.body().contains("m=audio 4000 RTP/AVP"));
+    table.receive(PEER, &answer(&invite, 100, "", "", None));
+    table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
+    table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
+    assert_eq!(table.events(), [AgentEvent::Progress { call, status: 180 }]);
+    table
+        .receive(PEER, &answer(&invite, 200, "bob", &contact("10.0.0.3:5070"), Some(&sdp("10.0.0.2", 7000))));
+    let ack = table.only();
+    assert_eq!((ack.line(), ack.to().as_str()), ("ACK sip:bob@10.0.0.3:5070 SIP/2.0", "10.0.0.3:5070"));
+    assert_eq!(ack.field("CSeq"), Some("1 ACK"));
+    assert!(ack.field("To").unwrap().ends_with(";tag=bob"));
+    let events = table.events();
+    let [AgentEvent::Answered { params, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(params.remote, "10.0.0.2:7000".parse().unwrap());
+    assert_eq!(params.direction, Direction::SendRecv);
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    let bye = table.only();
+    assert_eq!((bye.line(), bye.field("CSeq")), ("BYE sip:bob@10.0.0.3:5070 SIP/2.0", Some("2 BYE")));
+    let cause = Ended { status: 200, reason: "hung up".into(), by: By::Local };
+    assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    table.receive("10.0.0.3:5070", &answer(&bye, 200, "bob", "", None));
+    assert_eq!(table.agent.call_state(call), None);
+    table.pass_s(100);
+    assert!(table.agent.is_empty() && table.agent.is_idle());
+}
+
+#[test]
+fn the_other_side_hangs_up() {
+    let mut table = Table::direct();
+    let (call, invite) = table.established(&bob());
+    table.receive(PEER, &in_dialog("BYE", 1, &invite, "", None));
+    assert_eq!(table.only().line(), "SIP/2.0 200 OK");
+    let events = table.events();
+    let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((cause.status, cause.by), (200, By::Remote));
+    assert_eq!(table.agent.call_state(call), None);
+    table.receive(PEER, &in_dialog("BYE", 1, &invite, "", None));
+    assert_eq!(table.only().line(), "SIP/2.0 200 OK", "a repetition has the same answer");
+    table.receive(PEER, &in_dialog("OPTIONS", 2, &invite, "", None));
+    assert_eq!(table.only().line(), "SIP/2.0 481 Call/Transaction Does Not Exist");
+}
+
+#[test]
+fn byes_that_cross_are_both_answered() {
+    let mut table = Table::direct();
+    let (call, invite) = table.established(&bob());
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    let bye = table.only();
+    table.receive(PEER, &in_dialog("BYE", 1, &invite, "", None));
+    assert_eq!(table.only().line(), "SIP/2.0 200 OK");
+    assert_eq!(table.events().len(), 1, "it ends once");
+    table.receive(PEER, &answer(&bye, 481, "bob", "", None));
+    assert_eq!(table.agent.call_state(call), None);
+    assert!(table.events().is_empty());
+}
+
+#[test]
+fn early_media_is_told_and_the_answer_has_the_last_word() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 183, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
+    table.receive(PEER, &answer(&invite, 183, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
+    let events = table.events();
+    let [AgentEvent::Progress { status: 183, .. }, AgentEvent::EarlyMedia { params, .. }] = events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(params.remote, "10.0.0.2:7000".parse().unwrap());
+    table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 8000))));
+    let events = table.events();
+    let [AgentEvent::Answered { params, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(params.remote, "10.0.0.2:8000".parse().unwrap());
+}
+
+#[test]
+fn an_answer_without_a_description_is_the_early_one_or_ends_the_call() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 183, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
+    table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), None));
+    assert!(matches!(table.events().last(), Some(AgentEvent::Answered { .. })));
+
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), None));
+    assert_eq!(table.lines(), ["ACK sip:bob@10.0.0.2:5060 SIP/2.0", "BYE sip:bob@10.0.0.2:5060 SIP/2.0"]);
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 488, .. }, .. }]
+    ));
+}
+
+#[test]
+fn a_description_that_cannot_be_taken_is_acknowledged_and_the_call_ended() {
+    for body in
+        ["v=0\r\ngarbage", "v=0\r\no=- 1 1 IN IP4 10.0.0.2\r\ns=-\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\n"]
+    {
+        let mut table = Table::direct();
+        let (_, invite) = table.call(&bob());
+        table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), Some(body)));
+        assert_eq!(table.lines(), ["ACK sip:bob@10.0.0.2:5060 SIP/2.0", "BYE sip:bob@10.0.0.2:5060 SIP/2.0"]);
+        assert!(matches!(table.events().as_slice(), [AgentEvent::Ended { .. }]));
+    }
+}
+
+#[test]
+fn every_2xx_is_acknowledged_again_with_the_same_ack() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    let ok = answer(&invite, 200, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000)));
+    table.receive(PEER, &ok);
+    let ack = table.only();
+    for _ in 0..3 {
+        table.receive(PEER, &ok);
+        assert_eq!(table.only().text, ack.text);
+    }
+    assert_eq!(table.events().len(), 1);
+}
+
+#[test]
+fn a_fork_that_answers_second_is_acknowledged_and_ended() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 180, "one", &contact("10.0.0.3:5060"), None));
+    table.receive(PEER, &answer(&invite, 180, "two", &contact("10.0.0.4:5060"), None));
+    let body = sdp("10.0.0.4", 7000);
+    table.receive(PEER, &answer(&invite, 200, "two", &contact("10.0.0.4:5060"), Some(&body)));
+    assert_eq!(table.only().to(), "10.0.0.4:5060");
+    let late = answer(&invite, 200, "one", &contact("10.0.0.3:5060"), Some(&body));
+    table.receive(PEER, &late);
+    let sent = table.sent();
+    assert_eq!(sent.len(), 2);
+    assert!(
+        sent.iter().all(|sent| sent.to() == "10.0.0.3:5060" && sent.field("To").unwrap().contains("tag=one"))
+    );
+    assert!(sent[0].line().starts_with("ACK ") && sent[1].line().starts_with("BYE "));
+    assert_eq!(sent[1].field("CSeq"), Some("2 BYE"));
+    table.receive(PEER, &late);
+    assert_eq!(table.only().text, sent[0].text, "only the ACK again");
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+    assert_eq!(table.agent.counters().forks_ended, 1);
+    table.receive("10.0.0.3:5060", &answer(&sent[1], 200, "one", "", None));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+}
+
+#[test]
+fn forks_without_end_are_counted_and_ignored() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    let max = table.agent.config().limits.early_dialogs_max;
+    for fork in 0..max + 5 {
+        let body = sdp("10.0.0.4", 7000);
+        table.receive(PEER, &answer(&invite, 183, &format!("f{fork}"), &contact(PEER), Some(&body)));
+    }
+    assert_eq!(table.agent.counters().too_many_early_dialogs, 5);
+    for fork in 0..max + 5 {
+        let body = sdp("10.0.0.4", 7000);
+        table.receive(PEER, &answer(&invite, 200, &format!("g{fork}"), &contact(PEER), Some(&body)));
+    }
+    assert_eq!(table.agent.counters().too_many_early_dialogs, 10);
+}
+
+#[test]
+fn cancel_waits_for_a_provisional_answer() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    assert!(table.sent().is_empty());
+    table.receive(PEER, &answer(&invite, 100, "", "", None));
+    let cancel = table.only();
+    assert_eq!(
+        (cancel.line(), cancel.field("Via")),
+        ("CANCEL sip:bob@10.0.0.2:5060 SIP/2.0", invite.field("Via"))
+    );
+    table.receive(PEER, &answer(&cancel, 200, "bob", "", None));
+    table.receive(PEER, &answer(&invite, 487, "bob", "", None));
+    assert!(table.only().line().starts_with("ACK "));
+    let cause = Ended { status: 487, reason: "cancelled".into(), by: By::Local };
+    assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    assert!(table.agent.is_empty());
+}
+
+#[test]
+fn an_answer_that_crosses_our_cancel_is_acknowledged_and_ended() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
+    table.events();
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    assert!(table.only().line().starts_with("CANCEL "));
+    table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
+    assert_eq!(table.lines(), ["ACK sip:bob@10.0.0.2:5060 SIP/2.0", "BYE sip:bob@10.0.0.2:5060 SIP/2.0"]);
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
+    ));
+    assert_eq!(table.agent.call_state(call), None);
+}
+
+#[test]
+fn refusals_and_silence_end_the_call() {
+    let mut table = Table::direct();
+    for status in [404, 486, 488, 503, 603] {
+        let (call, invite) = table.call(&bob());
+        table.receive(PEER, &answer(&invite, status, "bob", "", None));
+        assert!(table.only().line().starts_with("ACK "));
+        let cause = Ended { status, reason: format!("Reason {status}"), by: By::Remote };
+        assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    }
+    let (call, _) = table.call(&bob());
+    table.pass_s(33);
+    let cause = Ended { status: 408, reason: "nobody answered".into(), by: By::Local };
+    assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
+    table.pass_s(100);
+    assert!(table.agent.is_empty());
+}
+
+#[test]
+fn it_does_not_ring_for_ever() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
+    table.events();
+    table.pass_s(181);
+    assert!(table.lines().iter().any(|line| line.starts_with("CANCEL ")));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Cancelling));
+    table.pass_s(40);
+    assert!(
+        matches!(table.events().as_slice(), [AgentEvent::Ended { .. }]),
+        "even if nobody agrees to the CANCEL"
+    );
+}
+
+#[test]
+fn a_redirection_is_followed_to_the_best_contact_but_not_in_circles() {
+    let mut table = Table::direct();
+    let (call, first) = table.call(&bob());
+    let fields = "Contact: <sip:bob@10.0.0.7>;q=0.5, <sips:bob@10.0.0.8>, <mailto:x@y>\r\nContact: <sip:b@10.0.0.6:99>;q=0.9\r\n";
+    table.receive(PEER, &answer(&first, 302, "r", fields, None));
+    let second = table.sent().pop().unwrap();
+    assert_eq!((second.line(), second.to().as_str()), ("INVITE sip:b@10.0.0.6:99 SIP/2.0", "10.0.0.6:99"));
+    assert_eq!((second.field("CSeq"), second.field("Call-ID")), (Some("2 INVITE"), first.field("Call-ID")));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Calling));
+    let mut last = second;
+    for hop in 0..10 {
+        let fields = format!("Contact: <sip:b@10.0.1.{hop}>\r\n");
+        table.receive(&last.to(), &answer(&last, 302, "r", &fields, None));
+        match table.sent().pop().filter(|sent| sent.line().starts_with("INVITE ")) {
+            Some(next) => last = next,
+            None => break,
+        }
+    }
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 302, .. }, .. }]
+    ));
+}
+
+#[test]
+fn record_routes_are_followed_loosely_and_strictly() {
+    for (route, uri, routes) in [
+        (
+            "<sip:10.0.0.9;lr>,<sip:10.0.0.8;lr>",
+            "sip:bob@10.0.0.2:5060",
+            vec!["<sip:10.0.0.8;lr>", "<sip:10.0.0.9;lr>"],
+        ),
+        (
+            "<sip:10.0.0.9;lr>, <sip:10.0.0.8>",
+            "sip:10.0.0.8",
+            vec!["<sip:10.0.0.9;lr>", "<sip:bob@10.0.0.2:5060>"],
+        ),
+    ] {
+        let mut table = Table::direct();
+        let (call, invite) = table.call(&bob());
+        let fields = format!("{}Record-Route: {route}\r\n", contact(PEER));
+        table.receive(PEER, &answer(&invite, 200, "bob", &fields, Some(&sdp("10.0.0.2", 7000))));
+        let ack = table.only();
+        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        let bye = table.only();
+        for sent in [&ack, &bye] {
+            assert_eq!(sent.to(), "10.0.0.8:5060");
+            assert_eq!(sent.line().split(' ').nth(1), Some(uri));
+            let found: Vec<_> = sent.text.lines().filter_map(|line| line.strip_prefix("Route: ")).collect();
+            assert_eq!(found, routes);
+        }
+    }
+}
+
+#[test]
+fn what_a_person_types_becomes_a_uri_or_a_clear_word() {
+    let mut table = Table::with(account_at_server(), |_| {});
+    let invited = |table: &mut Table, target: &str| -> Sent { table.call(target).1 };
+    assert_eq!(invited(&mut table, "bob").line(), "INVITE sip:bob@example.org SIP/2.0");
+    assert_eq!(invited(&mut table, " bob@example.net ").line(), "INVITE sip:bob@example.net SIP/2.0");
+    assert_eq!(invited(&mut table, "10.0.0.7:99").line(), "INVITE sip:10.0.0.7:99 SIP/2.0");
+    for (target, why) in [
+        ("sips:bob@example.org", NoWay::Tls),
+        ("sip:bob@x;transport=tls", NoWay::Tls),
+        ("sip:bob@x?Subject=y", NoWay::Malformed),
+        ("bo b", NoWay::Malformed),
+        ("sip:bob@x\r\nEvil: y", NoWay::Malformed),
+        ("", NoWay::Malformed),
+    ] {
+        let result =
+            table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions));
+        assert_eq!(result, Err(CallError::NoWay(why)), "{target}");
+    }
+    assert!(table.sent().is_empty());
+}
+
+#[test]
+fn calls_have_a_limit_and_none_begins_while_shutting_down() {
+    let mut table = Table::direct();
+    let max = table.agent.config().limits.calls_max;
+    for _ in 0..max {
+        table.call(&bob());
+    }
+    let target = bob();
+    let more = table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions));
+    assert_eq!(more, Err(CallError::TooManyCalls));
+    table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+    let more = table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions));
+    assert_eq!(more, Err(CallError::Stopping));
+    table.pass(Duration::from_secs(120));
+    assert!(table.agent.is_idle());
+}
+
+#[test]
+fn forks_count_their_requests_each_for_itself() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&bob());
+    for (tag, status) in [("one", 180), ("two", 180)] {
+        table.receive(PEER, &answer(&invite, status, tag, &contact(PEER), None));
+    }
+    let from = |tag: &str, method: &str, cseq| {
+        in_dialog(method, cseq, &invite, "", None)
+            .replace(";tag=bob", &format!(";tag={tag}"))
+            .replace("branch=z9hG4bK", &format!("branch=z9hG4bK{tag}"))
+    };
+    for (tag, cseq, line) in
+        [("one", 9, "SIP/2.0 200 OK"), ("two", 1, "SIP/2.0 200 OK"), ("two", 1, "SIP/2.0 200 OK")]
+    {
+        table.receive(PEER, &from(tag, "OPTIONS", cseq));
+        assert_eq!(table.only().line(), line, "{tag} {cseq}");
+    }
+    // A callee must not say BYE now; another fork may still answer.
+    table.receive(PEER, &from("one", "BYE", 10));
+    table.sent();
+    assert_eq!(table.agent.call_state(call), Some(CallState::Calling));
+    table.receive(PEER, &answer(&invite, 200, "two", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
+    table.sent();
+    table.receive(PEER, &from("two", "OPTIONS", 2));
+    assert_eq!(table.only().line(), "SIP/2.0 200 OK");
+}
+
+#[test]
+fn a_lost_dialog_ends_the_call() {
+    let mut table = Table::direct();
+    let (call, _) = table.established(&bob());
+    table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
+    let reinvite = table.only();
+    table.receive(PEER, &answer(&reinvite, 481, "bob", "", None));
+    assert_eq!(table.agent.call_state(call), None);
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 481, .. }, .. }]
+    ));
+}

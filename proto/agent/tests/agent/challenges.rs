@@ -1,0 +1,310 @@
+//! Who gets our credentials, and above all who does not.
+
+use crate::harness::{ALICE, PEER, SERVER, Sent, Table, account_at_server, answer, in_dialog};
+use ringway_agent::{Account, AgentEvent, By, Config, Ha1, InDialogChallenges, Secret};
+use ringway_sip::digest::{Algorithm, Credentials};
+
+/// Challenges with both algorithms, MD5 first.
+fn both(realm: &str) -> String {
+    ["MD5", "SHA-256"]
+        .map(|algorithm| {
+            format!("WWW-Authenticate: Digest realm=\"{realm}\",nonce=\"n1\",algorithm={algorithm},qop=\"auth,auth-int\",opaque=\"o\"\r\n")
+        })
+        .concat()
+}
+
+fn proxy(realm: &str, nonce: &str, more: &str) -> String {
+    format!(
+        "Proxy-Authenticate: Digest realm=\"{realm}\",nonce=\"{nonce}\",algorithm=SHA-256,qop=\"auth\"{more}\r\n"
+    )
+}
+
+fn register(table: &mut Table) -> Sent {
+    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    table.only()
+}
+
+/// True when the credentials in this field are alice's.
+fn proves(request: &Sent, field: &str, method: &str) -> bool {
+    let value = request.field(field).unwrap();
+    let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
+    let algorithm = given.algorithm.map_or(Algorithm::Md5, |name| Algorithm::from_name(name).unwrap());
+    let ha1 = Ha1::new(b"alice", given.realm, b"secret");
+    assert_eq!(given.uri, request.line().split(' ').nth(1).unwrap().as_bytes());
+    algorithm.proves(&ha1, method.as_bytes(), &given)
+}
+
+fn is_silent(table: &mut Table) -> bool {
+    let sent = table.sent();
+    sent.iter().all(|sent| !sent.text.contains("Authorization"))
+}
+
+#[test]
+fn sha_256_is_chosen_whatever_the_order_and_the_next_request_counts_on() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    assert!(first.field("Authorization").is_none());
+    table.receive(SERVER, &answer(&first, 401, "r", &both("example.org"), None));
+    let second = table.only();
+    assert!(proves(&second, "Authorization", "REGISTER"));
+    let value = second.field("Authorization").unwrap();
+    for part in ["algorithm=SHA-256", "nc=00000001", "qop=auth", "opaque=\"o\"", "username=\"alice\""] {
+        assert!(value.contains(part), "{value}");
+    }
+    assert_eq!(second.field("CSeq"), Some("2 REGISTER"));
+    assert_eq!(second.field("Call-ID"), first.field("Call-ID"));
+    assert_ne!(second.field("Via"), first.field("Via"));
+    table.receive(SERVER, &answer(&second, 200, "r", "Expires: 100\r\n", None));
+    table.pass(std::time::Duration::from_millis(65_200));
+    let refresh = table.only();
+    assert!(refresh.field("Authorization").unwrap().contains("nc=00000002"));
+    assert!(proves(&refresh, "Authorization", "REGISTER"));
+}
+
+#[test]
+fn md5_and_servers_that_name_no_qop_or_algorithm() {
+    for (fields, is_plain) in [
+        (
+            "WWW-Authenticate: Digest realm=\"example.org\", nonce=\"n\", algorithm=MD5, qop=\"auth\"\r\n",
+            false,
+        ),
+        ("WWW-Authenticate: Digest nonce=\"n\", realm=\"example.org\"\r\n", true),
+        (
+            "WWW-Authenticate: Basic realm=\"example.org\"\r\nWWW-Authenticate: Digest realm=\"example.org\",nonce=\"n\"\r\n",
+            true,
+        ),
+    ] {
+        let mut table = Table::at_server();
+        let first = register(&mut table);
+        table.receive(SERVER, &answer(&first, 401, "r", fields, None));
+        let second = table.only();
+        assert!(proves(&second, "Authorization", "REGISTER"), "{fields}");
+        assert_eq!(!second.field("Authorization").unwrap().contains("qop"), is_plain);
+    }
+}
+
+#[test]
+fn a_stale_nonce_is_replaced_and_a_wrong_password_is_not_tried_twice() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("example.org"), None));
+    let second = table.only();
+    let stale = "WWW-Authenticate: Digest realm=\"example.org\",nonce=\"n2\",algorithm=SHA-256,qop=\"auth\",stale=true\r\n";
+    table.receive(SERVER, &answer(&second, 401, "r", stale, None));
+    let third = table.only();
+    assert!(third.field("Authorization").unwrap().contains("nonce=\"n2\""));
+    table.receive(SERVER, &answer(&third, 401, "r", &both("example.org"), None));
+    assert!(table.sent().is_empty());
+    let events = table.events();
+    let [AgentEvent::RegistrationFailed { status: 401, reason, retry_s: None, .. }] = events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert!(reason.contains("password is wrong"));
+}
+
+#[test]
+fn a_server_that_finds_every_nonce_stale_is_given_up() {
+    let mut table = Table::at_server();
+    let mut request = register(&mut table);
+    for round in 0..10 {
+        let stale = format!(
+            "WWW-Authenticate: Digest realm=\"example.org\",nonce=\"n{round}\",qop=\"auth\",stale=true\r\n"
+        );
+        table.receive(SERVER, &answer(&request, 401, "r", &stale, None));
+        match table.sent().pop() {
+            Some(next) => request = next,
+            None => return assert_eq!(round, 3),
+        }
+    }
+    panic!("it goes on for ever");
+}
+
+#[test]
+fn another_realm_gets_nothing_and_the_person_is_told_which() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("evil.example"), None));
+    assert!(table.sent().is_empty());
+    let events = table.events();
+    let [AgentEvent::RegistrationFailed { reason, retry_s: None, .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert!(reason.contains("evil.example"), "{reason}");
+    assert_eq!(table.agent.counters().challenges_ignored, 1);
+}
+
+#[test]
+fn a_configured_realm_is_the_only_one() {
+    let account = Account { realm: Some("asterisk".into()), ..account_at_server() };
+    let mut table = Table::with(account, |_| {});
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("example.org"), None));
+    assert!(table.sent().is_empty());
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("asterisk"), None));
+    assert!(proves(&table.only(), "Authorization", "REGISTER"));
+}
+
+#[test]
+fn a_stored_hash_is_as_good_as_the_password() {
+    let secret = Secret::Ha1(Ha1::new(b"alice", b"example.org", b"secret"));
+    let mut table = Table::with(Account { secret, ..account_at_server() }, |_| {});
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("example.org"), None));
+    assert!(proves(&table.only(), "Authorization", "REGISTER"));
+}
+
+#[test]
+fn a_call_through_the_server_proves_itself_to_the_proxy_and_keeps_its_dialog() {
+    let mut table = Table::at_server();
+    let (call, first) = table.call("sip:bob@example.org");
+    assert_eq!(first.to(), SERVER);
+    table.receive(SERVER, &answer(&first, 407, "p", &proxy("example.org", "n1", ""), None));
+    let sent = table.sent();
+    assert!(sent[0].line().starts_with("ACK "), "the failure is acknowledged");
+    let second = &sent[1];
+    assert!(proves(second, "Proxy-Authorization", "INVITE"));
+    assert_eq!(second.field("CSeq"), Some("2 INVITE"));
+    assert_eq!((second.field("From"), second.body()), (first.field("From"), first.body()));
+    assert!(table.events().is_empty());
+    let contact = format!("Contact: <sip:bob@{PEER}>\r\nRecord-Route: <sip:{SERVER};lr>\r\n");
+    let body = crate::harness::sdp("10.0.0.2", 7000);
+    table.receive(SERVER, &answer(second, 200, "bob", &contact, Some(&body)));
+    let ack = table.only();
+    assert_eq!((ack.field("CSeq"), ack.to().as_str()), (Some("2 ACK"), SERVER));
+    assert!(matches!(table.events().as_slice(), [AgentEvent::Answered { .. }]));
+    // The next one need not be asked.
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    assert!(is_silent(&mut table), "the other side sees what is in a dialog");
+    table.events();
+    let (_, other) = table.call("sip:carol@example.org");
+    assert!(other.field("Proxy-Authorization").unwrap().contains("nc=00000002"));
+}
+
+#[test]
+fn a_call_given_up_is_not_made_again_with_credentials() {
+    let mut table = Table::at_server();
+    let (call, first) = table.call("sip:bob@example.org");
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.receive(SERVER, &answer(&first, 407, "p", &proxy("example.org", "n1", ""), None));
+    assert!(table.only().line().starts_with("ACK "));
+    let events = table.events();
+    assert!(matches!(events.as_slice(), [AgentEvent::Ended { .. }]), "{events:?}");
+    assert!(table.agent.is_empty());
+}
+
+#[test]
+fn a_call_without_a_server_never_gets_credentials() {
+    let account =
+        Account { secret: Secret::Password("secret".into()), ..Account::direct("sip:alice@example.org") };
+    let mut table = Table::with(account, |_| {});
+    for status in [401, 407] {
+        let (call, first) = table.call(&format!("sip:bob@{PEER}"));
+        let fields = [both("example.org"), proxy("example.org", "n", "")].concat();
+        table.receive(PEER, &answer(&first, status, "b", &fields, None));
+        assert!(is_silent(&mut table));
+        let events = table.events();
+        let [AgentEvent::Ended { call: ended, cause }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((*ended, cause.status, cause.by), (call, status, By::Remote));
+        assert!(cause.reason.contains("not our server"), "{}", cause.reason);
+    }
+}
+
+#[test]
+fn an_attacker_who_challenges_our_bye_gets_nothing() {
+    // Called directly by the attacker, with an account whose server is elsewhere; and through the server.
+    for (target, from) in [(format!("sip:bob@{PEER}"), PEER), ("sip:bob@example.org".to_string(), SERVER)] {
+        let account =
+            if from == PEER { Account { server: None, ..account_at_server() } } else { account_at_server() };
+        let mut table = Table::with(account, |_| {});
+        // The server is known, from a registration.
+        if from == SERVER {
+            let request = register(&mut table);
+            table.receive(SERVER, &answer(&request, 401, "r", &both("example.org"), None));
+            let request = table.only();
+            table.receive(SERVER, &answer(&request, 200, "r", "Expires: 600\r\n", None));
+            table.events();
+        }
+        let (call, first) = table.call(&target);
+        let contact = format!("Contact: <sip:mallory@10.6.6.6>\r\nRecord-Route: <sip:{from};lr>\r\n");
+        let body = crate::harness::sdp("10.0.0.2", 7000);
+        table.receive(from, &answer(&first, 200, "bob", &contact, Some(&body)));
+        table.sent();
+        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        let bye = table.only();
+        for status in [401, 407] {
+            let fields = [both("example.org"), proxy("example.org", "chosen", ",stale=true")].concat();
+            table.receive(from, &answer(&bye, status, "bob", &fields, None));
+            assert!(table.sent().is_empty(), "{status} from {from}");
+        }
+        table.pass_s(100);
+        assert!(is_silent(&mut table));
+    }
+}
+
+#[test]
+fn an_attacker_who_calls_us_and_challenges_what_we_send_gets_nothing() {
+    let mut table = Table::at_server();
+    let (call, ok) = table.answered();
+    table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
+    let reinvite = table.only();
+    let fields = [both("example.org"), proxy("example.org", "chosen", "")].concat();
+    table.receive(PEER, &answer(&reinvite, 401, "b", &fields, None));
+    assert!(is_silent(&mut table));
+    let events = table.events();
+    assert!(matches!(events.as_slice(), [AgentEvent::ChangeRefused { status: 401, .. }]), "{events:?}");
+    table.receive(PEER, &in_dialog("BYE", 2, &ok, "", None));
+    assert_eq!(table.lines(), ["SIP/2.0 200 OK"]);
+}
+
+#[test]
+fn a_server_that_asks_inside_dialogs_is_answered_where_that_is_configured() {
+    let account = Account { in_dialog: InDialogChallenges::AnsweredAtServer, ..account_at_server() };
+    let mut table = Table::with(account, |_: &mut Config| {});
+    let (call, first) = table.call("sip:bob@example.org");
+    let contact = format!("Contact: <sip:bob@{PEER}>\r\nRecord-Route: <sip:{SERVER};lr>\r\n");
+    let body = crate::harness::sdp("10.0.0.2", 7000);
+    table.receive(SERVER, &answer(&first, 200, "bob", &contact, Some(&body)));
+    table.sent();
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    let bye = table.only();
+    table.receive(SERVER, &answer(&bye, 401, "bob", &both("example.org"), None));
+    assert!(table.sent().is_empty(), "401 is the other side's");
+
+    let (call, first) = table.call("sip:bob@example.org");
+    table.receive(SERVER, &answer(&first, 200, "bob", &contact, Some(&body)));
+    table.sent();
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    let bye = table.only();
+    table.receive(SERVER, &answer(&bye, 407, "bob", &proxy("example.org", "n", ""), None));
+    let again = table.only();
+    assert!(proves(&again, "Proxy-Authorization", "BYE"));
+    table.receive(SERVER, &answer(&again, 407, "bob", &proxy("example.org", "n2", ",stale=true"), None));
+    assert!(table.sent().is_empty(), "once");
+}
+
+#[test]
+fn a_redirection_does_not_take_credentials_with_it() {
+    let mut table = Table::at_server();
+    let (_, first) = table.call("sip:bob@example.org");
+    table.receive(SERVER, &answer(&first, 302, "p", "Contact: <sip:bob@10.6.6.6>\r\n", None));
+    let second = table.sent().pop().unwrap();
+    assert_eq!(second.to(), "10.6.6.6:5060");
+    let fields = [both("example.org"), proxy("example.org", "n", "")].concat();
+    table.receive("10.6.6.6:5060", &answer(&second, 407, "b", &fields, None));
+    assert!(is_silent(&mut table));
+}
+
+#[test]
+fn quotes_in_a_challenge_stay_closed() {
+    let account = Account { realm: Some("a\"b".into()), ..account_at_server() };
+    let mut table = Table::with(account, |_| {});
+    let first = register(&mut table);
+    let fields = "WWW-Authenticate: Digest realm=\"a\\\"b\",nonce=\"n\\\"\\\\\",\r\n qop=\"auth\"\r\n";
+    table.receive(SERVER, &answer(&first, 401, "r", fields, None));
+    let second = table.only();
+    let value = second.field("Authorization").unwrap();
+    assert!(value.contains("realm=\"a\\\"b\"") && value.contains("nonce=\"n\\\"\\\\\""), "{value}");
+    assert!(Credentials::parse(value.as_bytes()).unwrap().is_some());
+}

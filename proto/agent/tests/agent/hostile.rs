@@ -1,0 +1,151 @@
+//! What strangers send.
+
+use crate::harness::{PEER, Table, answer, in_dialog, invite, invite_with, sdp, udp};
+use ringway_agent::CallState;
+use ringway_sansio::{Rng, Seed};
+
+#[test]
+fn no_part_of_an_invite_makes_a_call() {
+    let text = invite_with("c", 1, "Record-Route: <sip:10.0.0.9;lr>\r\n", Some(&sdp("10.0.0.2", 7000)));
+    for len in 0..text.len() {
+        let mut table = Table::direct();
+        table.receive_bytes(udp(PEER), &text.as_bytes()[..len]);
+        assert!(table.events().is_empty(), "a call of {len} bytes");
+        assert_eq!(table.agent.len(), (0, 0), "{len}");
+    }
+}
+
+#[test]
+fn no_part_of_an_answer_or_a_change_harms_a_call() {
+    let mut table = Table::direct();
+    let (call, invite) = table.established(&format!("sip:bob@{PEER}"));
+    let change = in_dialog("INVITE", 1, &invite, "", Some(&sdp("10.0.0.2", 7000)));
+    let bye = in_dialog("BYE", 2, &invite, "", None);
+    let ok = answer(&invite, 200, "other", "Contact: <sip:x@10.0.0.3>\r\n", Some(&sdp("10.0.0.3", 7000)));
+    for text in [change, bye, ok] {
+        for len in 0..text.len() {
+            table.receive_bytes(udp(PEER), &text.as_bytes()[..len]);
+            assert_eq!(table.agent.call_state(call), Some(CallState::Established), "{}", &text[..len]);
+        }
+    }
+    assert!(table.events().is_empty());
+}
+
+#[test]
+fn random_damage_never_harms_the_agent() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let mut table = Table::at_server();
+        let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+        let _ = table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions));
+        let sent = table.sent();
+        let mut texts = vec![
+            invite_with("c", 1, "Replaces: x;to-tag=1;from-tag=2\r\n", Some(&sdp("10.0.0.2", 7000))),
+            in_dialog("INVITE", 1, &first, "", Some(&sdp("10.0.0.2", 7000))),
+            in_dialog("REFER", 2, &first, "Refer-To: <sip:c@10.0.0.7?Replaces=a%3Bb>\r\n", None),
+            in_dialog("UPDATE", 3, &first, "", Some(&sdp("10.0.0.2", 7000))),
+            in_dialog(
+                "NOTIFY",
+                4,
+                &first,
+                "Event: refer\r\nContent-Type: message/sipfrag\r\n",
+                Some("SIP/2.0 200 OK"),
+            ),
+            in_dialog("ACK", 1, &first, "", Some("v=0")),
+        ];
+        let challenge = "WWW-Authenticate: Digest realm=\"example.org\",nonce=\"n\",qop=\"auth\"\r\n";
+        texts.extend(sent.iter().map(|sent| answer(sent, 401, "bob", challenge, None)));
+        texts.extend(sent.iter().map(|sent| answer(sent, 200, "bob", "", Some(&sdp("10.0.0.2", 7000)))));
+        for _ in 0..60 {
+            let text = &texts[rng.below(texts.len() as u64) as usize];
+            let mut bytes = text.clone().into_bytes();
+            for _ in 0..1 + rng.below(4) {
+                if bytes.is_empty() {
+                    break;
+                }
+                let at = rng.below(bytes.len() as u64) as usize;
+                match rng.below(4) {
+                    0 => bytes[at] = rng.next_u64() as u8,
+                    1 => drop(bytes.remove(at)),
+                    2 => bytes.insert(at, b",;=\r\n<>\"\0"[rng.below(9) as usize]),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            table.receive_bytes(udp(PEER), &bytes);
+            table.pass(std::time::Duration::from_millis(rng.below(500)));
+        }
+        table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+        table.pass_s(600);
+        assert_eq!(table.agent.len(), (0, 0), "seed {seed}");
+        assert_eq!(table.agent.transactions().len(), (0, 0), "seed {seed}");
+        assert!(table.agent.is_idle(), "seed {seed}");
+    }
+}
+
+#[test]
+fn strange_acks_change_nothing() {
+    let mut table = Table::direct();
+    let call = table.ringing(&invite("c", 1, Some(&sdp("10.0.0.2", 7000))));
+    table.receive(PEER, &invite("c", 1, None).replace("INVITE", "ACK").replace("z9hG4bKc1", "z9hG4bKx"));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Ringing));
+    let media = crate::harness::media();
+    table.ask(|agent, now, out, actions| agent.answer(now, call, media, out, actions)).unwrap();
+    let ok = table.only();
+    table.receive(PEER, &in_dialog("ACK", 2, &ok, "", None));
+    table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None).replace(";tag=b\r\n", ";tag=x\r\n"));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Accepted));
+    table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+    for _ in 0..3 {
+        table.receive(PEER, &in_dialog("ACK", 1, &ok, "", Some("v=0\r\nnonsense")));
+    }
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+    assert_eq!(table.agent.counters().stray, 6);
+    assert!(table.sent().is_empty());
+}
+
+#[test]
+fn a_strangers_answers_are_stray() {
+    let mut table = Table::direct();
+    let (call, first) = table.call(&format!("sip:bob@{PEER}"));
+    let ok = answer(&first, 200, "x", "Contact: <sip:x@10.6.6.6>\r\n", Some(&sdp("10.6.6.6", 7000)));
+    let branch = first.field("Via").unwrap().split("branch=").nth(1).unwrap();
+    let wrong = format!("{}x", &branch[..branch.len() - 1]);
+    table.receive("10.6.6.6:5060", &ok.replace(branch, &wrong));
+    assert_eq!(table.agent.call_state(call), Some(CallState::Calling));
+    assert_eq!(table.agent.counters().stray, 1);
+}
+
+#[test]
+fn texts_for_a_person_have_no_control_characters() {
+    let mut table = Table::direct();
+    let text = invite("c", 1, Some(&sdp("10.0.0.2", 7000))).replace("\"Bob\"", "\"B\x1b[2Jb\\\"\u{9b}\"");
+    table.receive(PEER, &text);
+    let events = table.events();
+    let told = format!("{events:?}");
+    assert_eq!(events.len(), 1);
+    assert!(!told.contains("\\u{1b}") && !told.contains("\\u{9b}"), "{told}");
+}
+
+#[test]
+fn keep_alives_and_noise_are_not_answered() {
+    let mut table = Table::direct();
+    for bytes in [&b""[..], b"\r\n", b"\r\n\r\n", b"\0\0", b"hello", &[0xff; 60], b"SIP/2.0 200 OK\r\n\r\n"] {
+        table.receive_bytes(udp(PEER), bytes);
+    }
+    assert!(table.sent().is_empty() && table.events().is_empty());
+}
+
+#[test]
+fn requests_without_end_meet_limits() {
+    let mut table = Table::direct();
+    let mut refused = 0;
+    for number in 0..3000 {
+        table.receive(PEER, &invite(&format!("f{number}"), 1, Some(&sdp("10.0.0.2", 7000))));
+        refused += table.lines().iter().filter(|line| line.starts_with("SIP/2.0 503")).count();
+    }
+    assert!(refused > 1000 && table.agent.counters().overflow > 1000);
+    assert_eq!(table.agent.calls().count(), table.agent.config().limits.calls_max);
+    table.pass_s(300);
+    assert_eq!(table.agent.transactions().len(), (0, 0));
+}

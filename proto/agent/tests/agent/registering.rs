@@ -1,0 +1,195 @@
+//! Registration: kept, refreshed, refused, taken back.
+
+use crate::harness::{ALICE, SERVER, Sent, Table, account_at_server, answer};
+use ringway_agent::{Account, AgentEvent, FirstHop, Secret};
+use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
+use std::time::Duration;
+
+fn register(table: &mut Table) -> Sent {
+    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    table.only()
+}
+
+fn accept(table: &mut Table, request: &Sent, expires_s: u32) {
+    let contact = request.field("Contact").unwrap().split(";expires").next().unwrap().to_string();
+    let fields =
+        format!("Contact: <sip:other@10.0.0.5>;expires=9\r\nContact: {contact};expires={expires_s}\r\n");
+    table.receive(SERVER, &answer(request, 200, "r", &fields, None));
+}
+
+#[test]
+fn a_register_says_who_where_and_for_how_long() {
+    let mut table = Table::at_server();
+    let request = register(&mut table);
+    assert_eq!((request.line(), request.to().as_str()), ("REGISTER sip:example.org SIP/2.0", SERVER));
+    assert!(request.field("From").unwrap().starts_with("<sip:alice@example.org>;tag="));
+    assert_eq!(request.field("To"), Some("<sip:alice@example.org>"));
+    assert_eq!(request.field("Contact"), Some("<sip:alice@10.0.0.1:5060>;expires=3600"));
+    assert_eq!(request.field("CSeq"), Some("1 REGISTER"));
+    assert!(request.field("Via").unwrap().starts_with("SIP/2.0/UDP 10.0.0.1:5060;rport;branch=z9hG4bK"));
+    assert!(request.field("User-Agent").unwrap().starts_with("Ringway/"));
+    accept(&mut table, &request, 600);
+    assert_eq!(table.events(), [AgentEvent::Registered { account: ALICE, expires_s: 600 }]);
+    assert!(table.agent.is_registered(ALICE));
+}
+
+#[test]
+fn it_is_refreshed_before_it_ends_with_the_same_call_id_and_the_next_number() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    accept(&mut table, &first, 600);
+    table.pass_s(530);
+    assert!(table.sent().is_empty());
+    table.pass_s(11);
+    let again = table.sent().remove(0);
+    assert_eq!(again.field("Call-ID"), first.field("Call-ID"));
+    assert_eq!(again.field("CSeq"), Some("2 REGISTER"));
+}
+
+#[test]
+fn a_registrar_that_wants_longer_gets_it_once() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 423, "r", "Min-Expires: 7200\r\n", None));
+    let second = table.only();
+    assert!(second.field("Contact").unwrap().ends_with(";expires=7200"));
+    table.receive(SERVER, &answer(&second, 423, "r", "Min-Expires: 7200\r\n", None));
+    assert!(table.sent().is_empty(), "the same wish again would go round for ever");
+    assert!(matches!(table.events().as_slice(), [AgentEvent::RegistrationFailed { status: 423, .. }]));
+}
+
+#[test]
+fn absurd_expiries_are_not_believed() {
+    for fields in ["Min-Expires: 4294967295\r\n", "Min-Expires: x\r\n", ""] {
+        let mut table = Table::at_server();
+        let first = register(&mut table);
+        table.receive(SERVER, &answer(&first, 423, "r", fields, None));
+        assert!(table.sent().is_empty());
+        assert!(matches!(table.events().as_slice(), [AgentEvent::RegistrationFailed { .. }]), "{fields}");
+    }
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    accept(&mut table, &first, u32::MAX);
+    let expires_s = table.agent.config().limits.expires_s_max;
+    assert_eq!(table.events(), [AgentEvent::Registered { account: ALICE, expires_s }]);
+}
+
+#[test]
+fn failures_that_may_pass_are_tried_again_later_and_later() {
+    let mut table = Table::at_server();
+    register(&mut table);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        table.pass_s(33);
+        table.sent();
+        let events = table.events();
+        let [AgentEvent::RegistrationFailed { status: 408, retry_s: Some(pause_s), .. }] = events.as_slice()
+        else {
+            panic!("{events:?}")
+        };
+        pauses.push(*pause_s);
+        table.pass_s(u64::from(*pause_s));
+        assert!(table.sent().first().is_some_and(|sent| sent.line().starts_with("REGISTER ")));
+    }
+    for (place, pause_s) in pauses.iter().enumerate() {
+        let upper = (30 << place).min(1800);
+        assert!((upper / 2..=upper).contains(pause_s), "{pauses:?}");
+    }
+}
+
+#[test]
+fn retry_after_is_heeded() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 503, "r", "Retry-After: 100 (busy);duration=9\r\n", None));
+    let events = table.events();
+    assert!(
+        matches!(events.as_slice(), [AgentEvent::RegistrationFailed { status: 503, retry_s: Some(100), .. }]),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn failures_that_stay_are_not_tried_again() {
+    for status in [400, 403, 404, 420] {
+        let mut table = Table::at_server();
+        let first = register(&mut table);
+        table.receive(SERVER, &answer(&first, status, "r", "", None));
+        let events = table.events();
+        assert!(
+            matches!(events.as_slice(), [AgentEvent::RegistrationFailed { retry_s: None, .. }]),
+            "{events:?}"
+        );
+        table.pass_s(5000);
+        assert!(table.sent().is_empty());
+    }
+}
+
+#[test]
+fn it_is_taken_back_at_the_end() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    accept(&mut table, &first, 600);
+    table.events();
+    table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+    let last = table.only();
+    assert!(last.field("Contact").unwrap().ends_with(";expires=0"));
+    assert!(!table.agent.is_idle());
+    table.receive(SERVER, &answer(&last, 200, "r", "", None));
+    assert_eq!(table.events(), [AgentEvent::Unregistered { account: ALICE }]);
+    assert!(table.agent.is_empty());
+    table.pass_s(5000);
+    assert!(table.sent().is_empty());
+}
+
+#[test]
+fn a_lost_connection_is_made_again() {
+    let mut account = account_at_server();
+    account.server.as_mut().unwrap().transport = Transport::Tcp;
+    let mut table = Table::with(account, |_| {});
+    let first = register(&mut table);
+    assert_eq!(first.flow.transport, Transport::Tcp);
+    assert_eq!(first.field("Contact"), Some("<sip:alice@10.0.0.1:5060;transport=tcp>;expires=3600"));
+    let flow =
+        Flow { connection: Some(ConnectionId(4)), ..Flow::dial(ListenerId(1), SERVER.parse().unwrap()) };
+    table.receive_bytes(flow, answer(&first, 200, "r", "Expires: 600\r\n", None).as_bytes());
+    assert_eq!(table.events(), [AgentEvent::Registered { account: ALICE, expires_s: 600 }]);
+    table.event(Event::Closed(ConnectionId(5)));
+    table.pass_s(10);
+    assert!(table.sent().is_empty(), "another connection is none of its business");
+    table.event(Event::Closed(ConnectionId(4)));
+    table.pass_s(3);
+    assert_eq!(table.only().field("CSeq"), Some("2 REGISTER"));
+}
+
+#[test]
+fn keep_alives_go_to_the_server_as_long_as_it_is_registered() {
+    let mut account = account_at_server();
+    account.keep_alive = Some(Duration::from_secs(20));
+    let mut table = Table::with(account, |_| {});
+    let first = register(&mut table);
+    accept(&mut table, &first, 600);
+    table.pass_s(61);
+    let sent = table.sent();
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|sent| sent.text == "\r\n\r\n" && sent.to() == SERVER));
+}
+
+#[test]
+fn an_outbound_proxy_is_named_in_a_route_where_that_is_wanted() {
+    let mut account = account_at_server();
+    account.server.as_mut().unwrap().first_hop = FirstHop::Route;
+    let mut table = Table::with(account, |_| {});
+    assert_eq!(register(&mut table).field("Route"), Some("<sip:10.0.0.9:5060;lr>"));
+}
+
+#[test]
+fn without_a_server_it_goes_to_the_domain() {
+    let account = Account { aor: "sip:alice@10.0.0.9".into(), ..Account::direct("") };
+    let mut table = Table::with(account, |_| {});
+    assert_eq!(register(&mut table).to(), SERVER);
+    let account = Account { secret: Secret::None, ..Account::direct("sips:alice@x") };
+    let config = ringway_agent::Config::new(vec![account], Vec::new());
+    let seed = ringway_sansio::Seed::from_number(1);
+    assert!(ringway_agent::UserAgent::new(config, seed, table.now).is_err());
+}

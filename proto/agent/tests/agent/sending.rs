@@ -1,0 +1,208 @@
+//! How requests find their way: names, transports, sizes, queries, and what is traced.
+
+use crate::harness::{ALICE, OWN, PEER, Table, account_at_server, answer, invite, media, sdp};
+use ringway_agent::{
+    Account, Action, AgentEvent, Ended, LargeRequests, MessageDirection, ServerAddress, Trace,
+};
+use ringway_sansio::{Event, Transport};
+
+fn resolve(table: &mut Table) -> u64 {
+    let found = table.actions.iter().find_map(|action| match action {
+        Action::Resolve { query, .. } => Some(*query),
+        Action::Event(_) => None,
+    });
+    let query = found.expect("nothing is looked up");
+    table.actions.clear();
+    query
+}
+
+#[test]
+fn a_name_is_looked_up_once_and_then_known_for_a_while() {
+    let account = Account {
+        server: Some(ServerAddress {
+            host: "sip.example.org".into(),
+            port: Some(5070),
+            transport: Transport::Udp,
+            first_hop: Default::default(),
+        }),
+        ..account_at_server()
+    };
+    let mut table = Table::with(account, |_| {});
+    table.ask(|agent, now, out, actions| agent.start(now, out, actions));
+    assert!(table.sent().is_empty());
+    let query = resolve(&mut table);
+    table.event(Event::Resolved { query, address: Some("10.0.0.9".parse().unwrap()) });
+    assert_eq!(table.only().to(), "10.0.0.9:5070");
+    table.event(Event::Resolved { query, address: Some("10.6.6.6".parse().unwrap()) });
+    assert!(table.sent().is_empty(), "one answer is enough");
+    let (_, invite) = table.call("bob");
+    assert_eq!(invite.to(), "10.0.0.9:5070");
+}
+
+#[test]
+fn a_name_that_nobody_knows_ends_the_call() {
+    for answered in [true, false] {
+        let mut table = Table::direct();
+        let target = "sip:bob@nowhere.example";
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions)).unwrap();
+        let query = resolve(&mut table);
+        if answered {
+            table.event(Event::Resolved { query, address: None });
+        } else {
+            table.pass_s(33);
+        }
+        assert!(matches!(
+            table.events().as_slice(),
+            [AgentEvent::Ended { cause: Ended { status: 503, .. }, .. }]
+        ));
+        assert!(table.agent.is_empty());
+    }
+    // A name that leads to everybody is as good as none.
+    let mut table = Table::direct();
+    table
+        .ask(|agent, now, out, actions| agent.call(now, ALICE, "sip:b@x.example", media(), out, actions))
+        .unwrap();
+    let query = resolve(&mut table);
+    table.event(Event::Resolved { query, address: Some("255.255.255.255".parse().unwrap()) });
+    assert!(table.sent().is_empty());
+}
+
+#[test]
+fn a_call_given_up_while_its_name_is_looked_up_is_never_sent() {
+    let mut table = Table::direct();
+    let target = "sip:bob@slow.example";
+    let call =
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions)).unwrap();
+    let query = resolve(&mut table);
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
+    ));
+    table.event(Event::Resolved { query, address: Some("10.0.0.2".parse().unwrap()) });
+    assert!(table.sent().is_empty() && table.agent.is_empty());
+}
+
+#[test]
+fn the_uri_chooses_the_transport() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
+    assert_eq!(invite.flow.transport, Transport::Tcp);
+    assert!(invite.field("Via").unwrap().starts_with("SIP/2.0/TCP "));
+    assert_eq!(invite.field("Contact"), Some("<sip:alice@10.0.0.1:5060;transport=tcp>"));
+}
+
+/// A caller whose name makes its INVITE larger than a datagram should be.
+fn large() -> Account {
+    Account { display_name: "x".repeat(1300), ..Account::direct("sip:alice@example.org") }
+}
+
+#[test]
+fn large_requests_go_by_tcp_and_by_udp_when_nobody_is_there() {
+    let mut table = Table::with(large(), |_| {});
+    let (_, invite) = table.call(&format!("sip:bob@{PEER}"));
+    assert_eq!(invite.flow.transport, Transport::Tcp);
+    assert_eq!(table.agent.counters().switched_to_tcp, 1);
+    // The driver could not connect.
+    let (_, invite) = {
+        let mut table = Table::with(large(), |_| {});
+        let target = format!("sip:bob@{PEER}");
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions)).unwrap();
+        let token = table.out.packets().next().unwrap().0.token;
+        table.sent();
+        table.event(Event::Unreachable(token));
+        ((), table.only())
+    };
+    assert_eq!(invite.flow.transport, Transport::Udp);
+
+    let mut table = Table::with(large(), |config| config.large_requests = LargeRequests::StayOnUdp);
+    let (_, invite) = table.call(&format!("sip:bob@{PEER}"));
+    assert_eq!(invite.flow.transport, Transport::Udp);
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_ends_the_call() {
+    let mut table = Table::direct();
+    let target = format!("sip:bob@{PEER};transport=tcp");
+    table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions)).unwrap();
+    let token = table.out.packets().next().unwrap().0.token;
+    table.event(Event::Unreachable(token));
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 503, .. }, .. }]
+    ));
+    assert!(table.agent.is_empty());
+}
+
+#[test]
+fn queries_are_asked_and_answered() {
+    let mut table = Table::direct();
+    let target = format!("sip:bob@{PEER}");
+    let query = table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+    let options = table.only();
+    assert!(options.line().starts_with("OPTIONS "));
+    table.receive(PEER, &answer(&options, 200, "b", "", None));
+    assert_eq!(
+        table.events(),
+        [AgentEvent::QueryAnswered { query, status: 200, reason: "Reason 200".into() }]
+    );
+    table.receive(PEER, &invite("o", 1, None).replace("INVITE", "OPTIONS"));
+    let ok = table.only();
+    assert_eq!(ok.line(), "SIP/2.0 200 OK");
+    assert_eq!(ok.field("Allow"), Some("INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE"));
+    assert_eq!(ok.field("Accept"), Some("application/sdp, message/sipfrag"));
+    table.receive(PEER, &invite("p", 1, None).replace("INVITE", "OPTIONS").replace("sip:alice@", "sip:x@"));
+    assert_eq!(table.only().line(), "SIP/2.0 404 Not Found");
+}
+
+#[test]
+fn other_methods_are_refused_by_name() {
+    let mut table = Table::direct();
+    for (method, line) in [
+        ("REGISTER", "SIP/2.0 405 Method Not Allowed"),
+        ("MESSAGE", "SIP/2.0 405 Method Not Allowed"),
+        ("SUBSCRIBE", "SIP/2.0 405 Method Not Allowed"),
+        ("PRACK", "SIP/2.0 405 Method Not Allowed"),
+        ("NEWMETHOD", "SIP/2.0 501 Not Implemented"),
+        ("UPDATE", "SIP/2.0 481 Call/Transaction Does Not Exist"),
+        ("BYE", "SIP/2.0 481 Call/Transaction Does Not Exist"),
+    ] {
+        table.receive(PEER, &invite(method, 1, None).replace("INVITE", method));
+        assert_eq!(table.only().line(), line, "{method}");
+    }
+}
+
+#[test]
+fn the_trace_has_first_lines_and_no_secrets() {
+    let mut table = Table::with(account_at_server(), |config| config.trace = Trace::FirstLines);
+    table.receive(PEER, &invite("c", 1, Some(&sdp("10.0.0.2", 7000))));
+    let seen: Vec<_> = table
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            AgentEvent::Message { direction, line, cseq, .. } => Some((direction, line, cseq)),
+            _ => None,
+        })
+        .collect();
+    let cseq = String::from("1 INVITE");
+    let expected = [
+        (MessageDirection::Received, format!("INVITE sip:alice@{OWN} SIP/2.0"), cseq.clone()),
+        (MessageDirection::Sent, "SIP/2.0 100 Trying".into(), cseq),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn the_whole_trace_has_each_message_as_it_was() {
+    let mut table = Table::with(account_at_server(), |config| config.trace = Trace::Whole);
+    let sent = invite("c", 1, Some(&sdp("10.0.0.2", 7000)));
+    table.receive(PEER, &sent);
+    let wholes = table.events().into_iter().filter_map(|event| match event {
+        AgentEvent::Message { whole, bytes, .. } => Some((whole.len() == bytes, whole)),
+        _ => None,
+    });
+    let wholes: Vec<_> = wholes.collect();
+    assert_eq!(wholes.len(), 2);
+    assert_eq!(wholes[0], (true, sent.into()));
+    assert!(wholes[1].1.starts_with(b"SIP/2.0 100 Trying\r\n"));
+}
