@@ -141,12 +141,14 @@ impl Inbox {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Exchanges `empty` for what has come.
-    pub(crate) fn take(&self, empty: &mut Commands) {
-        if self.pending.swap(false, Ordering::SeqCst) {
+    /// Exchanges `empty` for what has come. False: nobody has asked for a turn.
+    pub(crate) fn take(&self, empty: &mut Commands) -> bool {
+        let is_asked = self.pending.swap(false, Ordering::SeqCst);
+        if is_asked {
             let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut *commands, empty);
         }
+        is_asked
     }
 
     pub(crate) fn event(&self) -> &EventFd {
@@ -187,7 +189,7 @@ mod tests {
             "shard 3 of two workers belongs to worker 1"
         );
         let mut taken = Commands::default();
-        inbox.take(&mut taken);
+        assert!(inbox.take(&mut taken));
         let seen: Vec<_> = taken
             .list
             .iter()

@@ -157,6 +157,7 @@ impl<N: Node> Runtime<N> {
             // A worker that panicked has said so and is counted as failed.
             let _ = thread.join();
         }
+        self.shards.end_calls();
     }
 }
 

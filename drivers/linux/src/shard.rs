@@ -3,8 +3,10 @@
 //! Any worker may run any shard for one message; a shard's timers are run by its owner, worker `shard % workers`.
 
 use crate::inbox::Inboxes;
-use ringway_sansio::{Instant, Node, Token};
+use ringway_sansio::{Instant, Node, Outbox, Token};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The shard that is told when a packet with this token cannot be sent: its number stands in the upper 16 bits. Every
@@ -14,12 +16,15 @@ pub const fn shard_of_token(token: Token) -> u16 {
 }
 
 /// Access to the nodes of a runtime from any thread.
-pub struct Shards<N> {
+pub struct Shards<N: Node> {
     list: Arc<[Shard<N>]>,
     inboxes: Inboxes,
 }
 
-impl<N> Clone for Shards<N> {
+/// What another thread wants done with a node, with what the node needs to send and to wish.
+pub(crate) type Call<N> = Box<dyn FnOnce(&mut N, Instant, &mut Outbox, &mut Vec<<N as Node>::Action>) + Send>;
+
+impl<N: Node> Clone for Shards<N> {
     fn clone(&self) -> Self {
         Self { list: Arc::clone(&self.list), inboxes: self.inboxes.clone() }
     }
@@ -27,8 +32,10 @@ impl<N> Clone for Shards<N> {
 
 /// Aligned so that no two shards share a cache line, nor a pair of lines that the processor fetches together.
 #[repr(align(128))]
-struct Shard<N> {
+struct Shard<N: Node> {
     node: Mutex<N>,
+    /// `None`: the runtime has ended, and nobody will run any.
+    calls: Mutex<Option<VecDeque<Call<N>>>>,
     /// Nanoseconds; [`Instant::FAR`]: none. Written only under the lock.
     deadline: AtomicU64,
 }
@@ -38,6 +45,7 @@ impl<N: Node> Shards<N> {
         let shard = |node: N| Shard {
             deadline: AtomicU64::new(deadline_of(&node).as_nanos()),
             node: Mutex::new(node),
+            calls: Mutex::new(Some(VecDeque::new())),
         };
         Self { list: nodes.into_iter().map(shard).collect(), inboxes }
     }
@@ -55,6 +63,42 @@ impl<N: Node> Shards<N> {
     /// Runs `f` on one node while no worker does. Keep it short: messages of this shard wait. `None`: no such shard.
     pub fn with_shard<R>(&self, shard: u16, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         self.run(None, shard, f)
+    }
+
+    /// Has the worker of `shard` run `f` on its node, and waits for what comes of it. Unlike with
+    /// [`Shards::with_shard`] the node can send and wish, as it does for a message. `None`: no such shard, too many calls
+    /// wait, or the runtime ends before. Not to be called from an [`ActionSink`](crate::ActionSink).
+    pub fn call<R: Send + 'static>(
+        &self,
+        shard: u16,
+        f: impl FnOnce(&mut N, Instant, &mut Outbox, &mut Vec<N::Action>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = sync_channel(1);
+        let call: Call<N> = Box::new(move |node, now, out, actions| {
+            // It fails when the caller's thread is gone, and nobody wants to know.
+            let _ = answer.send(f(node, now, out, actions));
+        });
+        {
+            let mut calls =
+                self.list.get(usize::from(shard))?.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let calls = calls.as_mut().filter(|calls| calls.len() < CALLS_MAX)?;
+            calls.push_back(call);
+        }
+        self.inboxes.of(self.inboxes.owner_of(shard))?.nudge();
+        answered.recv().ok()
+    }
+
+    /// The next call that waits for the node of `shard`.
+    pub(crate) fn take_call(&self, shard: u16) -> Option<Call<N>> {
+        let calls = &self.list.get(usize::from(shard))?.calls;
+        calls.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop_front()
+    }
+
+    /// Takes no more calls, and forgets those that nobody will run, so that who waits for them is told.
+    pub(crate) fn end_calls(&self) {
+        for shard in self.list.iter() {
+            *shard.calls.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 
     /// Runs `f` on one node for `worker`, and tells the owner when it now sleeps too long.
@@ -97,6 +141,9 @@ impl<N: Node> Shards<N> {
 fn deadline_of<N: Node>(node: &N) -> Instant {
     node.next_deadline().map_or(Instant::FAR, |deadline| deadline.at)
 }
+
+/// Calls that wait for one node.
+const CALLS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

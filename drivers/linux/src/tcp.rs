@@ -34,7 +34,9 @@ pub(crate) struct Streams<F> {
     listening: Vec<Option<(TcpListener, u64)>>,
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
-    dialled: HashMap<SocketAddr, ConnectionId>,
+    /// The connection of this worker that leads to an address, whichever side made it: RFC 3261 §18 keeps accepted ones
+    /// by the peer's address too, and there are phones that name just that one as their contact.
+    leading: HashMap<SocketAddr, ConnectionId>,
     open: usize,
     connecting: usize,
     unwritten: usize,
@@ -96,7 +98,7 @@ impl<F: Framer> Streams<F> {
             listening,
             slots: Vec::new(),
             free: Vec::new(),
-            dialled: HashMap::new(),
+            leading: HashMap::new(),
             open: 0,
             connecting: 0,
             unwritten: 0,
@@ -142,9 +144,9 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Sends over the connection dialled to the flow's peer before, or a new one.
+    /// Sends over a connection that leads to the flow's peer already, or a new one.
     pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
-        if let Some(&id) = self.dialled.get(&flow.remote) {
+        if let Some(&id) = self.leading.get(&flow.remote) {
             return self.send(id, token, bytes, more, now);
         }
         if self.connecting >= CONNECTING_MAX || !self.admit() {
@@ -157,7 +159,7 @@ impl<F: Framer> Streams<F> {
             Ok(id) => {
                 self.counters.connections_dialled.one();
                 self.connecting += 1;
-                self.dialled.insert(flow.remote, id);
+                self.leading.insert(flow.remote, id);
                 self.send(id, token, bytes, more, now);
             }
             Err(_) => {
@@ -259,8 +261,8 @@ impl<F: Framer> Streams<F> {
             self.reports.push(Report::Closed(id));
             self.common.connections.closed(self.worker, id);
         }
-        if self.dialled.get(&connection.flow.remote) == Some(&id) {
-            self.dialled.remove(&connection.flow.remote);
+        if self.leading.get(&connection.flow.remote) == Some(&id) {
+            self.leading.remove(&connection.flow.remote);
         }
         let counters = &self.counters;
         match why {
@@ -331,8 +333,12 @@ impl<F: Framer> Streams<F> {
             return self.counters.connections_refused.one();
         }
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
-        match self.place(stream, id, Flow::canonical(peer), Origin::Accepted, now) {
-            Ok(_) => self.counters.connections_accepted.one(),
+        let peer = Flow::canonical(peer);
+        match self.place(stream, id, peer, Origin::Accepted, now) {
+            Ok(id) => {
+                self.counters.connections_accepted.one();
+                self.leading.entry(peer).or_insert(id);
+            }
             Err(_) => {
                 self.common.open.fetch_sub(1, Ordering::Relaxed);
                 self.counters.connections_refused.one();

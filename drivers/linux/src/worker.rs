@@ -276,8 +276,8 @@ impl<N: Node> Worker<N> {
 
     fn take_inbox(&mut self) {
         let mut commands = std::mem::take(&mut self.commands);
-        if let Some(inbox) = self.inbox() {
-            inbox.take(&mut commands);
+        if self.inbox().is_some_and(|inbox| inbox.take(&mut commands)) {
+            self.run_calls();
         }
         for command in commands.list.drain(..) {
             match command {
@@ -293,6 +293,16 @@ impl<N: Node> Worker<N> {
         }
         commands.clear();
         self.commands = commands;
+    }
+
+    /// What other threads want done with the shards that this worker owns.
+    fn run_calls(&mut self) {
+        for shard in self.nodes.shards.owned_by(self.index) {
+            while let Some(call) = self.nodes.shards.take_call(shard) {
+                let now = self.now;
+                self.nodes.call(&mut self.batch, shard, |node, out, actions| call(node, now, out, actions));
+            }
+        }
     }
 
     fn run_timers(&mut self) {

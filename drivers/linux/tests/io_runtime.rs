@@ -1,11 +1,11 @@
-//! The runtime around the sockets. Tested: packets that wait for the store, events from other threads, start errors,
+//! The runtime around the sockets. Tested: packets that wait for the store, events and calls from other threads, start errors,
 //! stopping with and without grace, a node that panics.
 
 mod io_node;
 
 use io_node::{Ledger, Talker, address, client, events, receive, start, start_with, until};
 use ringway_linux::{Bound, Config, Durability, NoActions, Runtime, StartError};
-use ringway_sansio::Event;
+use ringway_sansio::{Event, Flow, ListenerId, Token};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -113,6 +113,28 @@ fn grace_ends() {
     let start = Instant::now();
     assert!(!runtime.stop(Duration::from_millis(100), Talker::is_idle));
     assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn other_threads_call_a_node_that_then_sends_and_wishes() {
+    let sink = Arc::new(Ledger::default());
+    let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, Config::default(), Arc::clone(&sink));
+    let socket = client(address(&runtime, 0));
+    let (shards, to) = (runtime.shards(), socket.local_addr().unwrap());
+    for shard in 0..4_u16 {
+        let said = shards.call(shard, move |node, now, out, actions| {
+            assert!(now > ringway_sansio::Instant::default());
+            out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
+            actions.push(format!("wish of {shard}"));
+            node.shard
+        });
+        assert_eq!(said, Some(shard));
+        assert_eq!(receive(&socket), format!("from {shard}"));
+    }
+    until("the wishes", || sink.entries.lock().unwrap().len() == 4);
+    assert_eq!(shards.call(4, |_, _, _, _| ()), None, "there is no such shard");
+    drop(runtime);
+    assert_eq!(shards.call(0, |_, _, _, _| ()), None, "nobody runs it any more");
 }
 
 #[test]

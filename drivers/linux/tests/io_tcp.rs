@@ -287,6 +287,23 @@ fn a_dialled_connection_is_used_again_and_made_anew_when_it_is_gone() {
 }
 
 #[test]
+fn an_accepted_connection_leads_to_its_peer_until_it_is_gone() {
+    let (runtime, server) = tcp(1, Config::default());
+    let mut accepted = Client::connect(server);
+    let peer = accepted.lines.get_ref().local_addr().unwrap();
+    let id = accepted.id();
+    let mut client = Client::connect(server);
+    client.say(&format!("1 dial {peer} 7 hello\n"));
+    assert_eq!(accepted.hear(), "hello\n");
+    assert_eq!(runtime.counts().connections_dialled, 0);
+
+    drop(accepted);
+    until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
+    client.say(&format!("1 dial {peer} 7 hello\n"));
+    until("the refusal", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+}
+
+#[test]
 fn a_peer_that_cannot_be_dialled_is_told_to_the_shard_that_asked() {
     let connect = Duration::from_millis(300);
     let (runtime, server) = tcp(2, limits(StreamLimits { connect, ..StreamLimits::default() }));

@@ -1,0 +1,280 @@
+//! Tested: the beat and the stamps of a call on loopback, that a beat allocates nothing, commands, reports, deadlines, floods, long datagrams, ports.
+//! Bounds are wide, because a test machine is busy; the benchmarks have the strict ones.
+
+use super::beat::Beat;
+use super::counts::Counters;
+use super::thread::Shared;
+use super::*;
+use crate::clock::Clock;
+use crate::sys::EventFd;
+use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BEAT: Duration = Duration::from_millis(5);
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Sends a numbered packet with each beat and notes what arrives.
+struct Metronome {
+    peer: Option<SocketAddr>,
+    next: u64,
+    dues: Vec<Instant>,
+    heard: Vec<(u64, Instant, Instant)>,
+    alarm: Option<Instant>,
+    alarms: u32,
+    told: u32,
+}
+
+impl Metronome {
+    fn new(peer: Option<SocketAddr>) -> Self {
+        let room = 4096;
+        let (dues, heard) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        Self { peer, next: 0, dues, heard, alarm: None, alarms: 0, told: 0 }
+    }
+}
+
+enum Ask {
+    SendTo(SocketAddr),
+    Alarm(Duration),
+    Sleep(Duration),
+}
+
+impl PacedNode for Metronome {
+    type Command = Ask;
+    type Report = u32;
+
+    fn beat(&self) -> Duration {
+        BEAT
+    }
+
+    fn prepare(&mut self, _now: Instant, due: Instant, out: &mut Outbox) {
+        self.dues.push(due);
+        if let Some(peer) = self.peer {
+            let mut packet = [0; 172];
+            packet[..8].copy_from_slice(&self.next.to_be_bytes());
+            out.send(Flow::udp(RTP_PORT, peer), ringway_sansio::Token::NONE, &packet);
+            self.next += 1;
+        }
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        flow: Flow,
+        bytes: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        let number = bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_be_bytes(*bytes));
+        if flow.listener == RTCP_PORT {
+            out.send(flow, ringway_sansio::Token::NONE, b"rtcp");
+        }
+        if self.heard.len() < self.heard.capacity() {
+            self.heard.push((number, arrived, now));
+        }
+    }
+
+    fn on_command(&mut self, now: Instant, command: Ask, _out: &mut Outbox) {
+        match command {
+            Ask::SendTo(peer) => self.peer = Some(peer),
+            Ask::Alarm(after) => self.alarm = Some(now + after),
+            Ask::Sleep(time) => std::thread::sleep(time),
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant, _out: &mut Outbox) {
+        if self.alarm.is_some_and(|at| at <= now) {
+            self.alarm = None;
+            self.alarms += 1;
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.alarm.map(|at| Deadline { at, reason: "a test" })
+    }
+
+    fn poll_report(&mut self, _now: Instant) -> Option<u32> {
+        (self.told < self.alarms).then(|| {
+            self.told += 1;
+            self.told
+        })
+    }
+}
+
+fn ports() -> MediaPorts {
+    MediaPorts::bind(HOME, PortRange::default()).unwrap()
+}
+
+fn start(ports: MediaPorts, machine: Metronome) -> MediaThread<Metronome> {
+    MediaThread::start(ports, machine, Clock::new(), MediaConfig::default()).unwrap()
+}
+
+#[test]
+fn two_hundred_packets_leave_at_their_beats_and_arrive_stamped() {
+    let (here, there) = (ports(), ports());
+    let listener = Metronome::new(Some(here.rtp_address()));
+    let speaker = Metronome::new(Some(there.rtp_address()));
+    let (listener, speaker) = (start(there, listener), start(here, speaker));
+    println!("priority: {}", speaker.priority());
+    std::thread::sleep(BEAT * 200);
+    let (tally, counts) = (speaker.tally(), speaker.counts());
+    let (speaker, listener) = (speaker.stop().unwrap(), listener.stop().unwrap());
+    assert!(counts.beats >= 150 && counts.send_errors == 0 && tally.counts().beats >= counts.beats);
+    assert!(speaker.dues.windows(2).all(|pair| {
+        let step = pair[1].since(pair[0]).as_nanos();
+        step > 0 && step % BEAT.as_nanos() == 0
+    }));
+    let heard = &listener.heard;
+    assert!(heard.len() >= 150, "{} heard", heard.len());
+    assert!(heard.iter().enumerate().all(|(index, (number, ..))| index as u64 == *number), "none lost");
+    assert!(heard.iter().all(|(_, arrived, now)| arrived <= now), "the kernel has it before we do");
+    let deltas: Vec<Duration> = heard.windows(2).map(|pair| pair[1].1.since(pair[0].1)).collect();
+    let mean = deltas.iter().sum::<Duration>() / deltas.len() as u32;
+    let worst = deltas.iter().max().unwrap();
+    println!("{} packets, mean delta {mean:?}, max {worst:?}, {:?}", heard.len(), tally.counts());
+    assert!(mean.abs_diff(BEAT) < Duration::from_micros(500), "{mean:?}");
+    assert_eq!(tally.counts().unstamped, 0);
+}
+
+/// How often a media thread allocates in a life of so many beats.
+fn allocations_in(beats: u32) -> u64 {
+    let shared = Arc::new(Shared {
+        counters: Counters::default(),
+        wake: EventFd::new().unwrap(),
+        ending: AtomicBool::new(false),
+    });
+    let ports = ports();
+    // It hears itself.
+    let machine = Metronome::new(Some(ports.rtp_address()));
+    let (mut commands, from_program) = rtrb::RingBuffer::new(8);
+    let (to_program, _reports) = rtrb::RingBuffer::new(8);
+    let mut beat = Beat::new(ports, Arc::clone(&shared), Clock::new(), from_program, to_program).unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut heard = 0;
+        let info = allocation_counter::measure(|| heard = beat.run(machine).heard.len());
+        assert!(heard > 0);
+        info.count_total
+    });
+    assert!(commands.push(Ask::Alarm(BEAT * 3)).is_ok());
+    std::thread::sleep(BEAT * beats);
+    shared.ending.store(true, Ordering::Release);
+    shared.wake.signal();
+    thread.join().unwrap()
+}
+
+#[test]
+fn a_beat_allocates_nothing() {
+    assert_eq!(allocations_in(10), allocations_in(100));
+}
+
+#[test]
+fn commands_deadlines_and_reports_pass_between_the_beats() {
+    let mut thread = start(ports(), Metronome::new(None));
+    let ear = UdpSocket::bind("127.0.0.1:0").unwrap();
+    ear.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(thread.command(Ask::SendTo(ear.local_addr().unwrap())).is_ok());
+    assert!(thread.command(Ask::Alarm(Duration::from_millis(30))).is_ok());
+    assert_eq!(ear.recv(&mut [0; 500]).unwrap(), 172);
+    let begun = std::time::Instant::now();
+    let report = loop {
+        if let Some(report) = thread.poll() {
+            break report;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!((report, thread.poll()), (1, None));
+    assert_eq!(thread.stop().unwrap().alarms, 1);
+}
+
+#[test]
+fn rtcp_has_its_own_port_and_is_answered_from_there() {
+    let ports = ports();
+    let mut rtcp = ports.rtp_address();
+    assert_eq!(rtcp.port() % 2, 0);
+    rtcp.set_port(rtcp.port() + 1);
+    let thread = start(ports, Metronome::new(None));
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    peer.send_to(b"a report", rtcp).unwrap();
+    let mut buffer = [0; 100];
+    assert_eq!(peer.recv_from(&mut buffer).unwrap(), (4, rtcp));
+    drop(thread);
+}
+
+#[test]
+fn a_long_pause_is_skipped_in_whole_beats_and_a_short_one_is_made_up_for() {
+    let mut thread = start(ports(), Metronome::new(None));
+    assert!(thread.command(Ask::Sleep(Duration::from_millis(200))).is_ok());
+    std::thread::sleep(Duration::from_millis(400));
+    let counts = thread.counts();
+    let dues = thread.stop().unwrap().dues;
+    assert!(counts.beats_skipped >= 30 && counts.late_ns_max >= 150_000_000, "{counts:?}");
+    let first = dues[0];
+    assert!(dues.iter().all(|due| due.since(first).as_nanos().is_multiple_of(BEAT.as_nanos())));
+}
+
+#[test]
+fn a_flood_does_not_move_the_beat_nor_take_the_processor() {
+    let ports = ports();
+    let target = ports.rtp_address();
+    let thread = start(ports, Metronome::new(None));
+    let flood = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = std::time::Instant::now();
+    let mut sent = 0_u64;
+    while begun.elapsed() < Duration::from_millis(500) {
+        let _ = flood.send_to(&[0; 100], target);
+        sent += 1;
+    }
+    let counts = thread.counts();
+    assert!(counts.beats + counts.beats_skipped >= 90, "{counts:?}");
+    assert!(counts.received <= (counts.beats + 1) * 600, "{counts:?} of {sent}");
+    println!("{sent} sent, {counts:?}");
+}
+
+#[test]
+fn what_is_too_long_for_media_is_counted_and_dropped() {
+    let ports = ports();
+    let target = ports.rtp_address();
+    let thread = start(ports, Metronome::new(None));
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for length in [0, 1, 2049, 60_000, 100] {
+        peer.send_to(&vec![0; length], target).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    while thread.counts().received < 5 && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((thread.counts().received, thread.counts().too_long), (5, 2));
+    assert_eq!(thread.stop().unwrap().heard.len(), 3);
+}
+
+#[test]
+fn ranges_are_read_and_wrong_ones_are_named() {
+    for (text, written) in [("4000-4001", "4000-4001"), ("4000", "4000-4001"), ("4001-4004", "4001-4004")] {
+        assert_eq!(text.parse::<PortRange>().unwrap().to_string(), written);
+    }
+    for wrong in ["", "4001", "4001-4002", "0-1", "5-4", "x", "1-70000", "65535"] {
+        let error = wrong.parse::<PortRange>().unwrap_err().to_string();
+        assert!(error.contains("A-B"), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn a_range_is_used_up_and_then_says_so() {
+    let range = "20000-20005".parse().unwrap();
+    let mut held: Vec<MediaPorts> = Vec::new();
+    let error = loop {
+        match MediaPorts::bind("127.0.0.7".parse().unwrap(), range) {
+            Ok(ports) => held.push(ports),
+            Err(error) => break error.to_string(),
+        }
+        assert!(held.len() <= 3);
+    };
+    assert_eq!(held.len(), 3);
+    assert!(error.contains("127.0.0.7") && error.contains("20000-20005"), "{error}");
+    let elsewhere = MediaPorts::bind("192.0.2.1".parse().unwrap(), range).unwrap_err().to_string();
+    assert!(elsewhere.contains("192.0.2.1"), "{elsewhere}");
+}

@@ -1,0 +1,208 @@
+//! Waiting: epoll, eventfd, and a timer with absolute deadlines.
+
+use super::owned;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// What is waited for on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Nothing but errors.
+    Nothing,
+    /// Bytes or a connection to take.
+    Read,
+    /// Room to write, or a connection made.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// What epoll says of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// The number it was added with.
+    pub token: u64,
+    /// There is something to read, or the end, or an error that reading will name.
+    pub read: bool,
+    /// There is room to write, or an error that writing will name.
+    pub write: bool,
+}
+
+/// A level-triggered epoll: what is not finished is told again.
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// A new one.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        owned(fd).map(Self)
+    }
+
+    /// Watches a descriptor until it is closed.
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+    }
+
+    /// Changes what a watched descriptor is watched for.
+    pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Waits, however long, and puts what is ready into `ready`.
+    pub fn wait_long(&self, ready: &mut ReadyList) -> io::Result<()> {
+        self.wait_ms(ready, -1)
+    }
+
+    /// Waits up to `timeout`, rounded up to milliseconds, and puts what is ready into `ready`.
+    pub fn wait(&self, ready: &mut ReadyList, timeout: Duration) -> io::Result<()> {
+        let timeout_ms =
+            libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
+        self.wait_ms(ready, timeout_ms)
+    }
+
+    fn wait_ms(&self, ready: &mut ReadyList, timeout_ms: libc::c_int) -> io::Result<()> {
+        ready.filled = 0;
+        // SAFETY: the list has room for the number of events that is given with it.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.0.as_raw_fd(),
+                ready.list.as_mut_ptr(),
+                ready.list.len() as libc::c_int,
+                timeout_ms,
+            )
+        };
+        ready.filled = match usize::try_from(count) {
+            Ok(count) => count,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => 0,
+                error => return Err(error),
+            },
+        };
+        Ok(())
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let events = match interest {
+            Interest::Nothing => 0,
+            Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::Write => libc::EPOLLOUT,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
+        };
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
+        // SAFETY: both descriptors are open because they are borrowed; the event outlives the call.
+        let result = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Room for what [`Epoll::wait`] finds.
+pub struct ReadyList {
+    list: Vec<libc::epoll_event>,
+    filled: usize,
+}
+
+impl ReadyList {
+    /// Room for `events` descriptors, at least one; the others are told the next time.
+    pub fn new(events: usize) -> Self {
+        Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; events.max(1)], filled: 0 }
+    }
+
+    /// How many were found.
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// True when the time ran out before anything was ready.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// One of those found.
+    pub fn at(&self, index: usize) -> Option<Ready> {
+        let event = self.list.get(..self.filled)?.get(index)?;
+        let broken = libc::EPOLLERR | libc::EPOLLHUP;
+        let flags = event.events as libc::c_int;
+        Some(Ready {
+            token: event.u64,
+            read: flags & (libc::EPOLLIN | libc::EPOLLRDHUP | broken) != 0,
+            write: flags & (libc::EPOLLOUT | broken) != 0,
+        })
+    }
+}
+
+/// A descriptor that another thread makes readable, to end a wait.
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A new one, not readable yet.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        owned(fd).map(Self)
+    }
+
+    /// Makes it readable. Fails only when it has been so 2^64-2 times already, which serves the same end.
+    pub fn signal(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: the eight bytes live through the call.
+        let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Makes it unreadable again.
+    pub fn reset(&self) {
+        let mut count = [0_u8; 8];
+        // SAFETY: the eight bytes live through the call. Not being readable is no failure here.
+        let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A descriptor that becomes readable at a time of the monotonic clock.
+pub struct Timer(OwnedFd);
+
+impl Timer {
+    /// A new one, without a time.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        let fd =
+            unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        owned(fd).map(Self)
+    }
+
+    /// Makes it unreadable, and readable from `due` on, a time of [`monotonic`](super::monotonic). A time that has
+    /// passed is due at once.
+    pub fn set(&self, due: Duration) {
+        // All zero would take the timer away.
+        let due = due.max(Duration::from_nanos(1));
+        let times = libc::itimerspec {
+            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: libc::timespec {
+                tv_sec: libc::time_t::try_from(due.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_nsec: due.subsec_nanos() as libc::c_long,
+            },
+        };
+        // SAFETY: `times` lives through the call, and nothing is written back. It fails only for times that are none.
+        let _ = unsafe {
+            libc::timerfd_settime(self.0.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &times, std::ptr::null_mut())
+        };
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

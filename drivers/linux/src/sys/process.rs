@@ -1,0 +1,60 @@
+//! What a process or a thread asks for itself: open files, real-time priority, memory that stays.
+
+use std::io;
+use std::time::Duration;
+
+/// Raises the number of files this process may have open as far as it may raise it itself, and says what it is now.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` lives through the call.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// The time of the monotonic clock, on which [`Timer`](super::Timer) counts.
+pub fn monotonic() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives through the call. The clock exists on every Linux, so that it does not fail.
+    let _ = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Lets the calling thread run before all others that are not real-time (`SCHED_FIFO`), at `priority` 1 to 99. Threads it
+/// starts do not inherit that.
+pub fn set_real_time(priority: u8) -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `parameter` lives through the call; 0 is the calling thread.
+    done(unsafe { libc::sched_setscheduler(0, policy, &parameter) })
+}
+
+/// Gives the calling thread a share of the processor: -20 the most, 19 the least.
+pub fn set_nice(nice: i8) -> io::Result<()> {
+    // SAFETY: no pointers; 0 is the calling thread.
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, libc::c_int::from(nice)) })
+}
+
+/// How much later than asked for the kernel may end the calling thread's waits, to join them with others.
+pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
+    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
+    // SAFETY: no pointers.
+    done(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) })
+}
+
+/// Keeps the process's memory, as it is mapped now, from being paged out once it has been touched. Memory that is mapped
+/// later is not kept: with a small limit (`ulimit -l`) it could then not be had at all.
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: no pointers.
+    done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,60 @@
+//! What `socket2` does not offer for a socket.
+
+use super::name::Name;
+use super::owned;
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Takes one connection off a listening socket, non-blocking and closed on exec, with the peer's address.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut name = Name::empty();
+    let mut length = size_of::<Name>() as libc::socklen_t;
+    // SAFETY: name and length live through the call and the length is the name's room.
+    let fd = unsafe {
+        libc::accept4(
+            listener.as_raw_fd(),
+            std::ptr::from_mut(&mut name).cast(),
+            &mut length,
+            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+        )
+    };
+    let fd = owned(fd)?;
+    let peer = name.address().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok((fd, peer))
+}
+
+/// Waits until `socket` has room to write; false when the time ran out first.
+pub fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let timeout_ms =
+        libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one pollfd, which lives through the call.
+    unsafe { libc::poll(&mut wanted, 1, timeout_ms) > 0 }
+}
+
+/// Asks for kernel buffers of `bytes` in both directions: beyond the system's limit if the process may do that, else
+/// up to it. Getting less is no error.
+pub fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) {
+    let size = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let set = |option: libc::c_int| {
+        // SAFETY: the value is an int that lives through the call, its length is given.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                std::ptr::from_ref(&size).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        }
+    };
+    if set(libc::SO_RCVBUFFORCE) < 0 {
+        set(libc::SO_RCVBUF);
+    }
+    if set(libc::SO_SNDBUFFORCE) < 0 {
+        set(libc::SO_SNDBUF);
+    }
+}

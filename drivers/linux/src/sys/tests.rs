@@ -1,0 +1,127 @@
+//! Tested: addresses, batches, waiting, timers, time stamps, priority. Not tested: opening files, locking memory.
+
+use super::name::Name;
+use super::*;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+#[test]
+fn addresses_survive_the_way_to_the_kernel_and_back() {
+    for text in ["127.0.0.1:5060", "255.1.2.3:1", "[::1]:65535", "[2001:db8::5]:5060", "[fe80::1%3]:5060"] {
+        let address: SocketAddr = text.parse().unwrap();
+        let mut name = Name::empty();
+        name.set(address);
+        assert_eq!(name.address(), Some(address));
+    }
+    assert_eq!(Name::empty().address(), None);
+}
+
+#[test]
+fn an_eventfd_ends_a_wait_until_it_is_reset() {
+    let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
+    epoll.add(event.as_fd(), 7, Interest::Read).unwrap();
+    let mut ready = ReadyList::new(4);
+    event.signal();
+    epoll.wait(&mut ready, Duration::from_secs(5)).unwrap();
+    assert!(ready.at(0).is_some_and(|ready| ready.token == 7 && ready.read && !ready.write));
+    event.reset();
+    epoll.wait(&mut ready, Duration::ZERO).unwrap();
+    assert!(ready.is_empty());
+}
+
+#[test]
+fn a_batch_goes_out_and_comes_in_whole() {
+    let (a, b) = (
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let payloads: Vec<Vec<u8>> = (0..5_u8).map(|n| vec![n; usize::from(n) + 1]).collect();
+    let mut send = SendBatch::new(4);
+    let mut sending = send.begin();
+    let taken = payloads.iter().filter(|p| sending.push(b.local_addr().unwrap(), p, 0)).count();
+    assert_eq!(taken, 4, "the fifth has no room");
+    assert_eq!(sending.send(a.as_fd()).unwrap(), 4);
+    let mut receive = ReceiveBatch::new(8);
+    assert_eq!(receive.receive(b.as_fd(), Wait::ForOne).unwrap(), 4);
+    for (index, payload) in payloads.iter().take(4).enumerate() {
+        assert_eq!(receive.datagram(index), Some((a.local_addr().unwrap(), &payload[..])));
+    }
+    assert_eq!(receive.datagram(4), None);
+    let nothing = receive.receive(b.as_fd(), Wait::Never).unwrap_err();
+    assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_packet_that_cannot_be_sent_is_named_and_the_others_go() {
+    let (a, b) = (
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let to = b.local_addr().unwrap();
+    let huge = vec![0; 70_000];
+    let mut send = SendBatch::new(8);
+    let mut sending = send.begin();
+    sending.push(to, b"one", 1);
+    sending.push(to, &huge, 2);
+    sending.push(to, b"three", 3);
+    assert_eq!(sending.send(a.as_fd()).unwrap(), 1);
+    assert!(sending.send(a.as_fd()).is_err());
+    assert_eq!(sending.skip(), Some(2));
+    assert_eq!(sending.send(a.as_fd()).unwrap(), 1);
+    assert_eq!((sending.left(), sending.skip()), (0, None));
+}
+
+#[test]
+fn a_timer_ends_a_wait_at_its_time_and_not_before() {
+    let (epoll, timer) = (Epoll::new().unwrap(), Timer::new().unwrap());
+    epoll.add(timer.as_fd(), 3, Interest::Read).unwrap();
+    let mut ready = ReadyList::new(4);
+    let due = monotonic() + Duration::from_millis(5);
+    timer.set(due);
+    epoll.wait(&mut ready, Duration::from_secs(5)).unwrap();
+    assert!(ready.at(0).is_some_and(|ready| ready.token == 3) && monotonic() >= due);
+    timer.set(monotonic() + Duration::from_secs(60));
+    epoll.wait(&mut ready, Duration::ZERO).unwrap();
+    assert!(ready.is_empty(), "setting it anew takes the old time back");
+    timer.set(Duration::ZERO);
+    epoll.wait(&mut ready, Duration::from_secs(5)).unwrap();
+    assert!(!ready.is_empty(), "a time that has passed is due at once");
+}
+
+#[test]
+fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_told() {
+    let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    stamp_arrivals(b.as_fd()).unwrap();
+    // The first socket that asks for it makes the kernel begin, which takes it a moment.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = SystemTime::now();
+    let to = b.local_addr().unwrap();
+    for length in [1, 2048, 2049, 9000, 0] {
+        a.send_to(&vec![7; length], to).unwrap();
+    }
+    let after = SystemTime::now();
+    std::thread::sleep(Duration::from_millis(20));
+    let mut batch = StampedBatch::new(8);
+    assert_eq!(batch.receive(b.as_fd()).unwrap(), 5);
+    let tolerance = Duration::from_millis(2);
+    for (index, (length, is_whole)) in
+        [(1, true), (2048, true), (2048, false), (2048, false), (0, true)].into_iter().enumerate()
+    {
+        let got = batch.datagram(index).unwrap();
+        assert_eq!((got.from, got.bytes.len(), got.is_whole), (a.local_addr().unwrap(), length, is_whole));
+        let stamp = got.arrived.unwrap();
+        assert!(stamp + tolerance >= before && stamp <= after + tolerance, "{stamp:?} {before:?} {after:?}");
+        got.bytes.fill(1);
+    }
+    assert!(batch.datagram(5).is_none());
+    assert_eq!(batch.receive(b.as_fd()).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert!(batch.datagram(0).is_none(), "the last batch is forgotten");
+}
+
+#[test]
+fn a_priority_that_is_not_allowed_is_an_error_and_one_that_is_holds_for_the_thread() {
+    let thread = std::thread::spawn(|| (set_real_time(1).is_ok(), set_nice(5).is_ok()));
+    assert!(thread.join().unwrap().1, "anyone may be nicer");
+    assert!(set_real_time(0).is_err() && set_real_time(100).is_err());
+}
