@@ -1,8 +1,8 @@
 //! What stories are told with: a server and phones in the simulator.
 //!
 //! Does: [`Story`] runs a story for one seed or many and prints the seed and the wire of one that fails; [`World`] is
-//! the network it happens in, with the real server; a [`Phone`] is a scripted user agent; [`check`] looks at the wire
-//! for what must never be there.
+//! the network it happens in, with the real server; a [`Phone`] is a scripted user agent, a softphone the real one
+//! ([`World::softphone`]); [`check`] looks at the wire for what must never be there.
 //!
 //! Does not: hold the stories. They are in `stories/`, one file a subject.
 //!
@@ -14,6 +14,7 @@ pub mod check;
 
 mod desk;
 mod phone;
+mod softphone;
 mod story;
 mod world;
 

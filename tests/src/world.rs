@@ -1,5 +1,6 @@
 //! A network with the server in it.
 
+use crate::softphone::Softphone;
 use crate::{Account, Behaviour, Desk, Heard, Phone, check};
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
@@ -24,6 +25,7 @@ pub struct World {
     seed: u64,
     config: Arc<Config>,
     phones: Vec<HostId>,
+    pub(crate) softphones: Vec<Softphone>,
     /// Addresses that stand in a message or a configuration, or have a host.
     named: BTreeSet<SocketAddr>,
 }
@@ -43,7 +45,7 @@ impl World {
         let config = Arc::new(config);
         let server = add_server(&mut sim, seed, &config, &desk);
         let named = BTreeSet::from([SERVER]);
-        Self { sim, desk, server, seed, config, phones: Vec::new(), named }
+        Self { sim, desk, server, seed, config, phones: Vec::new(), softphones: Vec::new(), named }
     }
 
     /// A phone of a new subscriber, who gets a password and is not registered yet.
@@ -209,6 +211,7 @@ impl World {
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
             assert!(!phone.heard().contains(&Heard::Unreadable), "{} got nonsense", phone.user());
         }
+        self.check_softphones();
         check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
     }
 
@@ -219,6 +222,9 @@ impl World {
             if let Some(phone) = self.sim.node::<Phone>(host) {
                 text.push_str(&format!("{} heard {:?}\n", phone.user(), phone.heard()));
             }
+        }
+        for softphone in &self.softphones {
+            text.push_str(&softphone.report());
         }
         text
     }
@@ -279,10 +285,10 @@ fn default_config() -> Config {
     }
 }
 
-fn password(user: &str) -> String {
+pub(crate) fn password(user: &str) -> String {
     format!("secret of {user}")
 }
 
 /// Where the server listens, for UDP and TCP.
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
+pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);

@@ -1,6 +1,6 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Told: registration, calls, calls that fail, races, bad networks, forks, TCP, restarts, and life at random. `RINGWAY_SEED` and
+//! Told: registration, calls, calls that fail, races, bad networks, forks, TCP, restarts, softphones, and life at random. `RINGWAY_SEED` and
 //! `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -11,4 +11,5 @@ mod life;
 mod network;
 mod refused;
 mod register;
+mod softphone;
 mod tcp;

@@ -1,0 +1,338 @@
+//! The real phone and the real server.
+
+use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, Secret};
+use ringway_media::{Direction, Protection};
+use ringway_sansio::Transport;
+use ringway_server::Mode;
+use ringway_server::auth::Algorithm;
+use ringway_sim::{Faults, HostId};
+use ringway_tests::{Story, World};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Registered phones of alice and bob, alice's call, and bob's.
+fn call(world: &mut World) -> (HostId, CallId, HostId, CallId) {
+    let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
+    let (out, inward) = connect(world, alice, bob);
+    (alice, out, bob, inward)
+}
+
+fn connect(world: &mut World, alice: HostId, bob: HostId) -> (CallId, CallId) {
+    let out = world.dial(alice, "bob");
+    world.wait(1);
+    let inward = world.pick_up(bob).expect("it rings");
+    world.wait(1);
+    assert_eq!(states(world, &[(alice, out), (bob, inward)]), [Some(CallState::Established); 2]);
+    (out, inward)
+}
+
+fn states(world: &World, calls: &[(HostId, CallId)]) -> Vec<Option<CallState>> {
+    calls.iter().map(|&(host, call)| world.agent(host).call_state(call)).collect()
+}
+
+fn hang_up(world: &mut World, host: HostId, call: CallId) {
+    let _ = world.agent_do(host, |agent, now, out, actions| agent.hang_up(now, call, out, actions));
+}
+
+/// Both sides agree: the key of one is the other's, and what one sends the other hears.
+fn assert_agreement(world: &World, (one, a): (HostId, CallId), (two, b): (HostId, CallId)) {
+    let (a, b) = (world.agreed(one, a).unwrap(), world.agreed(two, b).unwrap());
+    let Protection::Sdes { suite, send, receive } = a.protection else { panic!("{:?}", a.protection) };
+    let Protection::Sdes { suite: other, send: their_send, receive: their_receive } = b.protection else {
+        panic!()
+    };
+    assert_eq!((suite, &send, &receive), (other, &their_receive, &their_send));
+    assert_eq!(a.direction, b.direction.reversed());
+    assert_eq!((a.remote, b.remote), (world.sound_of(two).rtp, world.sound_of(one).rtp));
+}
+
+#[test]
+fn it_registers_refreshes_and_takes_it_back() {
+    Story::new("softphone registers").run(|world| {
+        let alice = world.registered_softphone("alice");
+        assert_eq!(world.statuses_at(alice), [401, 200]);
+        world.wait(7300);
+        let refreshed =
+            world.told(alice).iter().filter(|it| matches!(it, AgentEvent::Registered { .. })).count();
+        assert_eq!(refreshed, 3);
+        world.agent_do(alice, |agent, now, out, actions| agent.shut_down(now, out, actions));
+        world.wait(2);
+        assert!(matches!(world.told(alice).last(), Some(AgentEvent::Unregistered { .. })));
+        let bindings: usize = world.shards().iter().map(|shard| shard.location().bindings_len()).sum();
+        assert_eq!(bindings, 0);
+    });
+}
+
+#[test]
+fn it_registers_with_md5_where_that_is_all_there_is() {
+    Story::new("softphone md5").configure(|config| config.auth.algorithms = vec![Algorithm::Md5]).run(
+        |world| {
+            world.registered_softphone("alice");
+        },
+    );
+}
+
+#[test]
+fn it_registers_for_as_long_as_the_server_wants() {
+    Story::new("softphone 423").run(|world| {
+        let alice = world.softphone_with("alice", Transport::Udp, |config| config.accounts[0].expires_s = 30);
+        world.start(alice);
+        assert_eq!(world.told(alice).len(), 1);
+        assert!(matches!(world.told(alice)[0], AgentEvent::Registered { expires_s: 60, .. }));
+    });
+}
+
+#[test]
+fn a_wrong_password_is_said_and_not_tried_for_ever() {
+    Story::new("softphone wrong password").run(|world| {
+        let alice = world.softphone_with("alice", Transport::Udp, |config| {
+            config.accounts[0].secret = Secret::Password("wrong".into());
+        });
+        world.agent_do(alice, |agent, now, out, actions| agent.start(now, out, actions));
+        world.wait(7000);
+        let told = world.told(alice);
+        assert!(
+            matches!(told.as_slice(), [AgentEvent::RegistrationFailed { status: 401, retry_s: None, .. }]),
+            "{told:?}"
+        );
+    });
+}
+
+#[test]
+fn a_call_with_hold_and_resume_keeps_its_keys() {
+    Story::new("softphone call").run(|world| {
+        let (alice, out, bob, inward) = call(world);
+        assert_agreement(world, (alice, out), (bob, inward));
+        let before = world.agreed(alice, out).unwrap().protection;
+        for (holder, held) in [((alice, out), (bob, inward)), ((bob, inward), (alice, out))] {
+            world.agent_do(holder.0, |agent, now, o, a| agent.hold(now, holder.1, o, a)).unwrap();
+            world.wait(1);
+            assert_agreement(world, holder, held);
+            assert_eq!(world.agreed(holder.0, holder.1).unwrap().direction, Direction::SendOnly);
+            assert!(world.told(held.0).contains(&AgentEvent::HeldByPeer { call: held.1 }));
+            world.agent_do(holder.0, |agent, now, o, a| agent.resume(now, holder.1, o, a)).unwrap();
+            world.wait(1);
+            assert_agreement(world, holder, held);
+            assert_eq!(world.agreed(holder.0, holder.1).unwrap().direction, Direction::SendRecv);
+        }
+        assert_eq!(world.agreed(alice, out).unwrap().protection, before, "the rollover counters live on");
+        hang_up(world, bob, inward);
+        world.wait(2);
+        assert_eq!((world.ended(alice, out), world.ended(bob, inward)), (Some(200), Some(200)));
+    });
+}
+
+#[test]
+fn calls_by_tcp() {
+    Story::new("softphone tcp").run(|world| {
+        let alice = world.softphone_with("alice", Transport::Tcp, |_| {});
+        let bob = world.softphone_with("bob", Transport::Tcp, |_| {});
+        world.start(alice);
+        world.start(bob);
+        let (out, inward) = connect(world, alice, bob);
+        assert_agreement(world, (alice, out), (bob, inward));
+        hang_up(world, alice, out);
+        world.wait(2);
+        assert_eq!(world.ended(bob, inward), Some(200));
+    });
+}
+
+#[test]
+fn both_hold_at_once_and_both_get_it() {
+    Story::new("softphone glare").run(|world| {
+        let (alice, out, bob, inward) = call(world);
+        world.agent_do(alice, |agent, now, o, a| agent.hold(now, out, o, a)).unwrap();
+        world.agent_do(bob, |agent, now, o, a| agent.hold(now, inward, o, a)).unwrap();
+        world.wait(15);
+        for (host, call) in [(alice, out), (bob, inward)] {
+            assert!(world.told(host).contains(&AgentEvent::HeldByPeer { call }), "{:?}", world.told(host));
+            assert_eq!(world.agreed(host, call).unwrap().direction, Direction::Inactive);
+        }
+        hang_up(world, alice, out);
+        world.wait(5);
+    });
+}
+
+#[test]
+fn whoever_cancels_while_it_is_answered_is_in_no_call() {
+    Story::new("softphone cancel race").run(|world| {
+        let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
+        let out = world.dial(alice, "bob");
+        world.wait_ms(500);
+        let (first, second) = (world.seed() % 3, world.seed() / 3 % 7);
+        if first == 0 {
+            hang_up(world, alice, out);
+            world.wait_ms(second);
+            let _ = world.pick_up(bob);
+        } else {
+            let _ = world.pick_up(bob);
+            world.wait_ms(second);
+            hang_up(world, alice, out);
+        }
+        world.wait(40);
+        let inward = world.incoming(bob).unwrap();
+        assert_eq!(states(world, &[(alice, out), (bob, inward)]), [None; 2]);
+        assert!(world.ended(alice, out).is_some() && world.ended(bob, inward).is_some());
+    });
+}
+
+#[test]
+fn all_phones_of_a_user_ring_and_one_gets_the_call() {
+    Story::new("softphone fork").run(|world| {
+        let (alice, desk) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
+        let mobile = world.registered_softphone("bob");
+        let out = world.dial(alice, "bob");
+        world.wait(1);
+        for host in [desk, mobile] {
+            let call = world.incoming(host).unwrap();
+            world.agent_do(host, |agent, now, o, a| agent.ring(now, call, 180, o, a)).unwrap();
+        }
+        world.wait(1);
+        let one = world.pick_up(desk).unwrap();
+        // The second is faster than the CANCEL, sometimes.
+        world.wait_ms(world.seed() % 6);
+        let _ = world.pick_up(mobile);
+        world.wait(40);
+        let two = world.incoming(mobile).unwrap();
+        let up = states(world, &[(desk, one), (mobile, two)]);
+        assert_eq!(up.iter().flatten().count(), 1, "{up:?}");
+        assert_eq!(world.agent(alice).call_state(out), Some(CallState::Established));
+        hang_up(world, alice, out);
+        world.wait(40);
+        assert_eq!(states(world, &[(desk, one), (mobile, two)]), [None; 2]);
+    });
+}
+
+#[test]
+fn bob_gives_alice_to_carol() {
+    Story::new("softphone transfer").run(|world| {
+        let (alice, out, bob, inward) = call(world);
+        let carol = world.registered_softphone("carol");
+        world.agent_do(bob, |agent, now, o, a| agent.transfer(now, inward, "carol", o, a)).unwrap();
+        world.wait(1);
+        assert!(world.told(alice).iter().any(|event| matches!(event, AgentEvent::TransferRequested { .. })));
+        let media = world.sound_of(alice);
+        let new =
+            world.agent_do(alice, |agent, now, o, a| agent.accept_transfer(now, out, media, o, a)).unwrap();
+        world.wait(1);
+        let at_carol = world.pick_up(carol).unwrap();
+        world.wait(2);
+        assert!(
+            world.told(bob).iter().any(|event| matches!(event, AgentEvent::TransferDone { status: 200, .. }))
+        );
+        assert_eq!((world.ended(bob, inward), world.ended(alice, out)), (Some(200), Some(200)));
+        assert_agreement(world, (alice, new), (carol, at_carol));
+        hang_up(world, alice, new);
+        world.wait(2);
+    });
+}
+
+#[test]
+fn twenty_percent_loss_and_the_call_is_made_held_and_ended() {
+    let faults = Faults {
+        loss_per_mille: 200,
+        duplicate_per_mille: 50,
+        reorder_per_mille: 100,
+        delay: Duration::from_millis(5)..Duration::from_millis(60),
+    };
+    let (told, whole) = (Cell::new(0), Cell::new(0));
+    Story::new("softphone loss").faults(faults).run(|world| {
+        told.set(told.get() + 1);
+        let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
+        let out = world.dial(alice, "bob");
+        world.wait(10);
+        let Ok(inward) = world.pick_up(bob) else {
+            hang_up(world, alice, out);
+            return world.wait(100);
+        };
+        // Whatever is lost, in the end both know the same.
+        world.wait(100);
+        let both = [(alice, out), (bob, inward)];
+        match states(world, &both)[..] {
+            [Some(CallState::Established), Some(CallState::Established)] => {}
+            [None, None] => return,
+            ref other => panic!("{other:?}"),
+        }
+        assert_agreement(world, both[0], both[1]);
+        world.agent_do(alice, |agent, now, o, a| agent.hold(now, out, o, a)).unwrap();
+        world.wait(100);
+        if world.agent(alice).call_state(out).is_some() {
+            assert_eq!(world.agreed(alice, out).unwrap().direction, Direction::SendOnly);
+            assert_agreement(world, both[0], both[1]);
+            whole.set(whole.get() + 1);
+        }
+        hang_up(world, bob, inward);
+        world.wait(100);
+        assert_eq!(states(world, &both), [None; 2]);
+    });
+    assert!(whole.get() * 10 >= told.get() * 9, "{whole:?} of {told:?} calls were made, held and ended");
+}
+
+#[test]
+fn two_phones_without_a_server() {
+    let faults = Faults { loss_per_mille: 100, reorder_per_mille: 100, ..Faults::default() };
+    Story::new("softphone direct").faults(faults).run(|world| {
+        let direct = |user: &str| {
+            let account = Account::direct(&format!("sip:{user}@example.org"));
+            move |config: &mut ringway_agent::Config| config.accounts = vec![account]
+        };
+        let alice = world.softphone_with("alice", Transport::Udp, direct("alice"));
+        let bob = world.softphone_with("bob", Transport::Udp, direct("bob"));
+        let out = world.dial(alice, &format!("sip:bob@{}", world.softphone_address(bob)));
+        world.wait(8);
+        let inward = world.pick_up(bob).expect("it rings");
+        world.wait(8);
+        assert_agreement(world, (alice, out), (bob, inward));
+        hang_up(world, alice, out);
+        world.wait(40);
+        assert_eq!(world.agent(bob).call_state(inward), None);
+    });
+}
+
+#[test]
+fn a_redirecting_server_is_followed() {
+    Story::new("softphone redirect").configure(|config| config.mode = Mode::Redirect).run(|world| {
+        let (alice, out, bob, inward) = call(world);
+        assert_agreement(world, (alice, out), (bob, inward));
+        hang_up(world, alice, out);
+        world.wait(2);
+    });
+}
+
+#[test]
+fn a_server_that_asks_inside_dialogs_gets_its_answer_where_that_is_wanted() {
+    Story::new("softphone in dialog").configure(|config| config.auth.in_dialog = true).run(|world| {
+        let answers = |config: &mut ringway_agent::Config| {
+            config.accounts[0].in_dialog = InDialogChallenges::AnsweredAtServer;
+        };
+        let alice = world.softphone_with("alice", Transport::Udp, answers);
+        let bob = world.softphone_with("bob", Transport::Udp, answers);
+        world.start(alice);
+        world.start(bob);
+        let (out, inward) = connect(world, alice, bob);
+        hang_up(world, alice, out);
+        world.wait(2);
+        assert_eq!(world.ended(bob, inward), Some(200));
+    });
+}
+
+#[test]
+fn nobody_answers_nobody_is_there_and_nobody_of_that_name() {
+    Story::new("softphone refused").run(|world| {
+        let (alice, bob) = (world.registered_softphone("alice"), world.softphone("bob"));
+        let absent = world.dial(alice, "bob");
+        let unknown = world.dial(alice, "nobody");
+        world.wait(5);
+        assert_eq!((world.ended(alice, absent), world.ended(alice, unknown)), (Some(480), Some(404)));
+        world.start(bob);
+        let busy = world.dial(alice, "bob");
+        world.wait(1);
+        let inward = world.incoming(bob).unwrap();
+        world.agent_do(bob, |agent, now, o, a| agent.reject(now, inward, 486, o, a)).unwrap();
+        world.wait(5);
+        assert_eq!(world.ended(alice, busy), Some(486));
+        let long = world.dial(alice, "bob");
+        world.wait(240);
+        assert!(world.ended(alice, long).is_some());
+    });
+}
