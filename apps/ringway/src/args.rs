@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::phone::{AnswerArgs, CallArgs, DemoArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -7,14 +8,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
+  ringway demo                           see it work, without any set-up
   ringway serve                          start on safe defaults: domain localhost, 127.0.0.1:5060
   ringway user add alice                 add a user; prints the password once
   ringway serve --config ringway.toml    start with a configuration
   ringway show registrations             who is registered, and where
+  ringway phone                          a phone in this terminal
+  ringway call sip:bob@192.0.2.7         call somebody, without a screen
 
 Exit status: 0 done, 1 the operation failed, 2 bad usage or bad configuration.";
 
-/// A SIP server: registrar, proxy and redirect server.
+/// A SIP server (registrar, proxy, redirect) and a phone.
 #[derive(Debug, Parser)]
 #[command(name = "ringway", version, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -49,12 +53,20 @@ Examples:
   ringway show registrations --json
   ringway show stats --admin 127.0.0.1:8060")]
     Show(ShowArgs),
+    /// The phone, in this terminal
+    Phone(PhoneScreenArgs),
+    /// Call somebody, without a screen: for scripts and tests
+    Call(Box<CallArgs>),
+    /// Wait for calls and answer them, without a screen
+    Answer(Box<AnswerArgs>),
+    /// See it work: a server, two phones and a protected call in one process, in a few seconds
+    Demo(DemoArgs),
 }
 
 /// Arguments of `ringway serve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServeArgs {
-    /// The configuration [default: ./ringway.toml if it is there]
+    /// The configuration (default: ./ringway.toml if it is there)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -74,7 +86,7 @@ pub(crate) struct CheckArgs {
 pub(crate) struct ShowArgs {
     /// What to show
     pub(crate) what: Shown,
-    /// The server's configuration, which says where its admin API is [default: ./ringway.toml if it is there]
+    /// The server's configuration, which says where its admin API is (default: ./ringway.toml if it is there)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where the admin API is, if not where the configuration says
@@ -109,7 +121,7 @@ pub(crate) struct UserArgs {
     /// What to do with users.
     #[command(subcommand)]
     pub(crate) command: UserCommand,
-    /// The server's configuration [default: ./ringway.toml if it is there]
+    /// The server's configuration (default: ./ringway.toml if it is there)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print the result as JSON
@@ -180,7 +192,7 @@ Examples:
 pub(crate) struct NameArgs {
     /// The user's name, or NAME@DOMAIN
     pub(crate) name: String,
-    /// The user's domain [default: the first of the configuration]
+    /// The user's domain (default: the first of the configuration)
     #[arg(long)]
     pub(crate) domain: Option<String>,
 }

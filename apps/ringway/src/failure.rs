@@ -1,7 +1,7 @@
 //! A command that did not do what it was asked: what it says, and the exit status.
 
 use ringway_linux::store::StoreError;
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// Why a command ends, as it is told to a person.
@@ -28,6 +28,11 @@ impl Failure {
         Self { status: 2, lines }
     }
 
+    /// The operation failed, and all has been said: exit status 1.
+    pub(crate) fn said() -> Self {
+        Self { status: 1, lines: Vec::new() }
+    }
+
     /// What it says, a line for each error.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
@@ -36,7 +41,8 @@ impl Failure {
     /// Says it on standard error and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         for line in &self.lines {
-            eprintln!("ringway: {}", line.replace(['\n', '\r'], " "));
+            // Whoever closed standard error does not want to know.
+            let _ = writeln!(io::stderr(), "ringway: {}", line.replace(['\n', '\r'], " "));
         }
         ExitCode::from(self.status)
     }

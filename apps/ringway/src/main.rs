@@ -11,6 +11,8 @@ mod config;
 mod failure;
 mod log;
 mod output;
+mod password;
+mod phone;
 mod serve;
 mod show;
 mod user;
@@ -41,5 +43,9 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::User(user) => user::run(user),
         Command::Check(check) => check::run(&check),
         Command::Show(show) => show::run(&show),
+        Command::Call(call) => phone::call(&call),
+        Command::Answer(answer) => phone::answer(&answer),
+        Command::Phone(phone) => phone::phone(&phone),
+        Command::Demo(demo) => phone::demo(&demo),
     }
 }

@@ -4,10 +4,11 @@ use crate::args::{NameArgs, PasswordArgs, UserArgs, UserCommand};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, printable};
+use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_linux::store::{Store, StoreUrl, UserName};
 use serde_json::{Value, json};
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,6 @@ use std::time::{Duration, Instant};
 const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// 5 bits each: 100 bits.
 const MADE_PASSWORD_SYMBOLS: usize = 20;
-/// The longest password that is read.
-const PASSWORD_BYTES_MAX: u64 = 1024;
 /// An import that takes longer shows how far it is.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -209,22 +208,11 @@ fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
     if !args.password_stdin {
         return Ok((made_password()?, true));
     }
-    let mut text = String::new();
-    io::stdin()
-        .lock()
-        .take(PASSWORD_BYTES_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::failed(format!("cannot read the password from standard input: {error}")))?;
-    if text.len() as u64 > PASSWORD_BYTES_MAX {
-        return Err(Failure::usage(
-            "the password on standard input is longer than 1024 bytes; give a shorter one",
-        ));
-    }
-    let password = text.strip_suffix('\n').unwrap_or(&text);
-    Ok((password.strip_suffix('\r').unwrap_or(password).to_owned(), false))
+    Ok((password::from_stdin()?, false))
 }
 
-fn made_password() -> Result<String, Failure> {
+/// A password that nobody guesses.
+pub(crate) fn made_password() -> Result<String, Failure> {
     let mut random = [0; MADE_PASSWORD_SYMBOLS];
     getrandom::fill(&mut random).map_err(|error| {
         Failure::failed(format!("the operating system gave no random bytes ({error}); use --password-stdin"))

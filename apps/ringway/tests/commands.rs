@@ -222,7 +222,8 @@ fn bad_usage_is_one_line_and_status_2() {
         &["check"],
         &["show", "nothing"],
         &["serve", "--config"],
-        &["phone"],
+        &["call"],
+        &["answer", "--count", "1"],
     ] {
         let error = ringway(folder.path(), args).refused(2);
         assert!(error.contains("--help"), "{args:?}: {error}");

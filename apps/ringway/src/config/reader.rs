@@ -31,20 +31,20 @@ impl fmt::Display for ConfigError {
 }
 
 /// A file being read: knows lines, collects errors.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     file: String,
     text: &'a str,
     errors: Vec<ConfigError>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, file: Option<&Path>) -> Self {
+    pub(crate) fn new(text: &'a str, file: Option<&Path>) -> Self {
         let file = file.map_or_else(|| "ringway.toml".to_owned(), |file| file.display().to_string());
         Self { file, text, errors: Vec::new() }
     }
 
     /// Adds an error at a byte of the text.
-    pub(super) fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         self.errors.push(ConfigError {
@@ -56,14 +56,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The errors, in the order of their lines.
-    pub(super) fn errors(mut self) -> Vec<ConfigError> {
+    pub(crate) fn errors(mut self) -> Vec<ConfigError> {
         self.errors.sort_by_key(|error| error.line);
         self.errors
     }
 }
 
 /// A section, or the top of the file, while its keys are read one by one.
-pub(super) struct Section<'t, 'i> {
+pub(crate) struct Section<'t, 'i> {
     /// Empty: the top of the file.
     name: &'static str,
     table: Option<&'t DeTable<'i>>,
@@ -72,12 +72,12 @@ pub(super) struct Section<'t, 'i> {
 }
 
 impl<'t, 'i> Section<'t, 'i> {
-    pub(super) fn top(table: &'t DeTable<'i>) -> Self {
+    pub(crate) fn top(table: &'t DeTable<'i>) -> Self {
         Self { name: "", table: Some(table), known: Vec::new() }
     }
 
     /// The section `name`, which may be left out.
-    pub(super) fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Self {
+    pub(crate) fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Self {
         let table = match self.value(name).map(|value| (value.get_ref(), value.span())) {
             None => None,
             Some((DeValue::Table(table), _)) => Some(table),
@@ -89,24 +89,48 @@ impl<'t, 'i> Section<'t, 'i> {
         Self { name, table, known: Vec::new() }
     }
 
+    /// The sections `[[name]]`, each with where it stands.
+    pub(crate) fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
+        let Some(value) = self.value(name) else { return Vec::new() };
+        let mut sections = Vec::new();
+        let mut is_wrong = true;
+        if let DeValue::Array(items) = value.get_ref() {
+            is_wrong = false;
+            for item in items {
+                match item.get_ref() {
+                    DeValue::Table(table) => {
+                        sections
+                            .push((Self { name, table: Some(table), known: Vec::new() }, item.span().start));
+                    }
+                    _ => is_wrong = true,
+                }
+            }
+        }
+        if is_wrong {
+            let message = format!("is a list of sections; write [[{name}]] on a line of its own before each");
+            reader.error(value.span().start, name, message);
+        }
+        sections
+    }
+
     /// Where the value of `key` stands, if it is there.
-    pub(super) fn place(&self, key: &str) -> Option<usize> {
+    pub(crate) fn place(&self, key: &str) -> Option<usize> {
         self.entry(key).map(|(span, _)| span.start)
     }
 
     /// How errors name `key`.
-    pub(super) fn path(&self, key: &str) -> String {
+    pub(crate) fn path(&self, key: &str) -> String {
         if self.name.is_empty() { key.to_owned() } else { format!("[{}] {key}", self.name) }
     }
 
     /// The value of `key`, if it is there.
-    pub(super) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
+    pub(crate) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.known.push(key);
         self.entry(key).map(|(_, value)| value)
     }
 
     /// True or false.
-    pub(super) fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
+    pub(crate) fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
         let Some(value) = self.value(key) else { return default };
         match value.get_ref() {
             DeValue::Boolean(is_on) => *is_on,
@@ -118,7 +142,7 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// A whole number within `range`.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
@@ -147,13 +171,13 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// A string, and where it stands.
-    pub(super) fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
+    pub(crate) fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
         let value = self.value(key)?;
         self.string(reader, key, value)
     }
 
     /// A list of strings, each with where it stands.
-    pub(super) fn texts(
+    pub(crate) fn texts(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
@@ -168,7 +192,7 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(
+    pub(crate) fn word<T: Copy>(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
@@ -186,7 +210,7 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// Complains about keys that nobody asked for.
-    pub(super) fn finish(self, reader: &mut Reader<'_>) {
+    pub(crate) fn finish(self, reader: &mut Reader<'_>) {
         for (key, _) in self.table.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !self.known.contains(&name) {

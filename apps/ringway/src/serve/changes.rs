@@ -50,6 +50,11 @@ impl Follower {
         }
     }
 
+    /// Where the changes come from.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     fn apply(&self, name: &str, domain: &str, kind: ChangeKind) {
         let shard = shard_of_user(name.as_bytes(), self.shards.len() as u16);
         let aor = format!("{name}@{domain}");

@@ -21,6 +21,7 @@ use ringway_server::{Action, Server, shard_of_user};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,97 +32,137 @@ type Node = Server<Arc<SharedServices>>;
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
-    let clock = Clock::new();
-    let store = Arc::new(Store::open(&config.store.url)?);
-    let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
-    let bound = Bound::bind(&wanted, usize::from(config.workers))
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
-    let secret = store.secret()?;
-    let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
-    let services = Arc::new(SharedServices::new(&config, new_seed()?, clock.now()));
-    let mut nodes = new_nodes(&settings, &services, bound.workers(), new_seed()?, clock.now());
-    let seq = load(&store, &config, &services, &mut nodes)?;
-    let journal = recover(&config, &mut nodes, clock.now())?;
-
-    let shards_cell = Arc::new(OnceLock::new());
-    let writer = start_writer(journal, &config, bound.inboxes(), &shards_cell)?;
-    services.set_writer(writer);
-    let resolver = start_resolver(bound.inboxes(), &settings)?;
-    let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
-    let runtime_config = ringway_linux::Config {
-        clock,
-        durability: config.store.durability,
-        max_message_bytes: config.limits.max_message_bytes,
-        max_connections: config.limits.max_connections,
-        ..ringway_linux::Config::default()
-    };
-    let runtime = Runtime::start(bound, runtime_config, nodes, sink)
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    // It is empty before: nothing else sets it.
-    let _ = shards_cell.set(runtime.shards());
-    let view = view::ServerView::new(&runtime, Arc::clone(&services), clock);
-    let admin_address = admin.address();
-    let admin_server = admin
-        .serve(Arc::new(view), &config.admin.token)
-        .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
-    say_started(&config, &runtime, admin_address)?;
-    let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
-    serve(config, settings, runtime, &services, follower, &signals, admin_server, clock)
+    let store = Store::open(&config.store.url)?;
+    let running = Running::start(config, store)?;
+    running.say_started()?;
+    running.serve(&signals)
 }
 
-/// Until a signal ends it.
-#[expect(clippy::too_many_arguments, reason = "each is a different part of what runs")]
-fn serve(
-    mut config: Config,
-    mut settings: Arc<ringway_server::Config>,
+/// A server that runs in this process.
+pub(crate) struct Running {
+    config: Config,
+    settings: Arc<ringway_server::Config>,
     runtime: Runtime<Node>,
-    services: &SharedServices,
-    mut follower: Follower,
-    signals: &Receiver<Signal>,
-    mut admin: AdminServer,
+    services: Arc<SharedServices>,
+    follower: Follower,
+    admin: AdminServer,
+    admin_address: SocketAddr,
     clock: Clock,
-) -> Result<(), Failure> {
-    let end = loop {
-        match signals.recv_timeout(FOLLOW_EVERY) {
-            Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
-            Ok(Signal::Reload) => match settings::reload(&config, &settings) {
-                Ok((new_config, new_settings)) => {
-                    services.reconfigure(&new_config);
-                    settings = Arc::new(new_settings);
-                    for shard in 0..runtime.shards().len() as u16 {
-                        let settings = Arc::clone(&settings);
-                        runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
-                    }
-                    config = new_config;
-                    say_open(&config);
-                    tracing::info!("configuration reloaded");
-                }
-                Err(failure) => {
-                    for line in failure.lines() {
-                        tracing::error!("configuration not reloaded, the old one stays: {line}");
-                    }
-                }
-            },
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if runtime.has_failed() {
-            break Err(Failure::failed("a worker thread ended by itself; start the server again"));
-        }
-        follower.follow();
-    };
-    tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
-    let until = clock.now() + GRACE - GIVING_UP;
-    for shard in 0..runtime.shards().len() as u16 {
-        runtime.shards().with_shard(shard, |node| node.stop_new_work(until));
+}
+
+impl Running {
+    /// Binds the listeners and brings the users of `store` into memory; from then on it serves.
+    pub(crate) fn start(config: Config, store: Store) -> Result<Self, Failure> {
+        let clock = Clock::new();
+        let store = Arc::new(store);
+        let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        let bound = Bound::bind(&wanted, usize::from(config.workers))
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
+        let secret = store.secret()?;
+        let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
+        let services = Arc::new(SharedServices::new(&config, new_seed()?, clock.now()));
+        let mut nodes = new_nodes(&settings, &services, bound.workers(), new_seed()?, clock.now());
+        let seq = load(&store, &config, &services, &mut nodes)?;
+        let journal = recover(&config, &mut nodes, clock.now())?;
+
+        let shards_cell = Arc::new(OnceLock::new());
+        let writer = start_writer(journal, &config, bound.inboxes(), &shards_cell)?;
+        services.set_writer(writer);
+        let resolver = start_resolver(bound.inboxes(), &settings)?;
+        let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
+        let runtime_config = ringway_linux::Config {
+            clock,
+            durability: config.store.durability,
+            max_message_bytes: config.limits.max_message_bytes,
+            max_connections: config.limits.max_connections,
+            ..ringway_linux::Config::default()
+        };
+        let runtime = Runtime::start(bound, runtime_config, nodes, sink)
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        // It is empty before: nothing else sets it.
+        let _ = shards_cell.set(runtime.shards());
+        let view = view::ServerView::new(&runtime, Arc::clone(&services), clock);
+        let admin_address = admin.address();
+        let admin = admin
+            .serve(Arc::new(view), &config.admin.token)
+            .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
+        let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
+        Ok(Self { config, settings, runtime, services, follower, admin, admin_address, clock })
     }
-    let all_done = runtime.stop(GRACE, Server::is_idle);
-    if !all_done {
-        tracing::warn!("stopped with requests unanswered");
+
+    /// The listeners in the order of the configuration, with the ports they have.
+    pub(crate) fn listeners(&self) -> &[Listen] {
+        self.runtime.listeners()
     }
-    services.stop_writer();
-    admin.stop();
-    end
+
+    /// Ends it in good order.
+    pub(crate) fn stop(mut self) {
+        tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
+        let until = self.clock.now() + GRACE - GIVING_UP;
+        for shard in 0..self.runtime.shards().len() as u16 {
+            self.runtime.shards().with_shard(shard, |node| node.stop_new_work(until));
+        }
+        let all_done = self.runtime.stop(GRACE, Server::is_idle);
+        if !all_done {
+            tracing::warn!("stopped with requests unanswered");
+        }
+        self.services.stop_writer();
+        self.admin.stop();
+    }
+
+    /// Until a signal ends it.
+    fn serve(mut self, signals: &Receiver<Signal>) -> Result<(), Failure> {
+        let end = loop {
+            match signals.recv_timeout(FOLLOW_EVERY) {
+                Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
+                Ok(Signal::Reload) => self.reload(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.runtime.has_failed() {
+                break Err(Failure::failed("a worker thread ended by itself; start the server again"));
+            }
+            self.follower.follow();
+        };
+        self.stop();
+        end
+    }
+
+    fn reload(&mut self) {
+        match settings::reload(&self.config, &self.settings) {
+            Ok((new_config, new_settings)) => {
+                self.services.reconfigure(&new_config);
+                self.settings = Arc::new(new_settings);
+                for shard in 0..self.runtime.shards().len() as u16 {
+                    let settings = Arc::clone(&self.settings);
+                    self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
+                }
+                self.config = new_config;
+                say_open(&self.config);
+                say_other_realms(self.follower.store(), &self.config);
+                tracing::info!("configuration reloaded");
+            }
+            Err(failure) => {
+                for line in failure.lines() {
+                    tracing::error!("configuration not reloaded, the old one stays: {line}");
+                }
+            }
+        }
+    }
+
+    /// The one line on standard output, and what should be said aloud.
+    fn say_started(&self) -> Result<(), Failure> {
+        say_open(&self.config);
+        tracing::info!("admin API on http://{}/", self.admin_address);
+        let mut line = String::from("ready");
+        for listener in self.listeners() {
+            line.push(' ');
+            line.push_str(&listener.to_string());
+        }
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{line}").and_then(|()| out.flush())?;
+        Ok(())
+    }
 }
 
 fn new_seed() -> Result<Seed, Failure> {
@@ -173,16 +214,23 @@ fn load(
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
-    let strangers = store.subscribers_of_other_realms(&config.auth.realm)?;
-    if strangers > 0 && config.auth.enabled {
+    say_other_realms(store, config);
+    Ok(loaded.seq)
+}
+
+/// Says of passwords that they were made for another realm, when there are such. That they cannot be counted is no
+/// reason to stop calls: whoever reads the store next says what is wrong with it.
+fn say_other_realms(store: &Store, config: &Config) {
+    if !config.auth.enabled {
+        return;
+    }
+    if let Ok(users @ 1..) = store.subscribers_of_other_realms(&config.auth.realm) {
         tracing::warn!(
-            "{strangers} of {} users have a password for another realm than {:?}: they cannot register until `ringway \
-             user passwd` gives them one",
-            loaded.subscribers,
+            "{users} users have a password for another realm than {:?}: they cannot register until `ringway user passwd` \
+             gives them one",
             config.auth.realm
         );
     }
-    Ok(loaded.seq)
 }
 
 /// The bindings that were there before, from the journal into memory.
@@ -280,20 +328,6 @@ impl ActionSink<Action> for Sink {
     fn stored_through(&self) -> u64 {
         self.services.durable()
     }
-}
-
-/// The one line on standard output, and what should be said aloud.
-fn say_started(config: &Config, runtime: &Runtime<Node>, admin: std::net::SocketAddr) -> Result<(), Failure> {
-    say_open(config);
-    tracing::info!("admin API on http://{admin}/");
-    let mut line = String::from("ready");
-    for listener in runtime.listeners() {
-        line.push(' ');
-        line.push_str(&listener.to_string());
-    }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush())?;
-    Ok(())
 }
 
 fn say_open(config: &Config) {

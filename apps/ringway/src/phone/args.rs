@@ -1,0 +1,180 @@
+//! The command line of `ringway call` and `ringway answer`.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use ringway_linux::media::PortRange;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Arguments of `ringway call`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Without --server it calls the host in the URI itself; no server is needed.
+
+Examples:
+  ringway call sip:bob@192.0.2.7 --play tone:440 --record heard.wav --duration 10
+  echo \"$PASSWORD\" | ringway call sip:bob@example.org --from sip:alice@example.org --password-stdin \\
+      --server 127.0.0.1:5060 --srtp sdes --duration 10 --json
+
+Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
+pub(crate) struct CallArgs {
+    /// Whom to call: a SIP URI
+    pub(crate) uri: String,
+    /// Who calls: a SIP URI (default: sip:ringway@ and this machine's address)
+    #[arg(long, value_name = "URI")]
+    pub(crate) from: Option<String>,
+    /// Give up after so many seconds without an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) ring_s: u16,
+    #[command(flatten)]
+    pub(crate) phone: PhoneArgs,
+}
+
+/// Arguments of `ringway answer`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "It says `ready` and its addresses on standard error when it can be called.
+
+Examples:
+  ringway answer --as sip:bob@192.0.2.7 --record heard.wav --count 1
+  echo \"$PASSWORD\" | ringway answer --as sip:bob@example.org --password-stdin --server 127.0.0.1:5060 \\
+      --register --play tone:600 --json
+
+Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
+pub(crate) struct AnswerArgs {
+    /// Who is called: a SIP URI
+    #[arg(long = "as", value_name = "URI")]
+    pub(crate) aor: String,
+    /// Exit after so many calls (default: go on until SIGTERM)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: Option<u32>,
+    /// Let it ring so many seconds before answering
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) ring_s: u16,
+    /// Refuse calls with this status instead of answering
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..700))]
+    pub(crate) reject: Option<u16>,
+    #[command(flatten)]
+    pub(crate) phone: PhoneArgs,
+}
+
+/// Arguments of `ringway demo`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "It needs no set-up: everything is in this process, on free ports of 127.0.0.1, and gone afterwards."
+)]
+pub(crate) struct DemoArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What both have.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PhoneArgs {
+    /// Read the password from standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    /// The name for digest authentication (default: the user of the URI)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) username: Option<String>,
+    /// Send everything to this server first
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) server: Option<String>,
+    /// Register there before anything else
+    #[arg(long, requires = "server")]
+    pub(crate) register: bool,
+    /// How SIP is carried (default: udp, or what the URI says; requests over 1,300 bytes by tcp where that is possible)
+    #[arg(long, value_name = "TRANSPORT")]
+    pub(crate) transport: Option<TransportArg>,
+    /// Where SIP is received; port 0 takes a free one (default: the address towards the peer; answer: port 5060 without a
+    /// server)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) bind: Option<SocketAddr>,
+    /// What must protect the sound (default: SRTP if the other side can)
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) srtp: Option<SrtpArg>,
+    /// The SRTP suite; again for others, the one liked best first (default: offers the three
+    /// best known, takes all)
+    #[arg(long, value_name = "SUITE")]
+    pub(crate) suite: Vec<String>,
+    /// Let the other side take the protection away during the call
+    #[arg(long)]
+    pub(crate) allow_downgrade: bool,
+    /// The codec; again for others, the one liked best first (default: PCMU, PCMA)
+    #[arg(long, value_name = "CODEC", ignore_case = true)]
+    pub(crate) codec: Vec<CodecArg>,
+    /// What is sent: FILE.wav once, tone:HZ, speech, or silence
+    #[arg(long, value_name = "WHAT", default_value = "silence")]
+    pub(crate) play: String,
+    /// Write what is received to a 16-bit WAV file
+    #[arg(long, value_name = "FILE.wav")]
+    pub(crate) record: Option<PathBuf>,
+    /// Hang up so many seconds after the answer (default: when the other side does, or on SIGTERM)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<f64>,
+    /// Send these digits after the answer: 0-9, *, #, A-D
+    #[arg(long, value_name = "DIGITS")]
+    pub(crate) dtmf: Option<String>,
+    /// Put the call on hold so many seconds after the answer; several with commas
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', value_parser = seconds)]
+    pub(crate) hold_at: Vec<f64>,
+    /// How long each hold lasts
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) hold_s: f64,
+    /// Ports for sound: a range with an even port and the next one in it
+    #[arg(long, value_name = "A-B", default_value_t = PortRange::default())]
+    pub(crate) rtp_ports: PortRange,
+    /// Ask this STUN server for the address to be given for sound
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) stun: Option<String>,
+    /// Say how the sound is, once a second, on standard error
+    #[arg(long)]
+    pub(crate) meter: bool,
+    /// Print each SIP message's first line to standard error
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How SIP is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportArg {
+    Udp,
+    Tcp,
+    #[value(hide = true)]
+    Tls,
+}
+
+/// What must protect the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SrtpArg {
+    /// Nothing may
+    None,
+    /// Keys carried by SIP: as secret as SIP itself is
+    Sdes,
+    /// Keys agreed on by the two phones, with words to compare
+    Zrtp,
+    #[value(hide = true)]
+    Dtls,
+}
+
+/// How sound is coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodecArg {
+    #[value(name = "PCMU")]
+    Pcmu,
+    #[value(name = "PCMA")]
+    Pcma,
+    #[value(name = "G722", hide = true)]
+    G722,
+    #[value(name = "opus", hide = true)]
+    Opus,
+}
+
+/// Seconds, 0 to a day; parts of a second too.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        Ok(_) | Err(_) => Err("give seconds from 0 to 86400, like 10 or 0.5".to_owned()),
+    }
+}

@@ -1,0 +1,83 @@
+//! `ringway call`: one call, from the command line to its figures.
+
+use crate::failure::Failure;
+use crate::phone::args::CallArgs;
+use crate::phone::attend::{Attended, on_any};
+use crate::phone::outcome::{Outcome, Verdict};
+use crate::phone::settings::Settings;
+use crate::phone::telephone::{Happening, Telephone};
+use crate::phone::{register, tell};
+use ringway_agent::{AgentEvent, Role};
+use ringway_linux::signals::{Signal, watch};
+use ringway_sansio::Transport;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Calls, attends to it, and prints how it went.
+pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
+    let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?;
+    let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
+    let ring = Duration::from_secs(u64::from(args.ring_s));
+    let mut telephone = Telephone::start(&settings, ring + RING_GRACE)?;
+    let outcome = make(&mut telephone, &settings, (&args.uri, ring), &signals);
+    telephone.shut_down();
+    let outcome = outcome?;
+    tell(&outcome, args.phone.json)?;
+    match outcome.verdict {
+        Verdict::Answered => Ok(()),
+        Verdict::Rejected | Verdict::Failed | Verdict::Cancelled => Err(Failure::said()),
+    }
+}
+
+fn make(
+    telephone: &mut Telephone,
+    settings: &Settings,
+    (uri, ring): (&str, Duration),
+    signals: &Receiver<Signal>,
+) -> Result<Outcome, Failure> {
+    if settings.register {
+        register(telephone, signals)?;
+    }
+    let begun = Instant::now();
+    let call = telephone.call(&target(uri, settings), &settings.media)?;
+    let mut attended = Attended::new(call, Role::Caller, uri, begun);
+    loop {
+        match telephone.wait(attended.wait())? {
+            Some(Happening::Agent { at, event }) => {
+                on_any(&event, telephone)?;
+                if let AgentEvent::Incoming { call, .. } = event {
+                    telephone.reject(call, BUSY)?;
+                } else if let Some(ended) = attended.on_event(at, &event, &settings.script) {
+                    return attended.outcome(ended, telephone);
+                }
+            }
+            Some(Happening::Media(call, told)) if call == attended.call => attended.on_told(&told, telephone),
+            Some(Happening::Media(..)) | None => {}
+        }
+        attended.on_time(telephone)?;
+        if attended.rings_longer_than(ring) {
+            attended.cancel(telephone);
+        }
+        if let Some(ended) = attended.given_up() {
+            return attended.outcome(ended, telephone);
+        }
+        if let Ok(Signal::Terminate) = signals.try_recv() {
+            attended.cancel(telephone);
+        }
+    }
+}
+
+/// The URI with the transport that was asked for; a server understands it without.
+fn target(uri: &str, settings: &Settings) -> String {
+    let says_so = uri.to_ascii_lowercase().contains(";transport=");
+    match (settings.transport, settings.account.server.is_some() || says_so) {
+        (Transport::Tcp, false) => format!("{uri};transport=tcp"),
+        (Transport::Tcp | Transport::Udp, _) => uri.to_owned(),
+    }
+}
+
+/// The agent gives up by itself too, but later than we do.
+const RING_GRACE: Duration = Duration::from_secs(60);
+
+/// RFC 3261 §21.4.24.
+const BUSY: u16 = 486;

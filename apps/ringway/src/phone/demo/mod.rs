@@ -1,0 +1,325 @@
+//! `ringway demo`: a server and two phones in one process, one protected call, and a look at what arrived.
+
+mod ladder;
+mod likeness;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output;
+use crate::phone::args::DemoArgs;
+use crate::phone::attend::Attended;
+use crate::phone::outcome::{Outcome, Security, Verdict};
+use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
+use crate::phone::telephone::{Happening, Telephone};
+use crate::serve::Running;
+use crate::user::made_password;
+use ladder::{Ladder, Who};
+use likeness::likeness;
+use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_linux::media::PortRange;
+use ringway_linux::sound::{SAMPLE_RATE_HZ, Source};
+use ringway_linux::store::{Store, UserName};
+use ringway_media::Codec;
+use ringway_sansio::Transport;
+use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Shows a call, and fails when anything about it is not as it should be.
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let password = made_password()?;
+    let server = start_server(&password)?;
+    let address = server.listeners().iter().find(|listen| listen.transport == Transport::Udp);
+    let address = address.map(|listen| listen.address).ok_or_else(|| Failure::failed("no listener"))?;
+    let mut ladder = Ladder::new();
+    let talked = talk(address, &password, &mut ladder);
+    server.stop();
+    let Talk { alice, bob } = talked?;
+    let mut said = vec![0; SAMPLES];
+    Source::speech_like().fill(&mut said);
+    let alike = bob.heard.as_ref().map_or(0.0, |heard| likeness(&said, &heard.kept));
+    let findings = findings(&alice, &bob, alike);
+    if args.json {
+        let value = json!({
+            "result": if findings.is_empty() { "ok" } else { "failed" },
+            "alice": alice.json(),
+            "bob": bob.json(),
+            "likeness": (alike * 1000.0).round() / 1000.0,
+            "findings": findings,
+            "seconds": (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        });
+        output::line(&value.to_string())?;
+    } else {
+        let mut lines = vec![
+            format!(
+                "A server at {address} with digest authentication, and two phones that are registered there."
+            ),
+            String::new(),
+        ];
+        lines.extend(ladder.lines());
+        for (who, outcome) in [("alice", &alice), ("bob", &bob)] {
+            lines.push(String::new());
+            lines.push(format!("{who}, talking to {}", outcome.lines().join("\n  ")));
+        }
+        lines.push(String::new());
+        lines.push(format!("What bob heard is what alice said: likeness {alike:.3} of 1."));
+        output::line(&lines.join("\n"))?;
+    }
+    match findings.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::failed(format!("the demo's call was not as it should be: {first}"))),
+    }
+}
+
+/// How the call went for each.
+struct Talk {
+    alice: Outcome,
+    bob: Outcome,
+}
+
+/// Registers both, calls, talks, hangs up.
+fn talk(server: SocketAddr, password: &str, ladder: &mut Ladder) -> Result<Talk, Failure> {
+    let (of_alice, of_bob) = (settings("alice", server, password), settings("bob", server, password));
+    let mut alice = Telephone::start(&of_alice, RING)?;
+    let mut bob = Telephone::start(&of_bob, RING)?;
+    let mut demo =
+        Demo { ladder, of_alice, of_bob, calling: None, called: None, ended: (None, None), registered: 0 };
+    let done = demo.run(&mut alice, &mut bob);
+    alice.shut_down();
+    bob.shut_down();
+    done
+}
+
+struct Demo<'a> {
+    ladder: &'a mut Ladder,
+    of_alice: Settings,
+    of_bob: Settings,
+    /// Alice's side of the call, and bob's.
+    calling: Option<Attended>,
+    called: Option<Attended>,
+    ended: (Option<Outcome>, Option<Outcome>),
+    registered: u32,
+}
+
+impl Demo<'_> {
+    fn run(&mut self, alice: &mut Telephone, bob: &mut Telephone) -> Result<Talk, Failure> {
+        alice.register()?;
+        bob.register()?;
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            self.step(Who::Alice, alice)?;
+            self.step(Who::Bob, bob)?;
+            if let (Some(_), Some(_)) = &self.ended
+                && let (Some(alice_ended), Some(bob_ended)) = std::mem::take(&mut self.ended)
+            {
+                self.note_rest(alice, bob)?;
+                return Ok(Talk { alice: alice_ended, bob: bob_ended });
+            }
+        }
+        Err(Failure::failed("the demo's call did not come to its end; is the machine very busy?"))
+    }
+
+    /// The last messages, for the ladder.
+    fn note_rest(&mut self, alice: &mut Telephone, bob: &mut Telephone) -> Result<(), Failure> {
+        for (who, telephone) in [(Who::Alice, alice), (Who::Bob, bob)] {
+            while let Some(happening) = telephone.wait(REST)? {
+                if let Happening::Agent { at, event } = happening {
+                    self.ladder.note(who, at, &event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What one of them does next.
+    fn step(&mut self, who: Who, telephone: &mut Telephone) -> Result<(), Failure> {
+        let happening = telephone.wait(TURN)?;
+        match happening {
+            Some(Happening::Agent { at, event }) => {
+                self.ladder.note(who, at, &event);
+                self.on_event(who, at, &event, telephone)?;
+            }
+            Some(Happening::Media(_, told)) => {
+                if let Some(attended) = self.side(who) {
+                    attended.on_told(&told, telephone);
+                }
+            }
+            None => {}
+        }
+        if let Some(attended) = self.side(who) {
+            attended.on_time(telephone)?;
+        }
+        if who == Who::Alice && self.registered == 2 && self.calling.is_none() && self.ended.0.is_none() {
+            let begun = Instant::now();
+            let call = telephone.call(BOB, &self.of_alice.media)?;
+            self.calling = Some(Attended::quiet(call, Role::Caller, "bob", begun));
+        }
+        Ok(())
+    }
+
+    fn on_event(
+        &mut self,
+        who: Who,
+        at: Instant,
+        event: &AgentEvent,
+        telephone: &mut Telephone,
+    ) -> Result<(), Failure> {
+        match event {
+            AgentEvent::Registered { .. } => self.registered += 1,
+            AgentEvent::RegistrationFailed { status, reason, .. } => {
+                return Err(Failure::failed(format!("the demo's phones cannot register: {status} {reason}")));
+            }
+            AgentEvent::Incoming { call, .. } => {
+                self.called = Some(Attended::quiet(*call, Role::Callee, "alice", at));
+                telephone.ring(*call)?;
+                telephone.answer(*call, &self.of_bob.media)?;
+            }
+            _ => {}
+        }
+        let script = match who {
+            Who::Alice => self.of_alice.script.clone(),
+            Who::Bob => ScriptSettings::default(),
+        };
+        let Some(ended) = self.side(who).and_then(|side| side.on_event(at, event, &script)) else {
+            return Ok(());
+        };
+        let side = match who {
+            Who::Alice => self.calling.take(),
+            Who::Bob => self.called.take(),
+        };
+        let outcome = side.map(|side| side.outcome(ended, telephone)).transpose()?;
+        match who {
+            Who::Alice => self.ended.0 = outcome,
+            Who::Bob => self.ended.1 = outcome,
+        }
+        Ok(())
+    }
+
+    fn side(&mut self, who: Who) -> Option<&mut Attended> {
+        match who {
+            Who::Alice => self.calling.as_mut(),
+            Who::Bob => self.called.as_mut(),
+        }
+    }
+}
+
+/// What is wrong with the call.
+fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (who, outcome) in [("alice", alice), ("bob", bob)] {
+        if outcome.verdict != Verdict::Answered {
+            findings.push(format!("{who}'s call was {}", outcome.verdict.name()));
+        }
+        let Some(heard) = &outcome.heard else {
+            findings.push(format!("{who} had no sound"));
+            continue;
+        };
+        let received = &heard.received;
+        if heard.security == Security::None {
+            findings.push(format!("{who}'s sound was not protected"));
+        }
+        if received.packets < PACKETS_MIN {
+            findings.push(format!("{who} received only {} packets", received.packets));
+        }
+        if received.auth_failures + received.replays > 0 {
+            findings.push(format!("{who} received packets that were not the other's"));
+        }
+        if received.mos.is_none_or(|mos| mos < MOS_MIN) {
+            findings.push(format!("{who}'s voice quality is {:?}", received.mos));
+        }
+    }
+    if alike < LIKENESS_MIN {
+        findings.push(format!("what bob heard is not what alice said: likeness {alike:.3}"));
+    }
+    findings
+}
+
+/// A server in memory that knows alice and bob.
+fn start_server(password: &str) -> Result<Running, Failure> {
+    let config = Config::parse(SERVER, None)
+        .map_err(|errors| Failure::configuration(errors.iter().map(ToString::to_string).collect()))?;
+    let store = Store::open(&config.store.url)?;
+    for name in ["alice", "bob"] {
+        store.add(&UserName::new(name, DOMAIN)?, &config.auth.realm, password)?;
+    }
+    Running::start(config, store)
+}
+
+fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
+    let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let address = ServerAddress {
+        host: server.ip().to_string(),
+        port: Some(server.port()),
+        transport: Transport::Udp,
+        first_hop: FirstHop::Plain,
+    };
+    let account = Account {
+        display_name: name.to_owned(),
+        secret: Secret::Password(password.to_owned()),
+        server: Some(address),
+        register: true,
+        ..Account::direct(&format!("sip:{name}@{DOMAIN}"))
+    };
+    let media = MediaSettings {
+        protection: Wish::Sdes,
+        suites: Vec::new(),
+        codecs: vec![Codec::Pcmu],
+        may_downgrade: false,
+        ports: PortRange::default(),
+        source: Source::speech_like(),
+        record: Recording::Memory(SAMPLES),
+        zrtp: None,
+    };
+    Settings {
+        account,
+        bind: SocketAddr::new(home, 0),
+        advertised: home,
+        transport: Transport::Udp,
+        large_requests: LargeRequests::StayOnUdp,
+        media,
+        script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
+        stun: None,
+        register: true,
+        trace: Trace::FirstLines,
+    }
+}
+
+const DOMAIN: &str = "localhost";
+const BOB: &str = "sip:bob@localhost";
+
+const SERVER: &str = r#"
+domains = ["localhost"]
+listen = ["udp:127.0.0.1:0"]
+workers = 1
+[store]
+url = "memory:"
+[admin]
+listen = "127.0.0.1:0"
+"#;
+
+/// How long they talk.
+const TALK: Duration = Duration::from_secs(5);
+
+/// How long the whole may take.
+const PATIENCE: Duration = Duration::from_secs(14);
+
+/// How long it may ring.
+const RING: Duration = Duration::from_secs(10);
+
+/// How long one phone is listened to before the other.
+const TURN: Duration = Duration::from_millis(2);
+
+/// How long the last messages may take.
+const REST: Duration = Duration::from_millis(50);
+
+/// What is compared, at most.
+const SAMPLES: usize = 10 * SAMPLE_RATE_HZ as usize;
+
+/// Of 250.
+const PACKETS_MIN: u64 = 200;
+
+/// A busy machine may cost a packet or two.
+const MOS_MIN: f64 = 3.5;
+
+const LIKENESS_MIN: f64 = 0.9;

@@ -1,0 +1,356 @@
+//! A call's sound: a media session with a source and a sink, at a pair of ports, on a thread of its own.
+
+mod stream;
+
+use crate::failure::Failure;
+use crate::phone::outcome::{Heard, Received, Security, Sent};
+use crate::phone::settings::{MediaSettings, Recording, Wish};
+use ringway_agent::Role;
+use ringway_linux::Clock;
+use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
+use ringway_linux::sound::{Levels, Pair, Sink, WavRecorder};
+use ringway_media::sdp::{LocalMedia, SecurityPolicy};
+use ringway_media::session::{
+    MediaEvent, MediaSession, Report, Sas, SecurityMethod, SessionConfig, ZrtpSettings,
+};
+use ringway_media::zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
+use ringway_media::{Entropy, MediaParams};
+use ringway_sansio::Seed;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use stream::{Ask, Stream};
+
+/// A call's sound, from outside its thread.
+pub(crate) struct Line {
+    media: MediaThread<Stream>,
+    levels: Levels,
+    digits: String,
+    security: Security,
+    codec: Option<&'static str>,
+    /// Where our RTP is received.
+    rtp: SocketAddr,
+    /// What was told before anybody asked.
+    untold: VecDeque<Told>,
+    /// Commands that found no room.
+    unasked: VecDeque<Ask>,
+}
+
+/// Whether the other side hears us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// It hears silence.
+    On,
+    Off,
+}
+
+/// What a call's sound tells.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// What protects it now.
+    Secured(Security),
+    /// What was to protect it did not come about; why, for a person. Nothing is sent or heard.
+    SecurityFailed(String),
+    /// The other side pressed a key.
+    Digit(char),
+    /// A key of ours was not sent; why, for a person.
+    DigitNotSent(String),
+    /// How our port looks from outside.
+    Mapped { local: SocketAddr, mapped: SocketAddr },
+    /// The STUN server did not say; why, for a person.
+    NotMapped(String),
+    /// To be remembered of the other phone.
+    Retain(Retained),
+    /// To be forgotten.
+    Forget(Zid),
+    /// How it is, once a second.
+    Figures(Box<Report>),
+}
+
+impl Line {
+    /// Binds ports at `ip` and begins; until there are parameters nothing is sent or heard. With it comes what is to be
+    /// offered.
+    pub(crate) fn open(
+        settings: &MediaSettings,
+        role: Role,
+        ip: IpAddr,
+        stun: Option<SocketAddr>,
+        seed: Seed,
+        clock: Clock,
+    ) -> Result<(Self, LocalMedia), Failure> {
+        let ports =
+            MediaPorts::bind(ip, settings.ports).map_err(|error| Failure::failed(error.to_string()))?;
+        let mut rtp = ports.rtp_address();
+        let rtcp_port = rtp.port() + 1;
+        let now = clock.now();
+        let known = || settings.zrtp.clone().unwrap_or_else(|| zrtp(&seed));
+        let zrtp = settings.wants_zrtp().then(known);
+        let config = SessionConfig { stun_server: stun, zrtp, ..SessionConfig::default() };
+        let session = MediaSession::new(config, seed.part(SESSION), now);
+        let policy = policy(settings, role, session.zrtp_hello_hash())?;
+        let levels = Levels::default();
+        let sound = Pair::new(settings.source.clone(), sink(&settings.record)?);
+        let stream = Stream::new(session, sound, levels.clone(), now);
+        let media = MediaThread::start(ports, stream, clock, MediaConfig::default())
+            .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;
+        let mut line = Self {
+            media,
+            levels,
+            digits: String::new(),
+            security: Security::None,
+            codec: None,
+            rtp,
+            untold: VecDeque::new(),
+            unasked: VecDeque::new(),
+        };
+        if stun.is_some() {
+            rtp = line.mapped().unwrap_or(rtp);
+        }
+        let local = LocalMedia {
+            rtp,
+            rtcp_port,
+            codecs: settings.codecs.clone(),
+            ptime_ms: 20,
+            telephone_event: true,
+            policy,
+            rtcp_mux: false,
+        };
+        Ok((line, local))
+    }
+
+    /// The sound is like this from now on.
+    pub(crate) fn set_params(&mut self, params: MediaParams) {
+        self.codec = Some(params.codec.name());
+        self.ask(Ask::Params(Box::new(params)));
+    }
+
+    /// Presses a key.
+    pub(crate) fn dtmf(&mut self, digit: char) {
+        self.ask(Ask::Digit(digit));
+    }
+
+    /// Sends silence, or our sound.
+    pub(crate) fn mute(&mut self, mute: Mute) {
+        self.ask(Ask::Mute(mute));
+    }
+
+    /// People have compared what ZRTP gave them.
+    pub(crate) fn sas_compared(&mut self, check: SasCheck) {
+        self.ask(Ask::Compared(check));
+    }
+
+    /// Where RTP is received.
+    pub(crate) fn rtp_address(&self) -> SocketAddr {
+        self.rtp
+    }
+
+    /// How the system lets the thread run that sends.
+    pub(crate) fn priority(&self) -> Priority {
+        self.media.priority()
+    }
+
+    /// How loud it is, both ways.
+    pub(crate) fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// The next thing that its sound tells.
+    pub(crate) fn poll(&mut self) -> Option<Told> {
+        while let Some(ask) = self.unasked.pop_front() {
+            if let Err(ask) = self.media.command(ask) {
+                self.unasked.push_front(ask);
+                break;
+            }
+        }
+        if let Some(told) = self.untold.pop_front() {
+            return Some(told);
+        }
+        while let Some(heard) = self.media.poll() {
+            match heard {
+                stream::Heard::Figures(report) => return Some(Told::Figures(Box::new(report))),
+                stream::Heard::DigitNotSent(why) => return Some(Told::DigitNotSent(why.to_string())),
+                stream::Heard::Event(event) => {
+                    if let Some(told) = self.told(event) {
+                        return Some(told);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Ends it: what was heard, with the recording closed.
+    pub(crate) fn close(mut self) -> Result<Heard, Failure> {
+        self.ask(Ask::Leave);
+        while let Some(told) = self.poll() {
+            drop(told);
+        }
+        let (priority, tally) = (self.media.priority(), self.media.tally());
+        let stream = self.media.stop().ok_or_else(|| Failure::failed("the media thread ended by itself"))?;
+        let (report, sound) = stream.into_parts();
+        let kept = match sound.into_sink() {
+            Sink::Memory(kept) => kept,
+            other => {
+                let finished = other.finish();
+                finished.map_err(|error| Failure::failed(format!("--record: {error}; free some space")))?;
+                Vec::new()
+            }
+        };
+        Ok(Heard {
+            security: self.security,
+            codec: self.codec,
+            sent: Sent { packets: report.sent.packets, kbit_s: report.sent.kbit_s },
+            received: received(&report, self.digits),
+            priority,
+            counts: tally.counts(),
+            kept,
+        })
+    }
+
+    /// How our port looks from outside, when the STUN server says so in time.
+    fn mapped(&mut self) -> Option<SocketAddr> {
+        let end = Instant::now() + STUN_WITHIN;
+        while Instant::now() < end {
+            match self.media.poll() {
+                Some(stream::Heard::Event(MediaEvent::StunMapped(mapped))) => {
+                    self.untold.push_back(Told::Mapped { local: self.rtp, mapped });
+                    return Some(mapped);
+                }
+                Some(stream::Heard::Event(MediaEvent::StunFailed(why))) => {
+                    self.untold.push_back(Told::NotMapped(why.to_string()));
+                    return None;
+                }
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        self.untold.push_back(Told::NotMapped("the STUN server does not answer".to_owned()));
+        None
+    }
+
+    fn told(&mut self, event: MediaEvent) -> Option<Told> {
+        match event {
+            MediaEvent::Digit(digit) => {
+                if self.digits.len() < DIGITS_MAX {
+                    self.digits.push(digit);
+                }
+                Some(Told::Digit(digit))
+            }
+            MediaEvent::Secured(by) => {
+                self.security = match (by.method, by.sas) {
+                    (SecurityMethod::None, _) => Security::None,
+                    (SecurityMethod::Sdes, _) | (SecurityMethod::Zrtp, None) => Security::Sdes(by.suite),
+                    (SecurityMethod::Zrtp, Some(sas)) => {
+                        let Sas { text: sas, is_verified, continuity, .. } = sas;
+                        Security::Zrtp { suite: by.suite, sas, is_verified, continuity }
+                    }
+                };
+                Some(Told::Secured(self.security.clone()))
+            }
+            MediaEvent::Unprotected => {
+                self.security = Security::None;
+                Some(Told::Secured(Security::None))
+            }
+            MediaEvent::SecurityFailed(why) => Some(Told::SecurityFailed(why.to_string())),
+            MediaEvent::PeerNotZrtp => Some(Told::SecurityFailed(
+                "ZRTP: the other phone does not answer it, so the call cannot be protected".to_owned(),
+            )),
+            MediaEvent::StunMapped(mapped) => Some(Told::Mapped { local: self.rtp, mapped }),
+            MediaEvent::StunFailed(why) => Some(Told::NotMapped(why.to_string())),
+            MediaEvent::Retain(retained) => Some(Told::Retain(retained)),
+            MediaEvent::Forget(zid) => Some(Told::Forget(zid)),
+            MediaEvent::LatchedTo(_) | MediaEvent::PeerLeft => None,
+        }
+    }
+
+    /// In order, also when the thread is busy.
+    fn ask(&mut self, ask: Ask) {
+        self.unasked.push_back(ask);
+        while let Some(ask) = self.unasked.pop_front() {
+            if let Err(ask) = self.media.command(ask) {
+                return self.unasked.push_front(ask);
+            }
+        }
+    }
+}
+
+impl MediaSettings {
+    fn wants_zrtp(&self) -> bool {
+        matches!(self.protection, Wish::Opportunistic | Wish::Zrtp)
+    }
+}
+
+/// What protects the sound, as SDP negotiates it.
+fn policy(
+    settings: &MediaSettings,
+    role: Role,
+    hello_hash: Option<[u8; 32]>,
+) -> Result<SecurityPolicy, Failure> {
+    let suites = settings.suites_for(role);
+    Ok(match settings.protection {
+        Wish::None => SecurityPolicy::None,
+        Wish::Sdes => SecurityPolicy::Sdes { suites },
+        Wish::Opportunistic => SecurityPolicy::Opportunistic { suites, hello_hash },
+        Wish::Zrtp => {
+            let hello_hash =
+                hello_hash.ok_or_else(|| Failure::failed("ZRTP cannot be started; use --srtp sdes"))?;
+            SecurityPolicy::Zrtp { hello_hash }
+        }
+    })
+}
+
+/// An identity for this call: without a memory there is none to keep.
+fn zrtp(seed: &Seed) -> ZrtpSettings {
+    let zid: Zid = Entropy::new(&seed.part(ZRTP_IDENTITY)).bytes();
+    ZrtpSettings {
+        config: ZrtpConfig { cache_interval_s: 0, ..ZrtpConfig::new(zid) },
+        cache: ZidCache::default(),
+    }
+}
+
+fn sink(record: &Recording) -> Result<Sink, Failure> {
+    match record {
+        Recording::Nowhere => Ok(Sink::Null),
+        Recording::Memory(samples) => Ok(Sink::memory(*samples)),
+        Recording::File(path) => WavRecorder::create(path).map(Sink::Wav).map_err(|error| {
+            Failure::failed(format!("--record {}: {error}; give a file that can be written", path.display()))
+        }),
+    }
+}
+
+fn received(report: &Report, dtmf: String) -> Received {
+    let heard = &report.received;
+    Received {
+        packets: heard.counts.received,
+        lost: heard.counts.lost(),
+        reordered: heard.counts.reordered,
+        duplicates: heard.counts.duplicates,
+        max_delta_ms: heard.delta_max_ms,
+        mean_delta_ms: heard.delta_mean_ms,
+        p999_delta_ms: heard.delta_p999_ms,
+        max_jitter_ms: heard.jitter_max_ms,
+        mean_jitter_ms: heard.jitter_mean_ms,
+        mean_difference_ms: heard.difference_mean_ms,
+        max_skew_ms: heard.skew_max_ms,
+        drift_ppm: heard.drift_ppm,
+        kbit_s: heard.kbit_s,
+        auth_failures: report.refused.auth_failures,
+        replays: report.refused.replays,
+        strangers: report.refused.strangers,
+        concealed: report.sound.concealed_samples / BLOCK_SAMPLES,
+        mos: report.mos,
+        dtmf,
+    }
+}
+
+/// Parts of a call's seed.
+const SESSION: u64 = 1;
+const ZRTP_IDENTITY: u64 = 2;
+
+/// How long a call waits for the STUN server.
+const STUN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Keys of the other side that are kept.
+const DIGITS_MAX: usize = 256;
+
+const BLOCK_SAMPLES: u64 = 160;

@@ -1,0 +1,144 @@
+//! A media session with its source and its sink, as the media thread runs it.
+
+use crate::phone::line::Mute;
+use ringway_linux::media::{RTCP_PORT, RTP_PORT};
+use ringway_linux::sound::{Level, Levels, Pair, SAMPLE_RATE_HZ, Sound};
+use ringway_media::MediaParams;
+use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
+use ringway_media::zrtp::SasCheck;
+use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+use std::time::Duration;
+
+/// What is asked of a call's sound.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// From now on it is like this.
+    Params(Box<MediaParams>),
+    /// Press a key.
+    Digit(char),
+    /// Send silence, or our sound.
+    Mute(Mute),
+    /// People have compared what ZRTP gave them.
+    Compared(SasCheck),
+    /// Say goodbye: the call is over.
+    Leave,
+}
+
+/// What a call's sound tells its line.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated on the media thread")]
+pub(crate) enum Heard {
+    /// Something happened.
+    Event(MediaEvent),
+    /// A key was not sent.
+    DigitNotSent(DigitsError),
+    /// How it is, once a second.
+    Figures(Report),
+}
+
+/// What runs on the media thread.
+pub(crate) struct Stream {
+    session: MediaSession,
+    sound: Pair,
+    levels: Levels,
+    mute: Mute,
+    /// Why a key was not sent, to be told.
+    not_sent: Option<DigitsError>,
+    figures_due: Instant,
+}
+
+impl Stream {
+    pub(crate) fn new(session: MediaSession, sound: Pair, levels: Levels, now: Instant) -> Self {
+        Self { session, sound, levels, mute: Mute::Off, not_sent: None, figures_due: now + FIGURES_EVERY }
+    }
+
+    /// How it was, and where the sound went.
+    pub(crate) fn into_parts(self) -> (Report, Pair) {
+        (self.session.report(), self.sound)
+    }
+}
+
+impl PacedNode for Stream {
+    type Command = Ask;
+    type Report = Heard;
+
+    fn beat(&self) -> Duration {
+        let samples = u64::try_from(self.session.packet_samples()).unwrap_or(u64::MAX);
+        Duration::from_micros(samples.saturating_mul(1_000_000) / u64::from(SAMPLE_RATE_HZ))
+    }
+
+    fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {
+        let mut room = [0; PACKET_SAMPLES_MAX];
+        let samples = self.session.packet_samples();
+        let Some(block) = room.get_mut(..samples) else { return };
+        self.session.playout(now, block);
+        self.levels.set_played(Level::of(block));
+        self.sound.play(block);
+        // A source goes on while it is not heard.
+        self.sound.capture(block);
+        if self.mute == Mute::On {
+            block.fill(0);
+        }
+        self.levels.set_captured(Level::of(block));
+        if let Some((packet, to)) = self.session.prepare(due, block) {
+            out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
+        }
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        flow: Flow,
+        bytes: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        match flow.listener {
+            RTP_PORT => self.session.on_rtp(now, arrived, flow.remote, bytes, out),
+            RTCP_PORT => self.session.on_rtcp(now, arrived, flow.remote, bytes),
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
+        match command {
+            Ask::Params(params) => self.session.set_params(now, *params),
+            Ask::Digit(digit) => {
+                if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
+                    self.not_sent = Some(why);
+                }
+            }
+            Ask::Mute(mute) => self.mute = mute,
+            Ask::Compared(check) => self.session.on_sas_compared(now, check),
+            Ask::Leave => self.session.close(now, out),
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        self.session.on_timeout(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let figures = Deadline { at: self.figures_due, reason: "figures for the screen" };
+        self.session.next_deadline().filter(|session| session.at < figures.at).or(Some(figures))
+    }
+
+    fn poll_report(&mut self, now: Instant) -> Option<Heard> {
+        if let Some(event) = self.session.poll_event() {
+            return Some(Heard::Event(event));
+        }
+        if let Some(why) = self.not_sent.take() {
+            return Some(Heard::DigitNotSent(why));
+        }
+        if now < self.figures_due {
+            return None;
+        }
+        self.figures_due = now + FIGURES_EVERY;
+        Some(Heard::Figures(self.session.report()))
+    }
+}
+
+/// The longest packet that can be agreed on: 200 ms.
+const PACKET_SAMPLES_MAX: usize = 1600;
+
+const FIGURES_EVERY: Duration = Duration::from_secs(1);

@@ -1,0 +1,102 @@
+//! The phone: `ringway phone`, `call` and `answer`, and what they share.
+//!
+//! ```text
+//! screen                          a person at a terminal
+//! call.rs, answer.rs, demo.rs     what is done, in order; attend.rs: one call; script.rs: when
+//!        │                ▲
+//!        v                │ happenings
+//!   telephone.rs          a UserAgent on a worker, and for each call
+//!        │                ▲
+//!        v                │ what its sound tells
+//!     line.rs             a MediaSession with a source and a sink, on a media thread
+//! ```
+
+mod address;
+mod answer;
+mod args;
+mod attend;
+mod call;
+mod demo;
+mod line;
+mod outcome;
+mod screen;
+mod script;
+mod settings;
+mod telephone;
+
+pub(crate) use args::{AnswerArgs, CallArgs, DemoArgs};
+pub(crate) use screen::PhoneScreenArgs;
+
+use crate::failure::Failure;
+use crate::output;
+use attend::{say, say_message};
+use outcome::Outcome;
+use ringway_agent::AgentEvent;
+use ringway_linux::signals::Signal;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use telephone::{Happening, Telephone};
+
+/// `ringway call`.
+pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
+    call::run(args)
+}
+
+/// `ringway answer`.
+pub(crate) fn answer(args: &AnswerArgs) -> Result<(), Failure> {
+    answer::run(args)
+}
+
+/// `ringway phone`.
+pub(crate) fn phone(args: &PhoneScreenArgs) -> Result<(), Failure> {
+    screen::run(args)
+}
+
+/// `ringway demo`.
+pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    demo::run(args)
+}
+
+/// Registers, and waits until it is done.
+fn register(telephone: &mut Telephone, signals: &Receiver<Signal>) -> Result<(), Failure> {
+    telephone.register()?;
+    let end = Instant::now() + REGISTER_WITHIN;
+    while Instant::now() < end {
+        if let Ok(Signal::Terminate) = signals.try_recv() {
+            return Err(Failure::failed("ended by a signal before it was registered"));
+        }
+        let Some(Happening::Agent { event, .. }) = telephone.wait(LOOK_EVERY)? else { continue };
+        say_message(&event);
+        match event {
+            AgentEvent::Registered { expires_s, .. } => {
+                say(&format!("registered for {expires_s} s"));
+                return Ok(());
+            }
+            AgentEvent::RegistrationFailed { status, reason, .. } => {
+                let reason = output::printable(&reason);
+                let advice = match status {
+                    401 | 403 | 407 => "check the user and the password",
+                    404 => "check the user's name and domain",
+                    408 | 503 => "check --server and the network",
+                    _ => "ask whoever runs the server",
+                };
+                return Err(Failure::failed(format!("not registered: {status} {reason}; {advice}")));
+            }
+            _ => {}
+        }
+    }
+    Err(Failure::failed("not registered: the server does not answer; check --server and the network"))
+}
+
+/// Prints how a call went.
+fn tell(outcome: &Outcome, is_json: bool) -> Result<(), Failure> {
+    if is_json {
+        return Ok(output::line(&outcome.json().to_string())?);
+    }
+    Ok(output::line(&outcome.lines().join("\n"))?)
+}
+
+/// Longer than a request without an answer lives (64·T1).
+const REGISTER_WITHIN: Duration = Duration::from_secs(35);
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);

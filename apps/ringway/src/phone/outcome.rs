@@ -1,0 +1,335 @@
+//! How a call went: as one JSON object for programs, and in a few lines for people.
+
+use crate::output::printable;
+use ringway_linux::media::{MediaCounts, Priority};
+use ringway_media::Suite;
+use ringway_media::zrtp::Continuity;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+/// How a call went.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// In one word.
+    pub(crate) verdict: Verdict,
+    /// The status code that answered or ended it.
+    pub(crate) status: u16,
+    /// Why it did not stand, or why it ended other than by hanging up.
+    pub(crate) reason: Option<String>,
+    /// The other side.
+    pub(crate) peer: String,
+    /// From the INVITE to the answer.
+    pub(crate) setup: Option<Duration>,
+    /// From the answer to the end.
+    pub(crate) duration: Duration,
+    /// What its sound was like; `None`: it had none.
+    pub(crate) heard: Option<Heard>,
+}
+
+/// A call's fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It stood.
+    Answered,
+    /// The other side, or we, did not want it.
+    Rejected,
+    /// It could not be made, or what was to protect it did not come about.
+    Failed,
+    /// The caller gave up.
+    Cancelled,
+}
+
+impl Verdict {
+    /// In one word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What protected a call's sound, as it was reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Security {
+    /// Nothing.
+    #[default]
+    None,
+    /// SRTP with keys that SIP carried.
+    Sdes(Suite),
+    /// SRTP with keys that the two phones agreed on.
+    Zrtp {
+        /// What encrypts.
+        suite: Suite,
+        /// What people compare.
+        sas: String,
+        /// They have, in an earlier call.
+        is_verified: bool,
+        /// What the secrets of earlier calls say.
+        continuity: Continuity,
+    },
+}
+
+impl Security {
+    fn json(&self) -> Value {
+        let of = |method: &str, suite: &Suite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
+        match self {
+            Self::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
+            Self::Sdes(suite) => of("sdes", suite),
+            Self::Zrtp { suite, sas, is_verified, continuity: _ } => {
+                let mut value = of("zrtp", suite);
+                if let Value::Object(fields) = &mut value {
+                    fields.insert("sas".to_owned(), json!(sas));
+                    fields.insert("sas_verified".to_owned(), json!(is_verified));
+                }
+                value
+            }
+        }
+    }
+}
+
+impl fmt::Display for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("not protected"),
+            Self::Sdes(suite) => {
+                write!(f, "SRTP {} with keys that SIP carried readable (weak)", suite.name())
+            }
+            Self::Zrtp { suite, sas, is_verified: false, continuity: _ } => {
+                write!(f, "SRTP {} by ZRTP; compare by voice: {}", suite.name(), printable(sas))
+            }
+            Self::Zrtp { suite, is_verified: true, .. } => {
+                write!(f, "SRTP {} by ZRTP, compared in an earlier call", suite.name())
+            }
+        }
+    }
+}
+
+/// What a call's sound was like.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) security: Security,
+    pub(crate) codec: Option<&'static str>,
+    pub(crate) sent: Sent,
+    pub(crate) received: Received,
+    pub(crate) priority: Priority,
+    pub(crate) counts: MediaCounts,
+    /// What was kept of it in memory.
+    pub(crate) kept: Vec<i16>,
+}
+
+/// Our side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sent {
+    pub(crate) packets: u64,
+    /// Thousand bits of IP packets a second.
+    pub(crate) kbit_s: f64,
+}
+
+/// The other side's, as it arrived. Delta and jitter are Wireshark's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Received {
+    pub(crate) packets: u64,
+    pub(crate) lost: u64,
+    pub(crate) reordered: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) max_delta_ms: f64,
+    pub(crate) mean_delta_ms: f64,
+    pub(crate) p999_delta_ms: f64,
+    pub(crate) max_jitter_ms: f64,
+    pub(crate) mean_jitter_ms: f64,
+    /// Mean of |D|: the mean jitter of older versions of Wireshark.
+    pub(crate) mean_difference_ms: f64,
+    pub(crate) max_skew_ms: f64,
+    pub(crate) drift_ppm: f64,
+    pub(crate) kbit_s: f64,
+    pub(crate) auth_failures: u64,
+    pub(crate) replays: u64,
+    /// Packets from others than the peer.
+    pub(crate) strangers: u64,
+    /// Blocks that had to be made up.
+    pub(crate) concealed: u64,
+    /// 1 to 4.5; `None`: nothing arrived.
+    pub(crate) mos: Option<f64>,
+    /// The keys the other side pressed.
+    pub(crate) dtmf: String,
+}
+
+impl Outcome {
+    /// The object that the contract names, and more.
+    pub(crate) fn json(&self) -> Value {
+        let heard = self.heard.clone().unwrap_or_default();
+        let (sent, received) = (&heard.sent, &heard.received);
+        json!({
+            "result": self.verdict.name(),
+            "status": self.status,
+            "reason": self.reason,
+            "peer": self.peer,
+            "setup_ms": self.setup.map(|setup| rounded(setup.as_secs_f64() * 1000.0)),
+            "duration_s": rounded(self.duration.as_secs_f64()),
+            "security": heard.security.json(),
+            "codec": heard.codec,
+            "sent": {
+                "packets": sent.packets,
+                "kbit_s": rounded(sent.kbit_s),
+                "priority": heard.priority.to_string(),
+                "late_ms_max": rounded(heard.counts.late_ns_max as f64 / 1e6),
+                "late_beats": heard.counts.beats_late,
+                "skipped_beats": heard.counts.beats_skipped,
+                "errors": heard.counts.send_errors,
+            },
+            "received": {
+                "packets": received.packets,
+                "lost": received.lost,
+                "reordered": received.reordered,
+                "duplicates": received.duplicates,
+                "max_delta_ms": rounded(received.max_delta_ms),
+                "mean_delta_ms": rounded(received.mean_delta_ms),
+                "p999_delta_ms": rounded(received.p999_delta_ms),
+                "max_jitter_ms": rounded(received.max_jitter_ms),
+                "mean_jitter_ms": rounded(received.mean_jitter_ms),
+                "mean_difference_ms": rounded(received.mean_difference_ms),
+                "max_skew_ms": rounded(received.max_skew_ms),
+                "drift_ppm": rounded(received.drift_ppm),
+                "kbit_s": rounded(received.kbit_s),
+                "auth_failures": received.auth_failures,
+                "replays": received.replays,
+                "strangers": received.strangers,
+                "concealed_blocks": received.concealed,
+                "mos": received.mos.map(rounded),
+                "dtmf": received.dtmf,
+            },
+        })
+    }
+
+    /// The same for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let peer = printable(&self.peer);
+        let why = self.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+        if self.verdict != Verdict::Answered {
+            return vec![format!("{peer}: {} ({}{why})", self.verdict.name(), self.status)];
+        }
+        let setup =
+            self.setup.map_or(String::new(), |setup| format!(" after {:.1} ms", setup.as_secs_f64() * 1e3));
+        let mut lines = vec![format!("{peer}: answered{setup}, {:.1} s{why}", self.duration.as_secs_f64())];
+        if let Some(heard) = &self.heard {
+            lines.extend(heard.lines());
+        }
+        lines
+    }
+}
+
+impl Heard {
+    /// For people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self { security, codec, sent, received, priority, counts, .. } = self;
+        let mut lines = vec![
+            format!("sound: {}, {security}", codec.unwrap_or("none")),
+            format!(
+                "sent: {} packets, {:.1} kbit/s, at {priority} priority, latest {:.3} ms behind its time",
+                sent.packets,
+                sent.kbit_s,
+                counts.late_ns_max as f64 / 1e6
+            ),
+            format!(
+                "received: {} packets, {} lost, {:.1} kbit/s; delta max {:.3} mean {:.3} ms, jitter max {:.3} mean {:.3} ms",
+                received.packets,
+                received.lost,
+                received.kbit_s,
+                received.max_delta_ms,
+                received.mean_delta_ms,
+                received.max_jitter_ms,
+                received.mean_jitter_ms
+            ),
+        ];
+        if let Some(mos) = received.mos {
+            lines.push(format!("voice quality: MOS {mos:.2} of 4.5"));
+        }
+        if received.auth_failures + received.replays > 0 {
+            lines.push(format!(
+                "refused: {} packets with a wrong tag, {} that came again",
+                received.auth_failures, received.replays
+            ));
+        }
+        if !received.dtmf.is_empty() {
+            lines.push(format!("keys pressed there: {}", received.dtmf));
+        }
+        lines
+    }
+}
+
+/// Whole microseconds of milliseconds, thousandths of everything else: more is noise.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(security: Security) -> Outcome {
+        let received =
+            Received { packets: 100, mos: Some(4.41), dtmf: "12".to_owned(), ..Received::default() };
+        Outcome {
+            verdict: Verdict::Answered,
+            status: 200,
+            reason: None,
+            peer: "sip:b\u{1b}ob@example.org".to_owned(),
+            setup: Some(Duration::from_micros(1234)),
+            duration: Duration::from_secs(2),
+            heard: Some(Heard { security, received, ..Heard::default() }),
+        }
+    }
+
+    #[test]
+    fn the_object_has_every_field_of_the_contract() {
+        let value = answered(Security::Sdes(Suite::AesCm128HmacSha1_80)).json();
+        for field in ["result", "status", "setup_ms", "duration_s", "security", "sent", "received"] {
+            assert!(!value[field].is_null(), "{field}: {value}");
+        }
+        for field in [
+            "packets",
+            "lost",
+            "max_delta_ms",
+            "mean_delta_ms",
+            "max_jitter_ms",
+            "mean_jitter_ms",
+            "kbit_s",
+            "auth_failures",
+            "replays",
+            "mos",
+        ] {
+            assert!(value["received"][field].is_number(), "{field}: {value}");
+        }
+        let security = json!({"method": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80", "tag_bits": 80});
+        assert_eq!(value["security"], security);
+        assert_eq!((&value["result"], &value["setup_ms"]), (&json!("answered"), &json!(1.234)));
+    }
+
+    #[test]
+    fn what_protects_is_said_and_what_came_from_the_network_moves_no_cursor() {
+        let zrtp = Security::Zrtp {
+            suite: Suite::AesCm128HmacSha1_32,
+            sas: "pdo8".to_owned(),
+            is_verified: false,
+            continuity: Continuity::FirstCall,
+        };
+        assert_eq!(answered(zrtp.clone()).json()["security"]["sas"], "pdo8");
+        let text = answered(zrtp).lines().join("\n");
+        assert!(text.contains("pdo8") && !text.contains('\u{1b}'), "{text}");
+        assert!(answered(Security::None).lines().join("\n").contains("not protected"));
+        let refused = Outcome {
+            verdict: Verdict::Rejected,
+            status: 486,
+            reason: Some("Busy Here".to_owned()),
+            heard: None,
+            setup: None,
+            ..answered(Security::None)
+        };
+        assert_eq!(refused.lines().len(), 1);
+        assert!(refused.lines()[0].contains("486") && refused.json()["security"]["method"] == "none");
+    }
+}

@@ -1,0 +1,105 @@
+//! Pictures of the quiet screens for the documents, drawn from the views themselves; `tests/phone_screen.rs` captures
+//! the others while a call is made.
+//!
+//! The test compares them with `docs/pictures`; `RINGWAY_PICTURES=write cargo test -p ringway pictures` draws them anew.
+
+use super::event::{CallNumber, NetworkFacts, PhoneEvent};
+use super::key::Key;
+use super::picture::{Glyph, Look, svg};
+use super::scene::Scene;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Modifier};
+use std::path::Path;
+
+/// The rows of a drawn window.
+fn rows(buffer: &Buffer) -> Vec<Vec<Glyph>> {
+    let area = buffer.area;
+    let glyph = |cell: &Cell| {
+        let has = |modifier| cell.modifier.contains(modifier);
+        let look = Look {
+            front: number(cell.fg),
+            back: number(cell.bg),
+            is_bold: has(Modifier::BOLD),
+            is_underlined: has(Modifier::UNDERLINED),
+            is_reversed: has(Modifier::REVERSED),
+        };
+        Glyph { text: cell.symbol().to_owned(), look }
+    };
+    let row = |y| (0..area.width).map(|x| glyph(&buffer[(x, y)])).collect();
+    (0..area.height).map(row).collect()
+}
+
+/// The number of a colour in a terminal's palette.
+fn number(colour: Color) -> Option<u8> {
+    match colour {
+        Color::Black => Some(0),
+        Color::Red => Some(1),
+        Color::Green => Some(2),
+        Color::Yellow => Some(3),
+        Color::Blue => Some(4),
+        Color::DarkGray => Some(8),
+        Color::White => Some(15),
+        _ => None,
+    }
+}
+
+/// Every picture: its name, and the phone it shows.
+fn pictures() -> Vec<(&'static str, Scene)> {
+    let mut all = Vec::new();
+    let mut keypad = Scene::new();
+    keypad.phone(PhoneEvent::Registered { expires_s: 3600 });
+    keypad.types("bob@192.0.2.7");
+    all.push(("keypad", keypad));
+
+    let mut contacts = Scene::new();
+    contacts.press(Key::F(3));
+    all.push(("contacts", contacts));
+
+    let mut help = Scene::new();
+    help.press(Key::F(1));
+    all.push(("help", help));
+
+    let mut network = Scene::new();
+    network.phone(PhoneEvent::Registered { expires_s: 3600 });
+    network.phone(PhoneEvent::Network(NetworkFacts {
+        addresses: vec![("eth0".into(), [192, 0, 2, 7].into())],
+        listening: vec![
+            ("SIP udp".into(), ([192, 0, 2, 7], 5062).into()),
+            ("RTP".into(), ([192, 0, 2, 7], 40000).into()),
+        ],
+        timing: "every 20 ms, with real-time priority".into(),
+    }));
+    network.phone(PhoneEvent::StunMapped {
+        local: ([192, 0, 2, 7], 40000).into(),
+        mapped: ([203, 0, 113, 9], 31234).into(),
+    });
+    network.press(Key::F(6));
+    all.push(("network", network));
+    all
+}
+
+#[test]
+fn the_pictures_in_the_documents_are_what_the_views_draw() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
+    let is_written = std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write");
+    for (name, scene) in pictures() {
+        let file = folder.join(format!("phone-{name}.svg"));
+        let drawn = svg(&rows(&scene.buffer(80, 24)), &format!("ringway phone: {name}"));
+        if is_written {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &drawn).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(kept == drawn, "{} is old: RINGWAY_PICTURES=write draws it anew", file.display());
+    }
+}
+
+#[test]
+fn a_picture_is_well_formed_and_holds_the_text() {
+    let mut scene = Scene::new();
+    scene.phone(PhoneEvent::Incoming { call: CallNumber(1), name: "<&>\"".into(), uri: "sip:a@b".into() });
+    let drawn = svg(&rows(&scene.buffer(80, 24)), "a < b");
+    assert!(drawn.contains("<title>a &lt; b</title>") && drawn.contains("&lt;&amp;&gt;"));
+    assert_eq!(drawn.matches("<text").count(), drawn.matches("</text>").count());
+    assert!(drawn.matches('<').count() == drawn.matches('>').count());
+}

@@ -1,0 +1,141 @@
+//! `ringway phone`, from its start to its end.
+
+use super::desk::Desk;
+use super::event::{PhoneEvent, Secret};
+use super::model::{Effect, Event, Model};
+use super::settings::{self, PasswordPlace, Settings};
+use super::terminal::Screen;
+use crate::failure::Failure;
+use clap::Args as ClapArgs;
+use ringway_linux::signals::{Signal, watch};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// What is shown is never older than this.
+const TICK: Duration = Duration::from_millis(250);
+/// Events between two drawings: whoever floods us with messages must not stop the drawing.
+const EVENTS_MAX: usize = 500;
+
+/// Arguments of `ringway phone`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "It asks who you are at its first start and writes that into phone.toml. F1 shows its keys.
+
+Examples:
+  ringway phone
+  ringway phone --config alice.toml
+
+Exit status: 0 done, 1 the phone failed, 2 bad usage or bad configuration."
+)]
+pub(crate) struct PhoneScreenArgs {
+    /// The configuration, made at the first start (default: ./phone.toml)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs the phone until its person leaves.
+pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
+    let file = args.config.as_deref().unwrap_or(Path::new(settings::DEFAULT_FILE));
+    let settings = Settings::load(file)?;
+    let (password, why_asked) = kept_password(&settings)?;
+    if !Screen::is_there() {
+        return Err(Failure::usage(
+            "ringway phone needs a terminal; without one use ringway call and ringway answer",
+        ));
+    }
+    let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
+    let (tell, events) = channel();
+    let tell_phone = tell.clone();
+    let desk =
+        Desk::open(file, &settings, move |event: PhoneEvent| tell_phone.send(Event::Phone(event)).is_ok())?;
+    let mut model = Model::new(settings, file);
+    let mut effects = Vec::new();
+    match why_asked {
+        Some(why) => model.ask_password(&why),
+        None => model.sign_in(password, &mut effects),
+    }
+    let screen = Screen::enter(tell)
+        .map_err(|error| Failure::failed(format!("cannot take over the terminal: {error}; check TERM")))?;
+    let ended = Sitting { model, screen, desk: &desk, file: file.to_owned(), effects }.sit(&events, &signals);
+    let closed = desk.close();
+    ended.and(closed)
+}
+
+/// The account's password, or why it must be asked for.
+fn kept_password(settings: &Settings) -> Result<(Secret, Option<String>), Failure> {
+    let Some(account) = &settings.account else { return Ok((Secret::default(), None)) };
+    match account.password.read(&account.uri) {
+        Ok(Some(password)) => Ok((password, None)),
+        Ok(None) if account.registration == settings::Registration::Unwanted => Ok((Secret::default(), None)),
+        Ok(None) => Ok((Secret::default(), Some("the password is not here yet; type it".to_owned()))),
+        Err(why) => match account.password {
+            PasswordPlace::File { .. } => Err(Failure::usage(why)),
+            PasswordPlace::Keyring | PasswordPlace::Ask => Ok((Secret::default(), Some(why))),
+        },
+    }
+}
+
+/// A person in front of the phone.
+struct Sitting<'d> {
+    model: Model,
+    screen: Screen,
+    desk: &'d Desk,
+    file: PathBuf,
+    effects: Vec<Effect>,
+}
+
+impl Sitting<'_> {
+    fn sit(mut self, events: &Receiver<Event>, signals: &Receiver<Signal>) -> Result<(), Failure> {
+        loop {
+            if self.act()? {
+                return Ok(());
+            }
+            let now = self.screen.now();
+            self.screen
+                .draw(&self.model, now)
+                .map_err(|error| Failure::failed(format!("cannot write to the terminal: {error}")))?;
+            let first = match events.recv_timeout(TICK) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => Event::Tick,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            for event in std::iter::once(first).chain(events.try_iter()).take(EVENTS_MAX) {
+                self.model.update(self.screen.now(), event, &mut self.effects);
+            }
+            // SIGHUP says that the terminal is gone.
+            if signals.try_recv().is_ok() || self.screen.is_gone() {
+                return Ok(());
+            }
+            if let Some(thread) = self.screen.panicked() {
+                return Err(Failure::failed(format!("the phone ends: {thread} panicked; please report it")));
+            }
+            if self.desk.is_gone() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Does what the model wants; true: the person leaves.
+    fn act(&mut self) -> Result<bool, Failure> {
+        for effect in std::mem::take(&mut self.effects) {
+            let done = match effect {
+                Effect::Phone(command) => {
+                    self.desk.command(command);
+                    Ok(())
+                }
+                Effect::Save(settings) => settings.save(&self.file),
+                Effect::KeepPassword { place, uri, password } => place.keep(&uri, &password),
+                Effect::ForgetPassword { place, uri } => place.forget(&uri),
+                Effect::Bell => {
+                    self.screen.ring().map_err(|error| format!("cannot write to the terminal: {error}"))
+                }
+                Effect::Leave => return Ok(true),
+            };
+            if let Err(why) = done {
+                self.model.update(self.screen.now(), Event::NotSaved(why), &mut self.effects);
+            }
+        }
+        Ok(false)
+    }
+}

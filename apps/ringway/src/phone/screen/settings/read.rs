@@ -1,0 +1,186 @@
+//! The keys of `phone.toml`, each with its default and its limits.
+
+use super::password::PasswordPlace;
+use super::{
+    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, SipTransport, Srtp,
+    complete_uri, is_host_port,
+};
+use crate::config::{ConfigError, Reader, Section};
+use std::path::Path;
+use toml::de::DeTable;
+
+/// More would not fit a screen, nor a memory.
+const CONTACTS_MAX: usize = 10_000;
+const TEXT_CHARS_MAX: usize = 255;
+
+pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
+    let mut reader = Reader::new(text, Some(file));
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            reader.error(at, "", format!("not TOML: {}; correct the line", error.message()));
+            return Err(reader.errors());
+        }
+    };
+    let mut top = Section::top(table.get_ref());
+    let settings = Settings {
+        account: account(&mut reader, &mut top, file),
+        call: call(&mut reader, &mut top),
+        network: network(&mut reader, &mut top),
+        contacts: contacts(&mut reader, &mut top),
+    };
+    top.finish(&mut reader);
+    let errors = reader.errors();
+    if errors.is_empty() { Ok(settings) } else { Err(errors) }
+}
+
+fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> Option<Account> {
+    let at = top.place("account");
+    let mut section = top.section(reader, "account");
+    let uri = section.text(reader, "uri");
+    if let (Some(at), None) = (at, uri) {
+        reader.error(at, section.path("uri"), "is missing; write who you are, as \"sip:alice@example.org\"");
+    }
+    let checked = uri.map(|(text, at)| match complete_uri(text, None) {
+        Ok(uri) if uri.contains('@') => uri,
+        Ok(_) => {
+            reader.error(
+                at,
+                section.path("uri"),
+                format!("{text:?} has no user; write \"sip:alice@example.org\""),
+            );
+            text.to_owned()
+        }
+        Err(why) => {
+            reader.error(at, section.path("uri"), format!("{text:?}: {why}"));
+            text.to_owned()
+        }
+    });
+    let transports = [("udp", SipTransport::Udp), ("tcp", SipTransport::Tcp)];
+    let registers = section.switch(reader, "register", true);
+    let account = Account {
+        uri: checked.clone().unwrap_or_default(),
+        name: plain(reader, &mut section, "name").unwrap_or_default(),
+        auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
+        server: host(reader, &mut section, "server"),
+        transport: word(reader, &mut section, "transport", SipTransport::Udp, &transports, &["tls"]),
+        registration: if registers { Registration::Wanted } else { Registration::Unwanted },
+        password: password(reader, &mut section, file),
+    };
+    section.finish(reader);
+    checked.map(|_| account)
+}
+
+fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path) -> PasswordPlace {
+    let Some((text, at)) = section.text(reader, "password") else { return PasswordPlace::Ask };
+    PasswordPlace::from_text(text, file).unwrap_or_else(|| {
+        // The text may be the password itself: it is not repeated.
+        let message = "is not the password but where it is: give \"keyring\", \"file:NAME\" or \"ask\"";
+        reader.error(at, section.path("password"), message);
+        PasswordPlace::Ask
+    })
+}
+
+fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
+    let mut section = top.section(reader, "call");
+    let words = [Srtp::Best, Srtp::None, Srtp::Sdes, Srtp::Zrtp].map(|srtp| (srtp.name(), srtp));
+    let call = CallSettings {
+        srtp: word(reader, &mut section, "srtp", Srtp::Best, &words, &["dtls"]),
+        play: plain(reader, &mut section, "play").unwrap_or_else(|| "silence".to_owned()),
+        record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
+    };
+    section.finish(reader);
+    call
+}
+
+fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSettings {
+    let mut section = top.section(reader, "network");
+    let mut bind = None;
+    if let Some((text, at)) = section.text(reader, "bind") {
+        match text.parse() {
+            Ok(address) => bind = Some(address),
+            Err(_) => {
+                let message = format!("{text:?} is no address; write ADDRESS:PORT, as \"0.0.0.0:5060\"");
+                reader.error(at, section.path("bind"), message);
+            }
+        }
+    }
+    let stun = host(reader, &mut section, "stun");
+    section.finish(reader);
+    NetworkSettings { bind, stun }
+}
+
+fn contacts(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Contact> {
+    let mut contacts: Vec<Contact> = Vec::new();
+    let sections = top.sections(reader, "contact");
+    if sections.len() > CONTACTS_MAX {
+        let at = top.place("contact").unwrap_or_default();
+        reader.error(at, "[[contact]]", format!("more than {CONTACTS_MAX} contacts; take some out"));
+        return contacts;
+    }
+    for (mut section, at) in sections {
+        let name = plain(reader, &mut section, "name");
+        let uri = section.text(reader, "uri");
+        for (key, is_there) in [("name", name.is_some()), ("uri", uri.is_some())] {
+            if !is_there {
+                reader.error(at, section.path(key), "is missing; a contact has a name and a uri");
+            }
+        }
+        let uri = uri.map(|(text, at)| {
+            complete_uri(text, None).unwrap_or_else(|why| {
+                reader.error(at, section.path("uri"), format!("{text:?}: {why}"));
+                String::new()
+            })
+        });
+        let quick = section.number(reader, "quick", 0, 1..=9);
+        let quick = u8::try_from(quick).ok().filter(|quick| *quick != 0);
+        if quick.is_some() && contacts.iter().any(|other| other.quick == quick) {
+            let at = section.place("quick").unwrap_or(at);
+            reader.error(at, section.path("quick"), "another contact has this key; give each its own");
+        }
+        section.finish(reader);
+        if let (Some(name), Some(uri)) = (name, uri) {
+            contacts.push(Contact { name, uri, quick });
+        }
+    }
+    contacts
+}
+
+/// One of a few words, of which some are known and not there yet.
+fn word<T: Copy>(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: T,
+    words: &[(&str, T)],
+    later: &[&str],
+) -> T {
+    let Some((text, at)) = section.text(reader, key) else { return default };
+    if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
+        return *meaning;
+    }
+    let wrong = if later.contains(&text) { "cannot be had: not in this version yet" } else { "is unknown" };
+    let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+    reader.error(at, section.path(key), format!("{text:?} {wrong}; give one of {}", known.join(", ")));
+    default
+}
+
+/// A short text without control characters.
+fn plain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, key: &'static str) -> Option<String> {
+    let (text, at) = section.text(reader, key)?;
+    if text.chars().count() > TEXT_CHARS_MAX || text.contains(char::is_control) {
+        reader.error(at, section.path(key), "give at most 255 characters, no control characters");
+    }
+    Some(text.to_owned())
+}
+
+/// `HOST[:PORT]`; empty is none.
+fn host(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, key: &'static str) -> Option<String> {
+    let (text, at) = section.text(reader, key)?;
+    if !text.is_empty() && !is_host_port(text) {
+        let message = format!("{text:?} is no host; write HOST or HOST:PORT, as \"192.0.2.10:5060\"");
+        reader.error(at, section.path(key), message);
+    }
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,86 @@
+//! Writing `phone.toml` back, so that what a person wrote there by hand stays.
+
+use super::private_file;
+use super::{Account, Contact, Registration, Settings};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+/// What a new file begins with.
+const HEAD: &str =
+    "# The phone of `ringway phone`. The login screen and the contacts screen write here; comments stay.\n\n";
+
+pub(super) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
+    let name = file.display();
+    // The file may be a link, and what is there now may have been changed since it was read.
+    let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let (text, mode) = match fs::read_to_string(&target) {
+        Ok(text) => {
+            let mode = fs::metadata(&target)
+                .map_or(private_file::MODE, |metadata| metadata.permissions().mode() & 0o777);
+            (text, mode)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (HEAD.to_owned(), private_file::MODE),
+        Err(error) => return Err(format!("{name}: cannot read it: {error}; nothing is saved")),
+    };
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let at = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        format!("{name}:{line}: not TOML; correct the line; nothing is saved")
+    })?;
+    if let Some(account) = &settings.account {
+        write_account(&mut document, account)?;
+    }
+    write_contacts(&mut document, &settings.contacts);
+    if let Some(stun) = &settings.network.stun {
+        table(&mut document, "network")?.insert("stun", value(stun));
+    } else if let Some(network) = document.get_mut("network").and_then(Item::as_table_mut) {
+        network.remove("stun");
+    }
+    private_file::replace(&target, document.to_string().as_bytes(), mode)
+        .map_err(|error| format!("{name}: cannot write it: {error}; check the folder"))
+}
+
+fn write_account(document: &mut DocumentMut, account: &Account) -> Result<(), String> {
+    let Account { uri, name, auth_user, server, transport, registration, password } = account;
+    let table = table(document, "account")?;
+    table.insert("uri", value(uri));
+    for (key, text) in [("name", Some(name)), ("auth_user", auth_user.as_ref()), ("server", server.as_ref())]
+    {
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) => table.insert(key, value(text)),
+            None => table.remove(key),
+        };
+    }
+    table.insert("transport", value(transport.name()));
+    table.insert("register", value(*registration == Registration::Wanted));
+    table.insert("password", value(password.text()));
+    Ok(())
+}
+
+fn write_contacts(document: &mut DocumentMut, contacts: &[Contact]) {
+    let mut tables = ArrayOfTables::new();
+    for contact in contacts {
+        let mut table = Table::new();
+        table.insert("name", value(&contact.name));
+        table.insert("uri", value(&contact.uri));
+        if let Some(quick) = contact.quick {
+            table.insert("quick", value(i64::from(quick)));
+        }
+        tables.push(table);
+    }
+    document.remove("contact");
+    if !tables.is_empty() {
+        document.insert("contact", Item::ArrayOfTables(tables));
+    }
+}
+
+/// The section `name`, made if it is not there.
+fn table<'d>(document: &'d mut DocumentMut, name: &str) -> Result<&'d mut Table, String> {
+    let item = document.entry(name).or_insert_with(|| Item::Table(Table::new()));
+    if let Some(inline) = item.as_inline_table() {
+        *item = Item::Table(inline.clone().into_table());
+    }
+    item.as_table_mut().ok_or_else(|| format!("{name} is a section; write [{name}] on a line of its own"))
+}

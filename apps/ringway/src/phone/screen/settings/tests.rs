@@ -1,0 +1,204 @@
+//! `phone.toml`, its errors, writing it back, and the password's places.
+
+use super::*;
+use crate::phone::screen::event::Secret;
+use crate::phone::screen::scene::FILE;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use tempfile::tempdir;
+
+fn errors(text: &str) -> Vec<String> {
+    let errors = Settings::parse(text, Path::new("phone.toml")).unwrap_err();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+        [account]
+        uri = "alice@example.org"
+        name = "Alice"
+        auth_user = "al"
+        server = "[2001:db8::1]:5080"
+        transport = "tcp"
+        register = false
+        password = "file:secret"
+        [call]
+        srtp = "zrtp"
+        play = "tone:440"
+        record = "heard"
+        [network]
+        bind = "192.0.2.7:5062"
+        stun = "stun.example.org"
+        [[contact]]
+        name = "Bob"
+        uri = "bob@example.org"
+        quick = 9
+    "#;
+    let settings = Settings::parse(text, Path::new("conf/phone.toml")).unwrap();
+    let account = Account {
+        uri: "sip:alice@example.org".into(),
+        name: "Alice".into(),
+        auth_user: Some("al".into()),
+        server: Some("[2001:db8::1]:5080".into()),
+        transport: SipTransport::Tcp,
+        registration: Registration::Unwanted,
+        password: PasswordPlace::File { name: "secret".into(), path: "conf/secret".into() },
+    };
+    assert_eq!(settings.account, Some(account));
+    let call = CallSettings { srtp: Srtp::Zrtp, play: "tone:440".into(), record: Some("heard".into()) };
+    assert_eq!(settings.call, call);
+    let network =
+        NetworkSettings { bind: "192.0.2.7:5062".parse().ok(), stun: Some("stun.example.org".into()) };
+    assert_eq!(settings.network, network);
+    let bob = Contact { name: "Bob".into(), uri: "sip:bob@example.org".into(), quick: Some(9) };
+    assert_eq!(settings.contacts, [bob]);
+}
+
+#[test]
+fn nothing_at_all_is_a_good_file() {
+    let settings = Settings::parse("", Path::new("phone.toml")).unwrap();
+    assert_eq!((settings.account, settings.contacts), (None, vec![]));
+    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (Srtp::Best, "silence"));
+    assert_eq!(settings.network.bind, None);
+}
+
+#[test]
+fn errors_name_key_and_line() {
+    let text = "[account]\nuri = \"sip:alice@example.org\"\ntransprot = \"udp\"\n[cal]\nx = 1\n[call]\nsrtp = \"dtls\"\n";
+    let found = errors(text);
+    assert!(found[0].starts_with("phone.toml:3: [account] transprot: unknown key"), "{found:?}");
+    assert!(found[1].starts_with("phone.toml:4: [cal]: unknown key"), "{found:?}");
+    assert!(found[2].starts_with("phone.toml:7: [call] srtp: \"dtls\" cannot be had"), "{found:?}");
+    for (text, wanted) in [
+        ("[account]\nname = \"A\"", "phone.toml:1: [account] uri: is missing"),
+        (
+            "[account]\nuri = \"sip:example.org\"",
+            "phone.toml:2: [account] uri: \"sip:example.org\" has no user",
+        ),
+        ("[account]\nuri = \"sips:a@b\"", "phone.toml:2: [account] uri: \"sips:a@b\": sips: needs TLS"),
+        (
+            "[account]\nuri = \"a@b\"\ntransport = \"tls\"",
+            "phone.toml:3: [account] transport: \"tls\" cannot be had",
+        ),
+        (
+            "[account]\nuri = \"a@b\"\npassword = \"hunter2\"",
+            "phone.toml:3: [account] password: is not the password",
+        ),
+        ("[network]\nbind = \"here\"", "phone.toml:2: [network] bind: \"here\" is no address"),
+        ("[network]\nstun = \"a b\"", "phone.toml:2: [network] stun: \"a b\" is no host"),
+        ("contact = 1", "phone.toml:1: contact: is a list of sections"),
+        ("[[contact]]\nname = \"B\"", "phone.toml:1: [contact] uri: is missing"),
+        ("[[contact]]\nname = \"B\"\nuri = \"b\"", "phone.toml:3: [contact] uri: \"b\": say where"),
+        (
+            "[[contact]]\nname = \"B\"\nuri = \"b@c\"\nquick = 10",
+            "phone.toml:4: [contact] quick: 10 is out of range",
+        ),
+        ("[call]\nplay = 1", "phone.toml:2: [call] play: is of type integer here"),
+        ("[call", "phone.toml:1: not TOML"),
+    ] {
+        assert!(errors(text)[0].starts_with(wanted), "{text}: {:?}", errors(text));
+    }
+    assert!(!errors("[account]\nuri = \"a@b\"\npassword = \"hunter2\"")[0].contains("hunter2"));
+    let twice = format!("{FILE}\nquick = 4\n");
+    assert!(errors(&twice)[0].contains("another contact has this key"));
+}
+
+#[test]
+fn what_is_dialled_becomes_a_uri() {
+    let own = Some("sip:alice@example.org;transport=tcp");
+    for (text, uri) in [
+        ("bob", "sip:bob@example.org"),
+        (" bob@192.0.2.7:5062 ", "sip:bob@192.0.2.7:5062"),
+        ("SIP:bob@example.net;transport=tcp", "SIP:bob@example.net;transport=tcp"),
+        ("+49 (30) 12-34", "sip:+49301234@example.org"),
+        ("*21#", "sip:*21%23@example.org"),
+        ("sip:192.0.2.7", "sip:192.0.2.7"),
+    ] {
+        assert!(complete_uri(text, own).unwrap().starts_with(uri), "{text}: {:?}", complete_uri(text, own));
+    }
+    for text in ["", "a b@c", "sips:a@b", "tel:1", "http://a@b c", "bob\r\nX: y@c", "@", "sip:", "sip:@b"] {
+        assert!(complete_uri(text, own).is_err(), "{text}: {:?}", complete_uri(text, own));
+    }
+    assert!(complete_uri("bob", None).is_err());
+}
+
+#[test]
+fn saving_keeps_what_a_person_wrote() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("phone.toml");
+    let text =
+        "# mine\n[call]\nsrtp = \"sdes\" # always\n\n[account]\nuri = \"sip:a@b\" # me\nname = \"A\"\n";
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let mut settings = Settings::load(&file).unwrap();
+    settings.contacts.push(Contact { name: "Bob \"B\"".into(), uri: "sip:bob@b".into(), quick: Some(2) });
+    settings.network.stun = Some("stun.example.org".into());
+    // It was changed by hand meanwhile.
+    fs::write(&file, text.replace("always", "always, really")).unwrap();
+    settings.save(&file).unwrap();
+    let saved = fs::read_to_string(&file).unwrap();
+    assert!(saved.starts_with("# mine\n[call]\nsrtp = \"sdes\" # always, really\n"), "{saved}");
+    assert_eq!(Settings::load(&file).unwrap(), settings, "{saved}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    settings.contacts.clear();
+    settings.network.stun = None;
+    settings.save(&file).unwrap();
+    assert_eq!(Settings::load(&file).unwrap(), settings);
+}
+
+#[test]
+fn a_new_file_is_its_owners_alone() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("phone.toml");
+    assert_eq!(Settings::load(&file).unwrap().account, None);
+    let settings = Settings::parse(FILE, &file).unwrap();
+    settings.save(&file).unwrap();
+    assert_eq!(Settings::load(&file).unwrap(), settings);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::write(&file, "[broken\n").unwrap();
+    let why = settings.save(&file).unwrap_err();
+    assert!(why.contains("phone.toml:1: not TOML") && why.contains("nothing is saved"), "{why}");
+    assert!(settings.save(&folder.path().join("no/phone.toml")).unwrap_err().contains("cannot write"));
+}
+
+#[test]
+fn a_password_file_that_others_may_read_is_refused() {
+    let folder = tempdir().unwrap();
+    let place = PasswordPlace::from_text("file:pw", &folder.path().join("phone.toml")).unwrap();
+    let path = folder.path().join("pw");
+    assert_eq!(place.read("sip:a@b"), Ok(None));
+    let secret = Secret("pass word ".into());
+    place.keep("sip:a@b", &secret).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(place.read("sip:a@b"), Ok(Some(secret)));
+    for mode in [0o644, 0o640, 0o604, 0o660] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let why = place.read("sip:a@b").unwrap_err();
+        assert!(why.contains(&format!("mode {mode:o}")) && why.contains("chmod 600"), "{why}");
+    }
+    // Kept anew, it is closed again, whatever it was.
+    place.keep("sip:a@b", &Secret("new".into())).unwrap();
+    assert_eq!(place.read("sip:a@b"), Ok(Some(Secret("new".into()))));
+    fs::write(&path, "x".repeat(2000)).unwrap();
+    assert!(place.read("sip:a@b").unwrap_err().contains("longer than 1024"));
+    place.forget("sip:a@b").unwrap();
+    place.forget("sip:a@b").unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_keyring_gives_back_what_it_was_given() {
+    let place = PasswordPlace::Keyring;
+    let uri = format!("sip:test-{}@localhost", std::process::id());
+    let secret = Secret("in the kernel".into());
+    match place.keep(&uri, &secret) {
+        Ok(()) => {
+            assert_eq!(place.read(&uri), Ok(Some(secret)));
+            place.forget(&uri).unwrap();
+        }
+        // Some containers have no keyring: then it must say what else can be done.
+        Err(why) => assert!(why.contains("file:phone.password"), "{why}"),
+    }
+    assert_eq!(place.read("sip:nobody-here@localhost").unwrap_or(None), None);
+}

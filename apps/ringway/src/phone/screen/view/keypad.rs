@@ -1,0 +1,83 @@
+//! The address line, the keys of a telephone, and quick dial.
+
+use super::canvas::{Canvas, style};
+use crate::phone::screen::model::Model;
+use crate::phone::screen::settings::{Srtp, complete_uri};
+use crate::phone::screen::text::{Shown, pad};
+use ratatui::layout::Position;
+
+const KEYS: [&str; 13] = [
+    "┌───────┬───────┬───────┐",
+    "│   1   │   2   │   3   │",
+    "│       │  abc  │  def  │",
+    "├───────┼───────┼───────┤",
+    "│   4   │   5   │   6   │",
+    "│  ghi  │  jkl  │  mno  │",
+    "├───────┼───────┼───────┤",
+    "│   7   │   8   │   9   │",
+    "│ pqrs  │  tuv  │ wxyz  │",
+    "├───────┼───────┼───────┤",
+    "│   *   │   0   │   #   │",
+    "│       │   +   │       │",
+    "└───────┴───────┴───────┘",
+];
+/// Where the list beside the keys begins.
+const LIST_X: u16 = 30;
+const ADDRESS_X: u16 = 9;
+
+pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model) -> Option<Position> {
+    canvas.put(0, 1, "Address", style::STRONG);
+    let room = usize::from(canvas.columns().saturating_sub(ADDRESS_X));
+    let (text, column) = model.address.window(room);
+    canvas.put(ADDRESS_X, 1, &pad(&text, room), style::FIELD);
+    let cursor = canvas.position(ADDRESS_X.saturating_add(u16::try_from(column).unwrap_or(u16::MAX)), 1);
+    match model.address_error {
+        Some(error) => canvas.put_cut(ADDRESS_X, 2, &format!("! {error}"), style::WARNING),
+        None => canvas.put_cut(ADDRESS_X, 2, &meaning(model), style::QUIET),
+    };
+    for (row, line) in (4..).zip(KEYS) {
+        canvas.put(1, row, line, style::PLAIN);
+    }
+    canvas.put(LIST_X, 4, "Quick dial", style::STRONG);
+    canvas.put(LIST_X + 12, 4, "Alt and the digit", style::QUIET);
+    for key in 1..=9_u8 {
+        let row = 5 + u16::from(key);
+        match model.settings.contacts.iter().find(|contact| contact.quick == Some(key)) {
+            Some(contact) => {
+                let (name, uri) = (Shown::new(&contact.name, 128), Shown::new(&contact.uri, 256));
+                canvas.put_cut(
+                    LIST_X,
+                    row,
+                    &format!("{key}  {} {uri}", pad(name.as_str(), 16)),
+                    style::PLAIN,
+                );
+            }
+            None => {
+                canvas.put(LIST_X, row, &format!("{key}  -"), style::QUIET);
+            }
+        }
+    }
+    cursor
+}
+
+/// What Enter would do.
+fn meaning(model: &Model) -> String {
+    let text = model.address.text();
+    if text.trim().is_empty() {
+        return "bob, bob@example.org, sip:bob@192.0.2.7:5060 or a number".to_owned();
+    }
+    if let Some(contact) = model.quick_dial() {
+        let name = Shown::new(&contact.name, 128);
+        return format!("Enter calls quick dial {}: {name}", text.trim());
+    }
+    let srtp = match model.settings.call.srtp {
+        Srtp::Best => "SRTP if they can",
+        Srtp::None => "not protected",
+        Srtp::Sdes => "SRTP with SDES or not at all",
+        Srtp::Zrtp => "ZRTP or not at all",
+    };
+    match complete_uri(&text, model.own_uri()) {
+        Ok(uri) => format!("Enter calls {} ({srtp})", Shown::new(&uri, 256)),
+        Err(why) => why.to_owned(),
+    }
+}

@@ -1,0 +1,357 @@
+//! From the command line to what a phone needs; what is not there yet is refused by name.
+
+use crate::failure::Failure;
+use crate::password;
+use crate::phone::address::{HostPort, facing};
+use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_linux::media::PortRange;
+use ringway_linux::sound::Source;
+use ringway_media::session::ZrtpSettings;
+use ringway_media::{Codec, Suite};
+use ringway_sansio::Transport;
+use ringway_sip::{Scheme, Uri};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a phone without a screen is told.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Who it is.
+    pub(crate) account: Account,
+    /// Where SIP is received.
+    pub(crate) bind: SocketAddr,
+    /// The address peers are told, of the family of `bind`.
+    pub(crate) advertised: IpAddr,
+    /// How our own requests are carried.
+    pub(crate) transport: Transport,
+    /// What is done with requests that do not fit a datagram.
+    pub(crate) large_requests: LargeRequests,
+    /// What every call's sound is like.
+    pub(crate) media: MediaSettings,
+    /// What is done in a call.
+    pub(crate) script: ScriptSettings,
+    /// A STUN server.
+    pub(crate) stun: Option<SocketAddr>,
+    /// Register first.
+    pub(crate) register: bool,
+    /// What is told of messages.
+    pub(crate) trace: Trace,
+}
+
+/// What every call's sound is like.
+#[derive(Clone, Debug)]
+pub(crate) struct MediaSettings {
+    pub(crate) protection: Wish,
+    /// Those asked for; empty: see [`MediaSettings::suites_for`].
+    pub(crate) suites: Vec<Suite>,
+    pub(crate) codecs: Vec<Codec>,
+    pub(crate) may_downgrade: bool,
+    pub(crate) ports: PortRange,
+    pub(crate) source: Source,
+    pub(crate) record: Recording,
+    /// Who we are for ZRTP, and whom we know; `None`: somebody new in each call.
+    pub(crate) zrtp: Option<ZrtpSettings>,
+}
+
+/// Where received sound goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Recording {
+    Nowhere,
+    File(PathBuf),
+    /// So many samples are kept.
+    Memory(usize),
+}
+
+/// What must protect the sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Whatever the other side can.
+    Opportunistic,
+    /// Nothing may.
+    None,
+    /// Keys in SIP, or no call.
+    Sdes,
+    /// Keys agreed on by the phones, or no call.
+    Zrtp,
+}
+
+/// What is done in a call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScriptSettings {
+    pub(crate) duration: Option<Duration>,
+    pub(crate) dtmf: String,
+    pub(crate) hold_at: Vec<Duration>,
+    pub(crate) hold: Duration,
+    /// Say how the sound is, once a second.
+    pub(crate) is_metered: bool,
+}
+
+impl Settings {
+    /// Of `ringway call`.
+    pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
+        let target = read_uri("the URI to call", uri)?;
+        let peer = match &args.server {
+            Some(server) => HostPort::parse(server)?,
+            None => HostPort { host: target.host.clone(), port: target.port },
+        };
+        let in_uri = target.transport;
+        Self::new(args, from, &peer, in_uri, 0)
+    }
+
+    /// Of `ringway answer`.
+    pub(crate) fn for_answer(args: &PhoneArgs, aor: &str) -> Result<Self, Failure> {
+        let own = read_uri("--as", aor)?;
+        let (peer, port) = match &args.server {
+            Some(server) => (HostPort::parse(server)?, 0),
+            None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(SIP_PORT)),
+        };
+        Self::new(args, Some(aor), &peer, None, port)
+    }
+
+    fn new(
+        args: &PhoneArgs,
+        aor: Option<&str>,
+        peer: &HostPort,
+        transport_in_uri: Option<Transport>,
+        port: u16,
+    ) -> Result<Self, Failure> {
+        let transport = transport(args.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
+        let media = MediaSettings::new(args)?;
+        let script = ScriptSettings::new(args)?;
+        let towards = facing(peer);
+        let (bind, advertised) = match args.bind {
+            Some(bind) if bind.ip().is_unspecified() => (bind, towards?),
+            Some(bind) => (bind, bind.ip()),
+            None => {
+                // A phone that waits for direct calls knows nobody yet; its own name may be no address of this machine.
+                let ip = towards.or_else(|failure| match args.server {
+                    Some(_) => Err(failure),
+                    None => facing(&HostPort::outside()),
+                })?;
+                (SocketAddr::new(ip, port), ip)
+            }
+        };
+        if bind.is_ipv4() != advertised.is_ipv4() {
+            return Err(Failure::usage(format!(
+                "--bind {bind} cannot reach {}: one is IPv4, the other IPv6; bind an address of the same family",
+                peer.host
+            )));
+        }
+        let stun = args.stun.as_deref().map(stun_address).transpose()?;
+        Ok(Self {
+            account: account(args, aor, advertised, transport)?,
+            bind,
+            advertised,
+            transport,
+            large_requests: match args.transport {
+                Some(TransportArg::Udp) => LargeRequests::StayOnUdp,
+                Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
+            },
+            media,
+            script,
+            stun,
+            register: args.register,
+            trace: if args.trace { Trace::FirstLines } else { Trace::Off },
+        })
+    }
+}
+
+impl MediaSettings {
+    fn new(args: &PhoneArgs) -> Result<Self, Failure> {
+        let protection = match args.srtp {
+            None => Wish::Opportunistic,
+            Some(SrtpArg::None) => Wish::None,
+            Some(SrtpArg::Sdes) => Wish::Sdes,
+            Some(SrtpArg::Zrtp) => Wish::Zrtp,
+            Some(SrtpArg::Dtls) => return Err(not_yet("--srtp dtls", "use sdes or zrtp")),
+        };
+        Ok(Self {
+            protection,
+            suites: suites(&args.suite, protection)?,
+            codecs: codecs(&args.codec)?,
+            may_downgrade: args.allow_downgrade,
+            ports: args.rtp_ports,
+            source: source(&args.play)?,
+            record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
+            zrtp: None,
+        })
+    }
+}
+
+impl MediaSettings {
+    /// The suites that a call is made or answered with, the one liked best first.
+    pub(crate) fn suites_for(&self, role: Role) -> Vec<Suite> {
+        match (self.suites.as_slice(), role) {
+            ([], Role::Caller) => OFFERED.to_vec(),
+            ([], Role::Callee) => Suite::ALL.to_vec(),
+            (asked, Role::Caller | Role::Callee) => asked.to_vec(),
+        }
+    }
+}
+
+impl ScriptSettings {
+    fn new(args: &PhoneArgs) -> Result<Self, Failure> {
+        let dtmf = args.dtmf.clone().unwrap_or_default().to_ascii_uppercase();
+        if let Some(wrong) = dtmf.chars().find(|c| !matches!(c, '0'..='9' | '*' | '#' | 'A'..='D')) {
+            return Err(Failure::usage(format!("--dtmf {dtmf}: {wrong:?} is no key; give 0-9, *, #, A-D")));
+        }
+        if dtmf.len() > DIGITS_MAX {
+            return Err(Failure::usage(format!("--dtmf: more than {DIGITS_MAX} digits; send fewer")));
+        }
+        let mut hold_at: Vec<Duration> = args.hold_at.iter().copied().map(Duration::from_secs_f64).collect();
+        hold_at.sort_unstable();
+        Ok(Self {
+            duration: args.duration.map(Duration::from_secs_f64),
+            dtmf,
+            hold_at,
+            hold: Duration::from_secs_f64(args.hold_s),
+            is_metered: args.meter,
+        })
+    }
+}
+
+/// A URI's parts that a phone looks at before it calls.
+struct Target {
+    host: String,
+    port: Option<u16>,
+    transport: Option<Transport>,
+}
+
+fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
+    let wrong =
+        |why: &str| Failure::usage(format!("{what}: {text:?} {why}; write for example sip:bob@example.org"));
+    let uri = Uri::parse(text.as_bytes()).map_err(|_| wrong("is no URI"))?;
+    match uri.scheme() {
+        Scheme::Sip => {}
+        Scheme::Sips => return Err(wrong("needs TLS, which is not supported yet")),
+        Scheme::Tel | Scheme::Other => return Err(wrong("is no SIP URI")),
+    }
+    let transport = match uri.params().value(b"transport").map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None => None,
+        Some(b"udp") => Some(Transport::Udp),
+        Some(b"tcp") => Some(Transport::Tcp),
+        Some(b"tls") => return Err(wrong("needs TLS, which is not supported yet")),
+        Some(_) => return Err(wrong("names a transport that is not supported")),
+    };
+    Ok(Target {
+        host: String::from_utf8_lossy(uri.host().as_bytes()).into_owned(),
+        port: uri.port(),
+        transport,
+    })
+}
+
+fn transport(wanted: Option<TransportArg>) -> Result<Option<Transport>, Failure> {
+    match wanted {
+        None => Ok(None),
+        Some(TransportArg::Udp) => Ok(Some(Transport::Udp)),
+        Some(TransportArg::Tcp) => Ok(Some(Transport::Tcp)),
+        Some(TransportArg::Tls) => Err(not_yet("--transport tls", "use udp or tcp")),
+    }
+}
+
+fn account(
+    args: &PhoneArgs,
+    aor: Option<&str>,
+    advertised: IpAddr,
+    transport: Transport,
+) -> Result<Account, Failure> {
+    let own = match aor {
+        Some(aor) => {
+            read_uri("the own URI", aor)?;
+            aor.to_owned()
+        }
+        None => match advertised {
+            IpAddr::V4(v4) => format!("sip:ringway@{v4}"),
+            IpAddr::V6(v6) => format!("sip:ringway@[{v6}]"),
+        },
+    };
+    let secret = if args.password_stdin {
+        let password = password::from_stdin()?;
+        if password.is_empty() {
+            return Err(Failure::usage("the password on standard input is empty; write it there"));
+        }
+        Secret::Password(password)
+    } else {
+        Secret::None
+    };
+    let server = match &args.server {
+        None => None,
+        Some(server) => {
+            let HostPort { host, port } = HostPort::parse(server)?;
+            Some(ServerAddress { host, port, transport, first_hop: FirstHop::Plain })
+        }
+    };
+    Ok(Account {
+        username: args.username.clone(),
+        secret,
+        server,
+        register: args.register,
+        ..Account::direct(&own)
+    })
+}
+
+fn suites(names: &[String], protection: Wish) -> Result<Vec<Suite>, Failure> {
+    let known = || Suite::ALL.map(Suite::name).join(", ");
+    let one = |name: &String| {
+        Suite::from_name(name)
+            .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
+    };
+    if !names.is_empty() && matches!(protection, Wish::None | Wish::Zrtp) {
+        return Err(Failure::usage("--suite is for keys carried by SIP; leave it out, or use --srtp sdes"));
+    }
+    names.iter().map(one).collect()
+}
+
+fn codecs(wanted: &[CodecArg]) -> Result<Vec<Codec>, Failure> {
+    let one = |codec: &CodecArg| match codec {
+        CodecArg::Pcmu => Ok(Codec::Pcmu),
+        CodecArg::Pcma => Ok(Codec::Pcma),
+        CodecArg::G722 => Err(not_yet("--codec G722", "use PCMU or PCMA")),
+        CodecArg::Opus => Err(not_yet("--codec opus", "use PCMU or PCMA")),
+    };
+    match wanted {
+        [] => Ok(vec![Codec::Pcmu, Codec::Pcma]),
+        wanted => wanted.iter().map(one).collect(),
+    }
+}
+
+fn source(text: &str) -> Result<Source, Failure> {
+    let wrong = |error: ringway_linux::sound::SourceError| Failure::usage(format!("--play {error}"));
+    match text {
+        "silence" => Ok(Source::silence()),
+        "speech" => Ok(Source::speech_like()),
+        _ => match text.strip_prefix("tone:") {
+            Some(frequency) => {
+                let frequency = frequency.strip_suffix("Hz").unwrap_or(frequency).parse().map_err(|_| {
+                    Failure::usage(format!("--play {text}: write the tone in hertz, like tone:440"))
+                })?;
+                Source::tone(frequency).map_err(wrong)
+            }
+            None => Source::wav(Path::new(text)).map_err(wrong),
+        },
+    }
+}
+
+fn stun_address(text: &str) -> Result<SocketAddr, Failure> {
+    let HostPort { host, port } = HostPort::parse(text)?;
+    HostPort { host, port: Some(port.unwrap_or(STUN_PORT)) }.resolve()
+}
+
+fn not_yet(what: &str, instead: &str) -> Failure {
+    Failure::usage(format!("{what} is not supported yet; {instead}"))
+}
+
+/// What is offered where nothing else was asked for: the best, and what every phone with SRTP has. Each takes about 95
+/// bytes of an INVITE, which should fit a datagram.
+const OFFERED: [Suite; 3] = [Suite::AeadAes256Gcm, Suite::AesCm256HmacSha1_80, Suite::AesCm128HmacSha1_80];
+
+/// RFC 3261 §19.1.2.
+const SIP_PORT: u16 = 5060;
+
+/// RFC 8489 §14.
+const STUN_PORT: u16 = 3478;
+
+/// More than any service asks for.
+const DIGITS_MAX: usize = 64;

@@ -1,0 +1,422 @@
+//! `ringway call`, `ringway answer` and `ringway demo` through the built program.
+//!
+//! Tested: calls on loopback, direct and through the server, with and without SRTP; what is heard; the JSON object; hold;
+//! keys; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop` has, and
+//! exact timing, which the benchmarks have.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What a command did.
+#[derive(Debug)]
+struct Done {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Done {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// It was bad usage, told in one line.
+    fn refused(&self) -> &str {
+        assert_eq!((self.status, self.err.lines().count(), self.out.len()), (2, 1, 0), "{self:?}");
+        &self.err
+    }
+}
+
+/// A command that runs.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    err: Vec<String>,
+}
+
+impl Running {
+    fn start(args: &[&str], input: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read its input may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let (tell, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self { child, lines, err: Vec::new() }
+    }
+
+    /// The first line on standard error that begins so.
+    fn line(&mut self, begin: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    self.err.push(line.clone());
+                    if line.starts_with(begin) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("no line {begin:?}: {:?}", self.err),
+            }
+        }
+    }
+
+    /// Where it listens by UDP.
+    fn address(&mut self) -> String {
+        let ready = self.line("ready ");
+        ready.split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
+    }
+
+    fn end(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    fn done(mut self) -> Done {
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < end, "it does not end: {:?}", self.err);
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.err.extend(self.lines.iter());
+        Done { status: status.code().unwrap(), out, err: self.err.join("\n") }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has usually ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ringway(args: &[&str]) -> Done {
+    Running::start(args, "").done()
+}
+
+/// Bob on a free port of loopback, who answers one call.
+fn bob(args: &[&str]) -> (Running, String) {
+    let mut all =
+        vec!["answer", "--as", "sip:bob@127.0.0.1", "--bind", "127.0.0.1:0", "--count", "1", "--json"];
+    all.extend(args);
+    let mut bob = Running::start(&all, "");
+    let uri = format!("sip:bob@{}", bob.address());
+    (bob, uri)
+}
+
+/// Alice, who calls.
+fn alice(uri: &str, args: &[&str]) -> Done {
+    let mut all = vec!["call", uri, "--json"];
+    all.extend(args);
+    ringway(&all)
+}
+
+/// The share of a file's sound, without its edges, that is at one frequency (Goertzel).
+fn share_at(path: &Path, frequency_hz: f64) -> f64 {
+    let mut file = hound::WavReader::open(path).unwrap();
+    let spec = file.spec();
+    assert_eq!((spec.channels, spec.sample_rate, spec.bits_per_sample), (1, 8000, 16));
+    let samples: Vec<f64> = file.samples::<i16>().map(|sample| f64::from(sample.unwrap())).collect();
+    // What is before the first packet and after the last is silence.
+    let first = samples.iter().position(|sample| sample.abs() > 500.0).unwrap_or(0);
+    let last = samples.iter().rposition(|sample| sample.abs() > 500.0).unwrap_or(0);
+    let heard = samples.get(first + 800..last.saturating_sub(800)).unwrap_or_default();
+    assert!(heard.len() > 4000, "{} samples of sound in {}", heard.len(), samples.len());
+    let turn = 2.0 * (2.0 * std::f64::consts::PI * frequency_hz / 8000.0).cos();
+    let (mut before, mut now) = (0.0, 0.0);
+    for sample in heard {
+        (before, now) = (now, sample + turn * now - before);
+    }
+    let power = now * now + before * before - turn * now * before;
+    let energy: f64 = heard.iter().map(|sample| sample * sample).sum();
+    2.0 * power / (energy * heard.len() as f64)
+}
+
+fn file(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+/// Every field of the contract, and what a call on loopback must have.
+fn assert_is_a_good_call(value: &Value) {
+    assert_eq!((&value["result"], &value["status"]), (&"answered".into(), &200.into()), "{value:#}");
+    assert!(value["setup_ms"].as_f64().unwrap() < 2000.0 && value["duration_s"].is_number(), "{value:#}");
+    let number =
+        |field: &str| value["received"][field].as_f64().unwrap_or_else(|| panic!("{field}: {value:#}"));
+    assert!(value["sent"]["packets"].as_u64().unwrap() > 50, "{value:#}");
+    assert!(number("packets") > 50.0 && number("lost") == 0.0, "{value:#}");
+    assert!((19.0..21.0).contains(&number("mean_delta_ms")) && number("max_delta_ms") < 500.0, "{value:#}");
+    assert!(number("max_jitter_ms") < 50.0 && number("mean_jitter_ms") < 20.0, "{value:#}");
+    assert!((75.0..90.0).contains(&number("kbit_s")), "{value:#}");
+    assert_eq!((number("auth_failures"), number("replays")), (0.0, 0.0), "{value:#}");
+    assert!((3.5..4.5).contains(&number("mos")), "{value:#}");
+}
+
+#[test]
+fn each_hears_the_others_tone_and_both_say_what_protected_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at_alice, at_bob) = (file(&folder, "alice.wav"), file(&folder, "bob.wav"));
+    let (bob, uri) = bob(&["--play", "tone:600", "--record", &at_bob]);
+    let alice =
+        alice(&uri, &["--play", "tone:440", "--record", &at_alice, "--duration", "3", "--srtp", "sdes"]);
+    assert_eq!(alice.status, 0, "{alice:?}");
+    let bob = bob.done();
+    assert_eq!(bob.status, 0, "{bob:?}");
+    for value in [alice.json(), bob.json()] {
+        assert_is_a_good_call(&value);
+        let suite = value["security"]["suite"].as_str().unwrap();
+        assert_eq!(value["security"]["method"], "sdes");
+        assert!(suite.contains("AES") && value["security"]["tag_bits"].as_u64().unwrap() >= 80, "{value:#}");
+    }
+    assert!(share_at(&folder.path().join("alice.wav"), 600.0) > 0.95);
+    assert!(share_at(&folder.path().join("bob.wav"), 440.0) > 0.95);
+}
+
+#[test]
+fn the_suite_and_the_codec_are_those_asked_for() {
+    let cases = [
+        (&["--srtp", "none"][..], "none", Value::Null, 0),
+        (
+            &["--srtp", "sdes", "--suite", "AES_CM_128_HMAC_SHA1_32"],
+            "sdes",
+            "AES_CM_128_HMAC_SHA1_32".into(),
+            32,
+        ),
+        (
+            &["--srtp", "sdes", "--suite", "AES_CM_256_HMAC_SHA1_80"],
+            "sdes",
+            "AES_256_CM_HMAC_SHA1_80".into(),
+            80,
+        ),
+        (&["--srtp", "sdes", "--suite", "AEAD_AES_128_GCM"], "sdes", "AEAD_AES_128_GCM".into(), 128),
+    ];
+    let calls = cases.map(|(args, method, suite, tag_bits)| {
+        std::thread::spawn(move || {
+            let (bob, uri) = bob(&["--play", "speech"]);
+            let mut all = vec!["--duration", "2", "--codec", "pcma", "--play", "speech"];
+            all.extend(args);
+            let alice = alice(&uri, &all);
+            for value in [alice.json(), bob.done().json()] {
+                assert_is_a_good_call(&value);
+                assert_eq!(value["codec"], "PCMA");
+                let security = &value["security"];
+                assert_eq!((&security["method"], &security["suite"]), (&method.into(), &suite), "{value:#}");
+                assert_eq!(security["tag_bits"], tag_bits);
+            }
+        })
+    });
+    calls.into_iter().for_each(|call| call.join().unwrap());
+}
+
+#[test]
+fn with_zrtp_both_have_the_same_words_to_compare() {
+    let (bob, uri) = bob(&["--play", "speech", "--srtp", "zrtp"]);
+    let alice = alice(&uri, &["--duration", "3", "--play", "speech", "--srtp", "zrtp"]);
+    let (alice, bob) = (alice.json(), bob.done().json());
+    assert_eq!((&alice["security"]["method"], &bob["security"]["method"]), (&"zrtp".into(), &"zrtp".into()));
+    assert!(alice["security"]["sas"].as_str().unwrap().len() >= 4, "{alice:#}");
+    assert_eq!(alice["security"]["sas"], bob["security"]["sas"]);
+}
+
+#[test]
+fn hold_and_resume_keep_sound_both_ways_and_keys_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let at_bob = file(&folder, "bob.wav");
+    let (bob, uri) = bob(&["--play", "tone:600", "--record", &at_bob]);
+    let args =
+        ["--duration", "5", "--hold-at", "1.5,3", "--hold-s", "0.5", "--dtmf", "19#", "--play", "tone:440"];
+    let alice = alice(&uri, &args);
+    let (alice, bob) = (alice.json(), bob.done());
+    assert!(bob.err.contains("holds the call") && bob.err.contains("is back"), "{bob:?}");
+    let bob = bob.json();
+    assert_eq!(bob["received"]["dtmf"], "19#", "{bob:#}");
+    for value in [alice, bob] {
+        assert_eq!(value["result"], "answered");
+        let received = &value["received"];
+        assert!(received["packets"].as_u64().unwrap() > 150, "{value:#}");
+        assert_eq!((&received["auth_failures"], &received["replays"]), (&0.into(), &0.into()), "{value:#}");
+    }
+}
+
+#[test]
+fn tcp_carries_a_call_too() {
+    let (bob, uri) = bob(&["--play", "speech"]);
+    let alice = alice(&uri, &["--duration", "2", "--transport", "tcp", "--play", "speech", "--trace"]);
+    assert!(alice.err.contains("tcp:127.0.0.1") && alice.err.contains("INVITE sip:bob@"), "{alice:?}");
+    assert_is_a_good_call(&alice.json());
+    assert_is_a_good_call(&bob.done().json());
+}
+
+#[test]
+fn a_refused_call_is_told_and_fails() {
+    let (bob, uri) = bob(&["--reject", "603"]);
+    let alice = alice(&uri, &[]);
+    let value = alice.json();
+    assert_eq!(
+        (alice.status, &value["result"], &value["status"]),
+        (1, &"rejected".into(), &603.into()),
+        "{value:#}"
+    );
+    assert_eq!(value["security"]["method"], "none");
+    assert_eq!(bob.done().json()["result"], "rejected");
+    // One of them insists on protection, the other on none.
+    let (bob, uri) = self::bob(&["--srtp", "none"]);
+    let alice = self::alice(&uri, &["--srtp", "sdes"]);
+    assert_eq!((alice.status, &alice.json()["status"]), (1, &488.into()), "{alice:?}");
+    drop(bob);
+}
+
+#[test]
+fn nobody_there_and_nobody_answering_are_failures() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("sip:bob@{}", free.local_addr().unwrap());
+    let alice = alice(&uri, &["--ring-s", "1"]);
+    let value = alice.json();
+    assert_eq!(alice.status, 1);
+    assert!(value["result"] == "failed" || value["result"] == "cancelled", "{value:#}");
+    let (bob, uri) = bob(&["--ring-s", "30"]);
+    let alice = self::alice(&uri, &["--ring-s", "1"]);
+    assert_eq!((alice.status, &alice.json()["result"]), (1, &"cancelled".into()), "{alice:?}");
+    assert_eq!(bob.done().json()["result"], "cancelled");
+}
+
+#[test]
+fn a_signal_hangs_up_and_the_result_is_still_printed() {
+    let (bob, uri) = bob(&["--play", "speech"]);
+    let mut alice = Running::start(&["call", &uri, "--json", "--play", "speech"], "");
+    alice.line(&format!("{uri} is connected"));
+    std::thread::sleep(Duration::from_millis(500));
+    alice.end();
+    let alice = alice.done();
+    assert_eq!((alice.status, &alice.json()["result"]), (0, &"answered".into()), "{alice:?}");
+    assert_eq!(bob.done().json()["result"], "answered");
+}
+
+#[test]
+fn through_the_server_with_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ringway.toml");
+    let text = format!(
+        "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\nurl = \"sqlite://{}\"\n[admin]\nlisten = \
+         \"127.0.0.1:0\"\n",
+        file(&folder, "ringway.db")
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    for user in ["alice", "bob"] {
+        let args = ["user", "add", user, "--password-stdin", "--config", config];
+        assert_eq!(Running::start(&args, "secret\n").done().status, 0);
+    }
+    let mut server = Command::new(env!("CARGO_BIN_EXE_ringway"))
+        .args(["serve", "--config", config])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let address = ready.trim().strip_prefix("ready udp:").unwrap().to_owned();
+
+    let common = ["--server", &address, "--password-stdin", "--json", "--play", "speech"];
+    let mut args = vec!["answer", "--as", "sip:bob@example.org", "--register", "--count", "1"];
+    args.extend(common);
+    let mut bob = Running::start(&args, "secret\n");
+    bob.line("ready ");
+    let mut args = vec!["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "2"];
+    args.extend(common);
+    let wrong = Running::start(&args, "guess\n").done();
+    assert_eq!(wrong.status, 1, "{wrong:?}");
+    assert!(
+        wrong.json()["status"].as_u64().is_some_and(|status| status == 407 || status == 403),
+        "{wrong:?}"
+    );
+    args.extend(["--srtp", "sdes"]);
+    let alice = Running::start(&args, "secret\n").done();
+    assert_is_a_good_call(&alice.json());
+    assert_is_a_good_call(&bob.done().json());
+    let args = ["call", "sip:carol@example.org", "--from", "sip:alice@example.org", "--server", &address];
+    let unknown = Running::start(&[&args[..], &["--password-stdin", "--json"]].concat(), "secret\n").done();
+    assert_eq!((unknown.status, &unknown.json()["status"]), (1, &404.into()), "{unknown:?}");
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn what_is_not_there_yet_is_refused_by_name() {
+    for (args, word) in [
+        (&["--transport", "tls"][..], "tls"),
+        (&["--srtp", "dtls"], "dtls"),
+        (&["--codec", "G722"], "G722"),
+        (&["--codec", "opus"], "opus"),
+    ] {
+        let done = ringway(&[&["call", "sip:bob@127.0.0.1"], args].concat());
+        let error = done.refused();
+        assert!(error.contains(word) && error.contains("not supported yet"), "{error}");
+    }
+    let done = ringway(&["call", "sips:bob@127.0.0.1"]);
+    assert!(done.refused().contains("TLS"), "{done:?}");
+}
+
+#[test]
+fn wrong_usage_is_told_in_one_line() {
+    for (args, word) in [
+        (&["call"][..], "URI"),
+        (&["call", "bob"], "sip:bob@example.org"),
+        (&["call", "sip:b@127.0.0.1", "--suite", "DES"], "AES_CM_128_HMAC_SHA1_80"),
+        (&["call", "sip:b@127.0.0.1", "--srtp", "none", "--suite", "AEAD_AES_128_GCM"], "--suite"),
+        (&["call", "sip:b@127.0.0.1", "--play", "tone:9000"], "3999"),
+        (&["call", "sip:b@127.0.0.1", "--play", "tone:x"], "tone:440"),
+        (&["call", "sip:b@127.0.0.1", "--play", "no-such.wav"], "no-such.wav"),
+        (&["call", "sip:b@127.0.0.1", "--dtmf", "12x"], "0-9"),
+        (&["call", "sip:b@127.0.0.1", "--rtp-ports", "5-4"], "A-B"),
+        (&["call", "sip:b@127.0.0.1", "--duration", "100000"], "86400"),
+        (&["call", "sip:b@127.0.0.1", "--register"], "--server"),
+        (&["call", "sip:b@127.0.0.1", "--server", "a b"], "HOST:PORT"),
+        (&["call", "sip:b@127.0.0.1", "--from", "alice"], "sip:"),
+        (&["answer"], "--as"),
+        (&["answer", "--as", "sip:b@127.0.0.1", "--count", "0"], "count"),
+        (&["answer", "--as", "sip:b@127.0.0.1", "--reject", "200"], "400"),
+    ] {
+        let done = ringway(args);
+        assert!(done.refused().contains(word), "{args:?}: {done:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = file(&folder, "no/such/folder.wav");
+    let (_bob, uri) = bob(&[]);
+    let done = alice(&uri, &["--record", &nowhere]);
+    assert_eq!((done.status, done.err.lines().count()), (1, 1), "{done:?}");
+}
+
+#[test]
+fn the_demo_shows_a_call_and_is_quick() {
+    let begun = Instant::now();
+    let demo = ringway(&["demo"]);
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    assert_eq!(demo.status, 0, "{demo:?}");
+    for word in ["REGISTER", "401 Unauthorized", "INVITE", "200 OK", "BYE", "SRTP", "MOS", "likeness"] {
+        assert!(demo.out.contains(word), "{word}: {}", demo.out);
+    }
+    let value = ringway(&["demo", "--json"]).json();
+    assert_eq!(value["result"], "ok", "{value:#}");
+}
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);

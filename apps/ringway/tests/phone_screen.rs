@@ -1,0 +1,427 @@
+//! `ringway phone` in a terminal: the built program behind a pseudo-terminal (util-linux's `script`), its screen read
+//! back by a terminal emulator.
+//!
+//! Tested: first start and login, a call through the server with SRTP, hold, keys, call waiting, transfer, the ladder,
+//! leaving, what is left on the disk and in the terminal; a signal; starts that are refused. Not tested here: each screen in detail,
+//! which the unit tests have.
+//!
+//! `RINGWAY_PICTURES=write cargo test -p ringway --test phone_screen` writes what was seen to `docs/pictures`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../src/phone/screen/picture.rs"]
+mod picture;
+
+use picture::{Glyph, Look};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::num::NonZero;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::{TempDir, tempdir};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+const ENTER: &str = "\r";
+const UP: &str = "\x1b[A";
+const DOWN: &str = "\x1b[B";
+const RIGHT: &str = "\x1b[C";
+const HOME: &str = "\x1b[H";
+const F2: &str = "\x1bOQ";
+const F4: &str = "\x1bOS";
+const F5: &str = "\x1b[15~";
+const F6: &str = "\x1b[17~";
+const F7: &str = "\x1b[18~";
+
+/// A program that runs until the test ends.
+struct Running(Child, Arc<Mutex<String>>);
+
+impl Running {
+    /// Starts it; what it says on either output is kept.
+    fn start(folder: &Path, args: &[&str], input: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let said = Arc::new(Mutex::new(String::new()));
+        keep_lines(child.stdout.take().unwrap(), &said);
+        keep_lines(child.stderr.take().unwrap(), &said);
+        Self(child, said)
+    }
+
+    /// Waits until it has said this, and gives all that it said.
+    fn says(&self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let said = self.1.lock().unwrap().clone();
+            if said.contains(text) {
+                return said;
+            }
+            assert!(Instant::now() < end, "it does not say {text:?}, but:\n{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn keep_lines(from: impl Read + Send + 'static, said: &Arc<Mutex<String>>) {
+    let said = said.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            let mut said = said.lock().unwrap();
+            said.push_str(&line);
+            said.push('\n');
+        }
+    });
+}
+
+/// `ringway phone` in a terminal of 80 by 24.
+struct Terminal {
+    script: Child,
+    keys: ChildStdin,
+    /// What it wrote so far.
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn open(folder: &Path) -> Self {
+        let program = env!("CARGO_BIN_EXE_ringway");
+        let inside = format!("stty rows 24 cols 80; echo $$ > pid; exec {program} phone");
+        let mut script = Command::new("script")
+            .args(["-qfec", &inside, "/dev/null"])
+            .current_dir(folder)
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (mut from, to) = (script.stdout.take().unwrap(), written.clone());
+        std::thread::spawn(move || {
+            let mut room = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut room) {
+                to.lock().unwrap().extend_from_slice(&room[..count]);
+            }
+        });
+        let keys = script.stdin.take().unwrap();
+        Self { script, keys, written }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+        // Two escape sequences in one read are two keys; an Esc before a letter would be Alt.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+
+    fn screen(&self) -> vt100::Parser {
+        let mut parser = vt100::Parser::new(NonZero::new(24).unwrap(), NonZero::new(80).unwrap(), 0);
+        parser.process(&self.written.lock().unwrap());
+        parser
+    }
+
+    /// The window as text, once it shows all of this.
+    fn shows(&self, texts: &[&str]) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.screen().screen().contents();
+            if texts.iter().all(|text| shown.contains(text)) {
+                return shown;
+            }
+            assert!(Instant::now() < end, "it does not show {texts:?}, but:\n{shown}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Writes the window as a picture, if that is wanted.
+    fn picture(&self, name: &str) {
+        if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
+            let file = format!("{}/../../docs/pictures/phone-{name}.svg", env!("CARGO_MANIFEST_DIR"));
+            let drawn =
+                picture::svg(&rows(self.screen().screen()), &format!("ringway phone, captured: {name}"));
+            fs::write(file, drawn).unwrap();
+        }
+    }
+
+    /// Lets some seconds go by, so that there is something to see.
+    fn pause_for_picture(&self) {
+        if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
+            std::thread::sleep(Duration::from_secs(12));
+        }
+    }
+
+    /// Waits for its end, and gives its exit status.
+    fn ends(&mut self) -> i32 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.script.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(Instant::now() < end, "it does not end:\n{}", self.screen().screen().contents());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The terminal was given back: the other page is gone, the cursor is seen.
+    fn is_restored(&self) -> bool {
+        let screen = self.screen();
+        !screen.screen().alternate_screen()
+            && !screen.screen().hide_cursor()
+            && !screen.screen().bracketed_paste()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+fn rows(screen: &vt100::Screen) -> Vec<Vec<Glyph>> {
+    let number = |colour| match colour {
+        vt100::Color::Idx(number) => Some(number),
+        vt100::Color::Default | vt100::Color::Rgb(..) => None,
+    };
+    let glyph = |row, column| {
+        let cell = screen.cell(row, column).unwrap();
+        let look = Look {
+            front: number(cell.fgcolor()),
+            back: number(cell.bgcolor()),
+            is_bold: cell.bold(),
+            is_underlined: cell.underline(),
+            is_reversed: cell.inverse(),
+        };
+        let text = if cell.has_contents() { cell.contents() } else { " " };
+        Glyph { text: text.to_owned(), look }
+    };
+    (0..24).map(|row| (0..80).map(|column| glyph(row, column)).collect()).collect()
+}
+
+/// A server with alice, bob and carol, whose passwords are their names, and where it is.
+fn server(folder: &TempDir) -> (Running, String) {
+    let config = "domains = [\"localhost\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    for name in ["alice", "bob", "carol"] {
+        Running::start(folder.path(), &["user", "add", name, "--password-stdin"], name).says("added");
+    }
+    let server = Running::start(folder.path(), &["serve"], "");
+    let ready = server.says("ready ");
+    let address = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned();
+    (server, address)
+}
+
+#[test]
+fn a_person_signs_in_calls_and_leaves() {
+    let folder = tempdir().unwrap();
+    let (_server, address) = server(&folder);
+    let answer =
+        ["answer", "--as", "sip:bob@localhost", "--server", &address, "--register", "--password-stdin"];
+    let bob = Running::start(folder.path(), &[&answer[..], &["--play", "speech"]].concat(), "bob");
+    bob.says("ready ");
+
+    fs::write(folder.path().join("phone.toml"), "# mine\n[call]\nplay = \"speech\"\n").unwrap();
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["Welcome. Who are you?", "no account"]);
+    for keys in ["alice@localhost", DOWN, "alice", DOWN, &address, UP, UP, UP, RIGHT] {
+        phone.press(keys);
+    }
+    phone.shows(&["•••••", "in phone.password, mode 600"]);
+    phone.picture("login");
+    phone.press(ENTER);
+    phone.shows(&["registered, ", "saved in phone.toml"]);
+    let mode = |name| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("phone.password"), 0o600);
+    let settings = fs::read_to_string(folder.path().join("phone.toml")).unwrap();
+    assert!(settings.starts_with("# mine\n[call]\n"), "{settings}");
+    assert!(settings.contains("uri = \"sip:alice@localhost\"") && settings.contains("file:phone.password"));
+
+    phone.press("bob\r");
+    phone.shows(&["talking, PCMU", "SDES over plain SIP (weak)", "satisfied", "0 lost"]);
+    bob.says("is connected");
+    phone.press("5");
+    bob.says("key pressed there: 5");
+    phone.press("h");
+    phone.shows(&["ON HOLD by you"]);
+    bob.says("holds the call");
+    phone.press("h");
+    bob.says("is back");
+
+    let call = ["call", "sip:alice@localhost", "--from", "sip:carol@localhost", "--server", &address];
+    let carol = Running::start(folder.path(), &[&call[..], &["--password-stdin"]].concat(), "carol");
+    phone.shows(&[">> ", "sip:carol@localhost", "calls", "Ctrl-A answer"]);
+    phone.picture("call-waiting");
+    phone.press("\x12");
+    carol.says("486");
+    phone.shows(&["SDES over plain SIP (weak)"]);
+    phone.pause_for_picture();
+    phone.picture("call");
+
+    phone.press(F6);
+    phone.shows(&["127.0.0.1", "RTP", "SIP udp", "priority"]);
+    phone.press(F7);
+    phone.shows(&["200 OK (INVITE)", "486 Busy Here"]);
+    phone.picture("ladder");
+    phone.press(HOME);
+    phone.shows(&["REGISTER sip:localhost", "401 Unauthorized"]);
+    phone.press("f");
+    phone.press(ENTER);
+    phone.shows(&["sent to", "CSeq: 1 REGISTER"]);
+    phone.press(F5);
+    phone.press("x");
+    phone.shows(&["over: you hung up"]);
+    phone.press(F4);
+    phone.shows(&["sip:bob@localhost", "rejected by you"]);
+    phone.picture("calls");
+    phone.press("q");
+    assert_eq!(phone.ends(), 0);
+    assert!(phone.is_restored());
+}
+
+#[test]
+fn zrtp_shows_the_same_sas_at_both_ends_and_remembers_that_it_was_compared() {
+    let folder = tempdir().unwrap();
+    let settings = "[account]\nuri = \"sip:alice@127.0.0.1\"\nregister = false\n[call]\nsrtp = \"zrtp\"\nplay = \"speech\"\n\
+                    [network]\nbind = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("phone.toml"), settings).unwrap();
+    let answer = [
+        "answer",
+        "--as",
+        "sip:bob@127.0.0.1",
+        "--bind",
+        "127.0.0.1:0",
+        "--srtp",
+        "zrtp",
+        "--play",
+        "speech",
+    ];
+    let bob = Running::start(folder.path(), &answer, "");
+    let ready = bob.says("ready ");
+    let address = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap();
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["Quick dial"]);
+    phone.press(&format!("bob@{address}\r"));
+    let shown = phone.shows(&["ZRTP  AES", "SAS "]);
+    let sas = shown.split("SAS ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(bob.says("compare by voice: ").contains(&format!("compare by voice: {sas}")), "{sas}");
+    phone.press("v");
+    phone.shows(&["compared: nobody sits between you", "satisfied"]);
+    phone.pause_for_picture();
+    phone.picture("zrtp");
+    phone.press("\x18");
+    phone.press("q");
+    assert_eq!(phone.ends(), 0);
+}
+
+/// `ringway phone` without a server, and where it is called.
+fn direct_phone(folder: &Path, name: &str) -> (Terminal, String) {
+    let settings = format!(
+        "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[network]\nbind = \"127.0.0.1:0\"\n"
+    );
+    fs::write(folder.join("phone.toml"), settings).unwrap();
+    let mut phone = Terminal::open(folder);
+    phone.press(F6);
+    let shown = phone.shows(&["SIP udp"]);
+    let address = shown.split("SIP udp").nth(1).unwrap().split_whitespace().next().unwrap();
+    (phone, format!("{name}@{address}"))
+}
+
+#[test]
+fn a_transfer_goes_from_phone_to_phone_when_its_person_agrees() {
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    let (mut alice, _) = direct_phone(folders[0].path(), "alice");
+    let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob");
+    let answer = ["answer", "--as", "sip:carol@127.0.0.1", "--bind", "127.0.0.1:0"];
+    let carol = Running::start(folders[0].path(), &answer, "");
+    let ready = carol.says("ready ");
+    let carol_at = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap();
+
+    alice.press(F2);
+    alice.press(&format!("{bob_at}\r"));
+    bob.shows(&[">> ", "alice", "calls"]);
+    bob.press("\x01");
+    for phone in [&alice, &bob] {
+        phone.shows(&["talking, PCMU"]);
+    }
+    alice.press("t");
+    alice.shows(&["Transfer"]);
+    alice.press(&format!("carol@{carol_at}\r"));
+    bob.shows(&["sends you to", "Ctrl-A call there"]);
+    bob.press("\x01");
+    carol.says("is connected");
+    alice.shows(&["over: "]);
+    bob.shows(&["carol@", "talking, PCMU"]);
+    bob.press("m");
+    bob.shows(&["MUTED"]);
+    bob.press("\x03");
+    bob.shows(&["live", "y hang up and leave"]);
+    bob.press("y");
+    assert_eq!(bob.ends(), 0);
+    carol.says("answered");
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let folder = tempdir().unwrap();
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["Welcome"]);
+    assert!(!phone.is_restored());
+    let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
+    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    assert_eq!(phone.ends(), 0);
+    assert!(phone.is_restored());
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    let folder = tempdir().unwrap();
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["Welcome"]);
+    let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
+    phone.script.kill().unwrap();
+    phone.script.wait().unwrap();
+    let status = Path::new("/proc").join(pid.trim()).join("stat");
+    let end = Instant::now() + PATIENCE;
+    // What has ended and waits for its parent to look has ended.
+    while fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
+        assert!(Instant::now() < end, "it still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn starts_that_are_refused_say_why_in_a_line() {
+    let refused = |folder: &Path| {
+        let program = Command::new(env!("CARGO_BIN_EXE_ringway"))
+            .arg("phone")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(program.stderr).unwrap();
+        assert_eq!((program.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        said
+    };
+    let folder = tempdir().unwrap();
+    assert!(refused(folder.path()).contains("needs a terminal"));
+    fs::write(folder.path().join("phone.toml"), "[account]\nurl = \"sip:a@b\"\nuri = \"sip:a@b\"\n").unwrap();
+    assert!(refused(folder.path()).contains("phone.toml:2: [account] url: unknown key"));
+    fs::write(folder.path().join("phone.toml"), "[account]\nuri = \"sip:a@b\"\npassword = \"file:pw\"\n")
+        .unwrap();
+    fs::write(folder.path().join("pw"), "secret\n").unwrap();
+    fs::set_permissions(folder.path().join("pw"), fs::Permissions::from_mode(0o644)).unwrap();
+    let said = refused(folder.path());
+    assert!(said.contains("mode 644") && said.contains("chmod 600") && !said.contains("secret"), "{said}");
+}
