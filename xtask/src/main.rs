@@ -11,6 +11,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod interop;
+mod libsrtp;
 mod purity_build;
 mod sim;
 mod tidy;

@@ -6,8 +6,15 @@
 use super::machine;
 use super::sys::Outbound;
 use super::wire::Wire;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
+use rustix::thread::set_current_timer_slack;
+use std::num::NonZero;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// How long the generator sleeps when nothing is there: a fraction of what a window takes any server, so that it always
+/// has work.
+const NAP: Duration = Duration::from_micros(40);
 
 /// What is waited for before a message is sent again.
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
@@ -99,14 +106,8 @@ pub(super) fn drive<W: Wire, S: Scenario>(
     server_ns: &mut dyn FnMut() -> Result<u64>,
 ) -> Result<Outcome> {
     // What came in since the last run belongs to nobody.
-    let mut stale = true;
-    while stale {
-        stale = false;
-        wire.receive(Duration::ZERO, &mut |_, _, _| {
-            stale = true;
-            Ok(())
-        })?;
-    }
+    while wire.receive(&mut |_, _, _| Ok(()))? > 0 {}
+    set_current_timer_slack(NonZero::new(1)).context("ask for timers that are exact")?;
     let mut run = Run::new(scenario.window(), extent);
     for slot in 0..scenario.window() {
         run.begin(scenario, slot, wire.outbound());
@@ -116,9 +117,11 @@ pub(super) fn drive<W: Wire, S: Scenario>(
     }
     wire.flush()?;
     while !run.is_over() {
-        wire.receive(Duration::from_millis(20), &mut |socket, bytes, outbound| {
-            run.on_message(scenario, socket, bytes, outbound)
-        })?;
+        let came =
+            wire.receive(&mut |socket, bytes, outbound| run.on_message(scenario, socket, bytes, outbound))?;
+        if came == 0 {
+            sleep(NAP);
+        }
         run.now = Instant::now();
         run.repeat_lost(scenario, wire.outbound())?;
         wire.flush()?;

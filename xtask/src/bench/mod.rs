@@ -15,6 +15,7 @@ mod instructions;
 mod machine;
 mod measure;
 mod parse;
+mod phone;
 mod process;
 mod profile;
 mod refused;
@@ -81,6 +82,8 @@ enum Special {
         #[arg(long)]
         quick: bool,
     },
+    /// Measures the phone: SRTP beside libsrtp2, the timing and the cost of calls, their set-up
+    Phone(phone::Args),
     /// The floor, as a process of its own
     #[command(hide = true)]
     Floor {
@@ -102,6 +105,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if cfg!(debug_assertions) {
         return run_as_release();
     }
+    if let Some(Special::Phone(args)) = &args.command {
+        build(&["ringway"])?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return phone::run(args, &workspace());
+    }
     build(&["ringway"])?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
@@ -110,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => measure_rows(args, place),
         Some(Special::Instructions { check, write }) => count_instructions(&place, *check, *write),
         Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, place), *name),
-        Some(Special::Floor { .. }) => Ok(()),
+        Some(Special::Phone(_) | Special::Floor { .. }) => Ok(()),
     }
 }
 
@@ -167,7 +175,9 @@ fn measure_rows(args: &Args, place: Place) -> Result<()> {
     let text = report::render(&rows, &circumstances);
     if args.write {
         let path = workspace().join("BENCHMARKS.md");
-        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        std::fs::write(&path, phone::keep_table(&text, &before))
+            .with_context(|| path.display().to_string())?;
         eprintln!("wrote {}", path.display());
     } else {
         println!("{text}");

@@ -1,5 +1,5 @@
 //! The two things the measurements need that no safe crate gives: many datagrams in one system call, and a count of
-//! allocations. All of `xtask`'s unsafe code is here.
+//! allocations. The rest of `xtask`'s unsafe code is in `libsrtp`.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -2,12 +2,11 @@
 
 use super::sys::{BATCH, Inbound, Outbound, Wait};
 use anyhow::{Context, Result, anyhow};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{Timespec, epoll};
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 /// The UDP sockets of all phones: phone `n` uses socket `n % PHONE_SOCKETS`.
 pub(super) const PHONE_SOCKETS: usize = 4;
@@ -26,8 +25,9 @@ pub(super) trait Wire {
     /// Sends all of it.
     fn flush(&mut self) -> Result<()>;
 
-    /// Waits up to `patience` for messages and hands on those that are there.
-    fn receive(&mut self, patience: Duration, on_message: OnMessage<'_>) -> Result<()>;
+    /// Hands on the messages that are there, and says how many those were. It never waits: a generator that sleeps on its
+    /// sockets is woken by whoever sends, and that would be charged to a server, and more often to one that is slower.
+    fn receive(&mut self, on_message: OnMessage<'_>) -> Result<usize>;
 }
 
 /// The phones' UDP sockets.
@@ -80,8 +80,8 @@ impl Wire for Phones {
         Ok(())
     }
 
-    fn receive(&mut self, patience: Duration, on_message: OnMessage<'_>) -> Result<()> {
-        wait_for_input(&self.sockets, patience)?;
+    fn receive(&mut self, on_message: OnMessage<'_>) -> Result<usize> {
+        let mut total = 0;
         for (number, socket) in self.sockets.iter().enumerate() {
             let count = self
                 .inbound
@@ -90,8 +90,9 @@ impl Wire for Phones {
             for index in 0..count {
                 on_message(number, self.inbound.bytes(index), &mut self.outbound)?;
             }
+            total += count;
         }
-        Ok(())
+        Ok(total)
     }
 }
 
@@ -102,22 +103,6 @@ pub(super) fn large_buffers(socket: &UdpSocket) -> Result<()> {
         sockopt::set_socket_recv_buffer_size(socket, ROOM_BYTES).context("enlarge a socket's buffer")?;
     }
     sockopt::set_socket_send_buffer_size(socket, ROOM_BYTES).context("enlarge a socket's buffer")
-}
-
-fn wait_for_input(sockets: &[UdpSocket], patience: Duration) -> Result<()> {
-    let mut descriptors: Vec<PollFd<'_>> =
-        sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-    match poll(&mut descriptors, Some(&timespec(patience))) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error).context("wait for the server"),
-    }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
 }
 
 /// TCP connections, with one message under way on each.
@@ -169,14 +154,15 @@ impl Wire for Connections {
         Ok(())
     }
 
-    fn receive(&mut self, patience: Duration, on_message: OnMessage<'_>) -> Result<()> {
+    fn receive(&mut self, on_message: OnMessage<'_>) -> Result<usize> {
         self.events.clear();
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.epoll, room, Some(&timespec(patience))) {
+        match epoll::wait(&self.epoll, room, Some(&NO_TIME)) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error).context("wait for the server"),
+            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error).context("ask for what the server sent"),
         }
+        let mut total = 0;
         for event in &self.events {
             let number = event.data.u64() as usize;
             let Some(stream) = self.streams.get_mut(number) else { continue };
@@ -186,11 +172,14 @@ impl Wire for Connections {
                 let (message, _) = stream.pending.split_at(end + 4);
                 on_message(number, message, &mut self.outbound)?;
                 stream.pending.drain(..end + 4);
+                total += 1;
             }
         }
-        Ok(())
+        Ok(total)
     }
 }
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Stream {
     fn read(&mut self) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Sound in files: a tone to send, and whether a recording has that tone in it.
 
+use std::fs::File;
+use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -7,35 +9,93 @@ use anyhow::{Context, Result, bail};
 /// Samples per second of everything here: what G.711 carries.
 const RATE: u32 = 8000;
 
+/// What a tone is looked for in at a time.
+const WINDOW_S: f64 = 0.05;
+
 /// A recording: mono samples between -1 and 1, and their rate in Hz.
 pub(crate) struct Recording {
     samples: Vec<f64>,
     rate: f64,
 }
 
+/// A sine at half of full scale, from its beginning on.
+pub(crate) struct Tone {
+    hz: f64,
+    samples: u32,
+}
+
+/// A 16-bit mono WAV file that grows.
+pub(crate) struct Recorder {
+    file: BufWriter<File>,
+    bytes: u32,
+}
+
 /// Writes a sine of `hz` that lasts `seconds`: 16-bit mono WAV, at half of full scale.
 pub(crate) fn write_tone(path: &Path, hz: f64, seconds: u32) -> Result<()> {
-    let count = RATE * seconds;
-    let bytes = count * 2;
-    let mut wav = Vec::new();
-    wav.extend_from_slice(b"RIFF");
-    wav.extend_from_slice(&(36 + bytes).to_le_bytes());
-    wav.extend_from_slice(b"WAVEfmt ");
-    wav.extend_from_slice(&16_u32.to_le_bytes());
-    wav.extend_from_slice(&1_u16.to_le_bytes()); // PCM
-    wav.extend_from_slice(&1_u16.to_le_bytes()); // one channel
-    wav.extend_from_slice(&RATE.to_le_bytes());
-    wav.extend_from_slice(&(RATE * 2).to_le_bytes());
-    wav.extend_from_slice(&2_u16.to_le_bytes());
-    wav.extend_from_slice(&16_u16.to_le_bytes());
-    wav.extend_from_slice(b"data");
-    wav.extend_from_slice(&bytes.to_le_bytes());
-    for n in 0..count {
-        let phase = std::f64::consts::TAU * hz * f64::from(n) / f64::from(RATE);
-        let sample = (phase.sin() * 0.5 * f64::from(i16::MAX)) as i16;
-        wav.extend_from_slice(&sample.to_le_bytes());
+    const SECOND: usize = RATE as usize * 2;
+    let mut tone = Tone::new(hz);
+    let mut recorder = Recorder::create(path)?;
+    for _ in 0..seconds {
+        recorder.write(&tone.next_bytes::<SECOND>())?;
     }
-    std::fs::write(path, wav).with_context(|| format!("cannot write {}", path.display()))
+    recorder.finish()
+}
+
+impl Tone {
+    pub(crate) const fn new(hz: f64) -> Self {
+        Self { hz, samples: 0 }
+    }
+
+    /// The next `BYTES` bytes of it: half as many samples.
+    pub(crate) fn next_bytes<const BYTES: usize>(&mut self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        for pair in bytes.chunks_exact_mut(2) {
+            let phase = std::f64::consts::TAU * self.hz * f64::from(self.samples) / f64::from(RATE);
+            let sample = (phase.sin() * 0.5 * f64::from(i16::MAX)) as i16;
+            pair.copy_from_slice(&sample.to_le_bytes());
+            self.samples = self.samples.wrapping_add(1);
+        }
+        bytes
+    }
+}
+
+impl Recorder {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut recorder = Self { file: BufWriter::new(file), bytes: 0 };
+        recorder.write_header()?;
+        Ok(recorder)
+    }
+
+    /// Adds samples: 16 bits, the low byte first.
+    pub(crate) fn write(&mut self, samples: &[u8]) -> Result<()> {
+        self.file.write_all(samples)?;
+        self.bytes += u32::try_from(samples.len())?;
+        Ok(())
+    }
+
+    /// Fills in the lengths.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.file.rewind()?;
+        self.write_header()?;
+        Ok(self.file.flush()?)
+    }
+
+    fn write_header(&mut self) -> Result<()> {
+        self.file.write_all(b"RIFF")?;
+        self.file.write_all(&(36 + self.bytes).to_le_bytes())?;
+        self.file.write_all(b"WAVEfmt ")?;
+        self.file.write_all(&16_u32.to_le_bytes())?;
+        self.file.write_all(&1_u16.to_le_bytes())?; // PCM
+        self.file.write_all(&1_u16.to_le_bytes())?; // one channel
+        self.file.write_all(&RATE.to_le_bytes())?;
+        self.file.write_all(&(RATE * 2).to_le_bytes())?;
+        self.file.write_all(&2_u16.to_le_bytes())?;
+        self.file.write_all(&16_u16.to_le_bytes())?;
+        self.file.write_all(b"data")?;
+        self.file.write_all(&self.bytes.to_le_bytes())?;
+        Ok(())
+    }
 }
 
 impl Recording {
@@ -58,36 +118,39 @@ impl Recording {
     /// The part of all energy that lies at `hz`: 1 for that tone alone, 0 for silence. By Goertzel's algorithm in
     /// windows of 50 ms, so that a lost packet moves the phase of one window only.
     pub(crate) fn share_at(&self, hz: f64) -> f64 {
-        let window = (self.rate / 20.0) as usize;
         let total = energy(&self.samples);
-        if total == 0.0 || window == 0 {
+        if total == 0.0 {
             return 0.0;
         }
-        let step = 2.0 * (std::f64::consts::TAU * hz / self.rate).cos();
-        let mut at = 0.0;
-        for part in self.samples.chunks_exact(window) {
-            let (mut last, mut before) = (0.0, 0.0);
-            for sample in part {
-                let next = sample + step * last - before;
-                before = last;
-                last = next;
-            }
-            let power = last * last + before * before - step * last * before;
-            at += 2.0 * power / window as f64;
-        }
-        at / total
+        self.windows().map(|window| energy_at(window, hz / self.rate)).sum::<f64>() / total
+    }
+
+    /// For how many seconds `hz` was heard, and nothing else that mattered: windows of 50 ms that are loud and hold at
+    /// least two thirds of their energy there.
+    pub(crate) fn seconds_of(&self, hz: f64) -> f64 {
+        let is_it = |window: &&[f64]| {
+            let total = energy(window);
+            (total / window.len() as f64).sqrt() > 0.05
+                && energy_at(window, hz / self.rate) > total * 2.0 / 3.0
+        };
+        self.windows().filter(is_it).count() as f64 * WINDOW_S
     }
 
     /// Fails unless the recording is at least `seconds` of mostly the tone `hz`.
     pub(crate) fn expect_tone(&self, hz: f64, seconds: f64) -> Result<()> {
-        let (length, rms, share) = (self.seconds(), self.rms(), self.share_at(hz));
-        if length < seconds || rms < 0.05 || share < 0.5 {
+        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz));
+        if heard < seconds {
             bail!(
-                "no {hz} Hz tone was received: {length:.1} s recorded, RMS {rms:.3}, {:.0} % of it at {hz} Hz",
-                share * 100.0
+                "{hz} Hz was heard for {heard:.1} s, expected {seconds:.1} s; {length:.1} s recorded, RMS {rms:.3}, \
+                 {:.0} % of all energy at {hz} Hz",
+                self.share_at(hz) * 100.0
             );
         }
         Ok(())
+    }
+
+    fn windows(&self) -> impl Iterator<Item = &[f64]> {
+        self.samples.chunks_exact(((self.rate * WINDOW_S) as usize).max(1))
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -125,6 +188,18 @@ impl Recording {
     }
 }
 
+/// How much of a window's energy lies at `hz`, which is in cycles a sample.
+fn energy_at(window: &[f64], hz: f64) -> f64 {
+    let step = 2.0 * (std::f64::consts::TAU * hz).cos();
+    let (mut last, mut before) = (0.0, 0.0);
+    for sample in window {
+        let next = sample + step * last - before;
+        before = last;
+        last = next;
+    }
+    2.0 * (last * last + before * before - step * last * before) / window.len() as f64
+}
+
 fn energy(samples: &[f64]) -> f64 {
     samples.iter().map(|sample| sample * sample).sum()
 }
@@ -146,6 +221,7 @@ mod tests {
         tone.expect_tone(440.0, 1.5).unwrap();
         assert!(tone.expect_tone(1000.0, 1.5).is_err());
         assert!(tone.expect_tone(440.0, 3.0).is_err());
+        assert!((tone.seconds_of(440.0) - 2.0).abs() < 0.06 && tone.seconds_of(1000.0) == 0.0);
         let silence = Recording { samples: vec![0.0; 16_000], rate: 8000.0 };
         assert!(silence.expect_tone(440.0, 1.0).is_err());
     }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use super::audio::{Recording, write_tone};
 use super::process::{Running, free_port};
 use super::server::{Server, Wanted};
+use super::softphone::{Keys, Line, Softphone};
+use super::sound_card::SoundCard;
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -26,116 +29,190 @@ fn call(stage: &Stage, transport: Transport) -> Result<()> {
     let server = Server::start(stage, Wanted::default(), &[])?;
     server.add_user("alice")?;
     server.add_user("bob")?;
-    let mut alice = Phone::register(stage, "alice", 440.0, server.port, transport)?;
-    let mut bob = Phone::register(stage, "bob", 1000.0, server.port, transport)?;
+    let mut alice = Phone::start(stage, Line::at_server("alice", 440.0, server.port, transport))?;
+    let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, server.port, transport))?;
+    alice.registered()?;
+    bob.registered()?;
     server.expect_registered(["alice", "bob"].into_iter(), true)?;
-    alice.command("dial", "sip:bob@example.org")?;
-    alice.running.wait_for_output("Call established", Duration::from_secs(5))?;
-    bob.running.wait_for_output("Call established", Duration::from_secs(5))?;
+    alice.dial("sip:bob@example.org")?;
+    alice.established()?;
+    bob.established()?;
     std::thread::sleep(Duration::from_secs(3));
-    alice.command("hangup", "")?;
-    bob.running.wait_for_output("session closed", Duration::from_secs(5))?;
-    alice.running.stop();
-    bob.running.stop();
-    alice.received()?.expect_tone(bob.tone_hz, 2.0).context("alice")?;
-    bob.received()?.expect_tone(alice.tone_hz, 2.0).context("bob")
+    alice.hang_up()?;
+    bob.ended(Duration::from_secs(5))?;
+    Recording::read(&alice.recording()?)?.expect_tone(1000.0, 2.0).context("alice")?;
+    Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
 
-/// A registered baresip that sends a tone and records what it hears.
+/// A baresip that sends a tone and records what it hears. It answers every call.
 pub(crate) struct Phone {
-    pub(crate) running: Running,
-    control: u16,
-    tone_hz: f64,
-    recordings: PathBuf,
+    running: Running,
+    control: Control,
+    card: SoundCard,
+    uri: String,
 }
 
 impl Phone {
-    /// Starts baresip as `user`, whose password is `secret-USER`, and waits until it is registered.
-    pub(crate) fn register(
-        stage: &Stage,
-        user: &str,
-        tone_hz: f64,
-        server: u16,
-        transport: Transport,
-    ) -> Result<Self> {
-        let mut phone = Self::start(stage, user, tone_hz, server, transport)?;
-        phone
-            .running
-            .wait_for_output("200 OK", Duration::from_secs(5))
-            .context("baresip did not register")?;
-        Ok(phone)
-    }
-
-    /// Starts baresip as `user`, which registers by itself, with or without success.
-    pub(crate) fn start(
-        stage: &Stage,
-        user: &str,
-        tone_hz: f64,
-        server: u16,
-        transport: Transport,
-    ) -> Result<Self> {
+    /// Starts baresip, which registers by itself where it has a server, with or without success.
+    pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        let Line { user, host, transport, .. } = line;
         let home = stage.path(&format!("{user}-baresip"));
-        let recordings = home.join("recordings");
-        std::fs::create_dir_all(&recordings)?;
+        std::fs::create_dir_all(&home)?;
+        let card = SoundCard::insert(&home, line.tone_hz, 6)?;
         let tone = home.join("tone.wav");
-        write_tone(&tone, tone_hz, 20)?;
-        let (control, rtp) = (free_port()?, free_port()?);
+        write_tone(&tone, line.tone_hz, line.seconds)?;
+        let (port, control, rtp) = (free_port()?, free_port()?, free_port()?);
+        let registration = line.server.map_or("regint=0".to_owned(), |server| {
+            let outbound = format!("sip:{host}:{server};transport={}", transport.name());
+            format!("auth_user={user};auth_pass=secret-{user};outbound=\"{outbound}\";regint=120")
+        });
         let words = [
-            ("@PORT@", free_port()?.to_string()),
+            ("@HOST@", host.to_string()),
+            ("@PORT@", port.to_string()),
             ("@CONTROL@", control.to_string()),
             ("@RTP_FIRST@", rtp.to_string()),
-            ("@RTP_LAST@", (rtp + 20).to_string()),
+            // It takes one pair at random; from here there is one only.
+            ("@RTP_LAST@", (rtp + 1).to_string()),
             ("@TONE@", tone.display().to_string()),
-            ("@RECORDINGS@", recordings.display().to_string()),
             ("@MODULES@", modules()?),
             ("@USER@", user.to_owned()),
-            ("@PASSWORD@", format!("secret-{user}")),
-            ("@SERVER@", server.to_string()),
+            ("@DOMAIN@", line.domain(port)),
+            ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
+            ("@KEYS@", keys(line.keys)?.to_owned()),
         ];
         for file in ["config", "accounts"] {
-            let mut text = std::fs::read_to_string(stage.data.join("baresip").join(file))?;
-            for (word, value) in &words {
-                text = text.replace(word, value);
-            }
-            std::fs::write(home.join(file), text)?;
+            stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;
         }
         std::fs::write(home.join("contacts"), "")?;
         let mut command = Command::new("baresip");
-        command.arg("-s").arg("-f").arg(&home);
-        let running = Running::start(user, &mut command, &stage.folder)?;
-        Ok(Self { running, control, tone_hz, recordings })
+        command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
+        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        running.wait_for_output("baresip is ready", Duration::from_secs(5))?;
+        Ok(Self { running, control: Control::connect(control)?, card, uri: line.uri(port) })
     }
 
-    /// Gives baresip a command over its control port and waits for its answer; events in between are skipped.
-    fn command(&self, name: &str, parameters: &str) -> Result<()> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.control)).context("no control port")?;
-        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
-        let json = serde_json::json!({ "command": name, "params": parameters, "token": "xtask" }).to_string();
-        write!(stream, "{}:{json},", json.len())?;
-        let deadline = Instant::now() + Duration::from_secs(3);
-        let mut answer = Vec::new();
-        let mut piece = [0_u8; 4096];
-        while Instant::now() < deadline {
-            let read = stream.read(&mut piece)?;
-            answer.extend_from_slice(piece.get(..read).unwrap_or_default());
-            let text = String::from_utf8_lossy(&answer);
-            if text.contains("\"response\":true") {
-                return Ok(());
+    /// Waits until it is registered.
+    pub(crate) fn registered(&mut self) -> Result<()> {
+        self.running
+            .wait_for_output("registered successfully", Duration::from_secs(5))
+            .context("baresip did not register")
+    }
+}
+
+impl Softphone for Phone {
+    fn uri(&self) -> String {
+        self.uri.clone()
+    }
+
+    fn dial(&mut self, uri: &str) -> Result<()> {
+        self.control.command("dial", uri)
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn established(&mut self) -> Result<()> {
+        self.control.wait_for("CALL_ESTABLISHED", Duration::from_secs(8)).context("baresip has no call")
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        self.control.command("hold", "")
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.control.command("resume", "")
+    }
+
+    fn press(&mut self, digit: char) -> Result<()> {
+        self.control.command("sndcode", &digit.to_string())
+    }
+
+    fn hang_up(&mut self) -> Result<()> {
+        self.control.command("hangup", "")
+    }
+
+    fn ended(&mut self, limit: Duration) -> Result<()> {
+        self.control.wait_for("CALL_CLOSED", limit).context("baresip's call did not end")
+    }
+
+    fn digits(&self) -> String {
+        let heard = self.control.heard();
+        let pressed = heard.split("\"CALL_DTMF_START\"").skip(1);
+        pressed.filter_map(|rest| rest.split("\"param\":\"").nth(1)?.chars().next()).collect()
+    }
+
+    fn trace(&self) -> Result<String> {
+        Ok(self.running.output())
+    }
+
+    fn sas(&self) -> Option<String> {
+        None
+    }
+
+    fn recording(&mut self) -> Result<PathBuf> {
+        self.running.stop();
+        self.card.take_out()
+    }
+}
+
+/// baresip's control port: commands and answers, and events between them.
+struct Control {
+    stream: TcpStream,
+    heard: Arc<Mutex<String>>,
+    commands: u32,
+}
+
+impl Control {
+    /// baresip serves one client at a time: this connection stays.
+    fn connect(port: u16) -> Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).context("baresip has no control port")?;
+        let heard = Arc::new(Mutex::new(String::new()));
+        let (mut reading, all) = (stream.try_clone()?, heard.clone());
+        std::thread::spawn(move || {
+            let mut piece = [0_u8; 4096];
+            while let Ok(length @ 1..) = reading.read(&mut piece) {
+                let text = String::from_utf8_lossy(piece.get(..length).unwrap_or_default());
+                all.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
             }
-            if read == 0 {
-                break;
+        });
+        Ok(Self { stream, heard, commands: 0 })
+    }
+
+    /// Gives a command and waits for its answer.
+    fn command(&mut self, name: &str, parameters: &str) -> Result<()> {
+        self.commands += 1;
+        let token = format!("command-{}", self.commands);
+        let json = serde_json::json!({ "command": name, "params": parameters, "token": token }).to_string();
+        write!(self.stream, "{}:{json},", json.len())?;
+        self.wait_for(&format!("\"token\":\"{token}\""), Duration::from_secs(3))
+            .with_context(|| format!("baresip did not answer its command {name}"))
+    }
+
+    /// Waits until baresip has said `text`.
+    fn wait_for(&self, text: &str, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        while !self.heard().contains(text) {
+            if Instant::now() > deadline {
+                bail!("no {text} within {} s", limit.as_secs());
             }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("baresip did not answer its command {name}: {}", String::from_utf8_lossy(&answer))
+        Ok(())
     }
 
-    /// What was heard. baresip writes one file for each direction; `dec` is what came in.
-    fn received(&self) -> Result<Recording> {
-        let entries = std::fs::read_dir(&self.recordings)?;
-        let received =
-            entries.flatten().find(|entry| entry.file_name().to_string_lossy().ends_with("-dec.wav"));
-        Recording::read(&received.context("baresip recorded nothing")?.path())
+    fn heard(&self) -> String {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn keys(keys: Keys) -> Result<&'static str> {
+    match keys {
+        Keys::None => Ok(""),
+        // Which suite is the other side's choice: it offers one only, and takes all that it knows.
+        Keys::Sdes(_) => Ok(";mediaenc=srtp-mand"),
+        Keys::Zrtp => bail!("baresip has no ZRTP"),
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::baresip::Phone;
 use super::process::free_port;
 use super::sipp::{Connections, Sipp, User};
-use super::{Scenario, Stage, Transport, linphone};
+use super::softphone::Line;
+use super::{Scenario, Stage, Transport, baresip, linphone};
 
 const OFFERS: [&[&str]; 5] =
     [&["MD5"], &["SHA-256"], &["SHA-256", "MD5"], &["MD5", "SHA-256"], &["MD5", "SHA-256", "MD5"]];
@@ -50,10 +50,9 @@ fn table(stage: &Stage) -> Result<()> {
 
 /// The algorithm that `peer` used against this offer, or `None` where it sent no credentials.
 fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>> {
-    let folder = stage.path(&format!("{peer}-{}", offer.join("-")));
-    std::fs::create_dir_all(&folder)?;
-    let own = Stage { folder, data: stage.data.clone(), ringway: None };
+    let own = stage.within(&format!("{peer}-{}", offer.join("-")))?;
     let registrar = Registrar::start(offer)?;
+    let line = Line::at_server("dave", 440.0, registrar.port, Transport::Udp);
     let wait = Duration::from_secs(3);
     match peer {
         "sipp" => {
@@ -74,11 +73,11 @@ fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>>
             let _ = sipp.run(&own);
         }
         "baresip" => {
-            let _phone = Phone::start(&own, "dave", 440.0, registrar.port, Transport::Udp)?;
+            let _phone = baresip::Phone::start(&own, line)?;
             std::thread::sleep(wait);
         }
         _ => {
-            let _phone = linphone::start(&own, "dave", registrar.port, Transport::Udp)?;
+            let _phone = linphone::Phone::start(&own, line)?;
             std::thread::sleep(wait);
         }
     }

@@ -65,6 +65,6 @@ fn next_hop(stage: &Stage, ringway_port: u16) -> Result<(Running, u16)> {
     let config = stage.path("next-hop.cfg");
     std::fs::write(&config, text)?;
     let running = Running::start("next-hop", &mut kamailio(&config), &stage.folder)?;
-    await_sip(port)?;
+    await_sip(std::net::Ipv4Addr::LOCALHOST, port)?;
     Ok((running, port))
 }

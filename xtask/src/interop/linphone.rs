@@ -1,12 +1,15 @@
 //! linphonec registers by digest.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::audio::write_tone;
 use super::process::{Running, free_port};
 use super::server::{Server, Wanted};
+use super::softphone::{Keys, Line, Softphone};
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -15,53 +18,155 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario::new(name, move |stage: &Stage| {
             let server = Server::start(stage, Wanted::default(), &[])?;
             server.add_user("carol")?;
-            let mut phone = start(stage, "carol", server.port, transport)?;
-            registered(&mut phone)?;
+            let mut phone = Phone::start(stage, Line::at_server("carol", 440.0, server.port, transport))?;
+            phone.registered()?;
             server.expect_registered(["carol"].into_iter(), true)
         })
     };
     Transport::ALL.map(register).into()
 }
 
-/// Starts linphonec as `user`, whose password is `secret-USER`.
-pub(crate) fn start(stage: &Stage, user: &str, server: u16, transport: Transport) -> Result<Running> {
-    let home = stage.path(&format!("{user}-linphone"));
-    // Without these folders it cannot open its database, and then does nothing.
-    std::fs::create_dir_all(home.join(".local/share/linphone"))?;
-    std::fs::create_dir_all(home.join(".config/linphone"))?;
-    let port = free_port()?.to_string();
-    let none = "-1".to_owned();
-    let (udp, tcp) = if transport == Transport::Udp { (port, none) } else { (none, port) };
-    let mut text = std::fs::read_to_string(stage.data.join("linphone/linphonerc"))?;
-    let words = [
-        ("@UDP@", udp),
-        ("@TCP@", tcp),
-        ("@USER@", user.to_owned()),
-        ("@PASSWORD@", format!("secret-{user}")),
-        ("@SERVER@", server.to_string()),
-        ("@TRANSPORT@", transport.name().to_owned()),
-    ];
-    for (word, value) in &words {
-        text = text.replace(word, value);
-    }
-    let rc = home.join("linphonerc");
-    std::fs::write(&rc, text)?;
-    let mut command = Command::new("linphonec");
-    command.env("HOME", &home).arg("-b").arg("/dev/null").arg("-c").arg(&rc);
-    command.args(["-d", "6", "-l"]).arg(stage.path(&format!("{user}.messages")));
-    Running::start(user, &mut command, &stage.folder)
+/// A linphonec that sends a tone and records what it hears. It answers every call.
+pub(crate) struct Phone {
+    running: Running,
+    recording: PathBuf,
+    messages: PathBuf,
+    uri: String,
+    keys: Keys,
 }
 
-/// Waits until linphonec says that it is registered.
-pub(crate) fn registered(phone: &mut Running) -> Result<()> {
-    phone.wait_for_output("linphonec>", Duration::from_secs(10))?;
-    let mut outcome = Ok(());
-    for _ in 0..10 {
-        phone.type_line("status register")?;
-        outcome = phone.wait_for_output("registered, identity=", Duration::from_millis(500));
-        if outcome.is_ok() {
-            break;
+impl Phone {
+    /// Starts linphonec, which registers by itself where it has a server, with or without success.
+    pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        let Line { user, host, .. } = line;
+        let home = stage.path(&format!("{user}-linphone"));
+        // Without these folders it cannot open its database, and then does nothing.
+        std::fs::create_dir_all(home.join(".local/share/linphone"))?;
+        std::fs::create_dir_all(home.join(".config/linphone"))?;
+        let (tone, recording) = (home.join("tone.wav"), home.join("heard.wav"));
+        write_tone(&tone, line.tone_hz, line.seconds)?;
+        let port = free_port()?;
+        let none = "-1".to_owned();
+        let (udp, tcp) = match line.transport {
+            Transport::Udp => (port.to_string(), none),
+            Transport::Tcp => (none, port.to_string()),
+        };
+        let (encryption, suites) = match line.keys {
+            Keys::None => ("none", ""),
+            Keys::Sdes(suite) => ("srtp", suite),
+            Keys::Zrtp => ("zrtp", ""),
+        };
+        let mut words = vec![
+            ("@HOST@", host.to_string()),
+            ("@PORT@", port.to_string()),
+            ("@UDP@", udp),
+            ("@TCP@", tcp),
+            ("@RTP@", free_port()?.to_string()),
+            ("@USER@", user.to_owned()),
+            ("@PASSWORD@", format!("secret-{user}")),
+            ("@SERVER@", line.server.unwrap_or_default().to_string()),
+            ("@TRANSPORT@", line.transport.name().to_owned()),
+            ("@ENCRYPTION@", encryption.to_owned()),
+            ("@MANDATORY@", u8::from(line.keys != Keys::None).to_string()),
+            ("@SUITES@", suites.to_owned()),
+            ("@PROXY@", if line.server.is_some() { "0" } else { "-1" }.to_owned()),
+        ];
+        let registration = home.join("registration");
+        stage.fill("linphone/registration", &words, &registration)?;
+        let registration =
+            if line.server.is_some() { std::fs::read_to_string(registration)? } else { String::new() };
+        words.push(("@REGISTRATION@", registration));
+        let rc = home.join("linphonerc");
+        stage.fill("linphone/linphonerc", &words, &rc)?;
+        let mut command = Command::new("linphonec");
+        command.env("HOME", &home).arg("-a").arg("-b").arg("/dev/null").arg("-c").arg(&rc);
+        let messages = stage.path(&format!("{user}.messages"));
+        command.args(["-d", "6", "-l"]).arg(&messages);
+        let mut running = Running::start(user, &mut command, &stage.folder)?;
+        running.wait_for_output("linphonec>", Duration::from_secs(10))?;
+        // The key in its file alone does not keep it from offering IPv6.
+        running.type_line("ipv6 disable")?;
+        running.type_line("soundcard use files")?;
+        running.type_line(&format!("play {}", tone.display()))?;
+        running.type_line(&format!("record {}", recording.display()))?;
+        running.wait_for_output("Using wav files", Duration::from_secs(5))?;
+        Ok(Self { running, recording, messages, uri: line.uri(port), keys: line.keys })
+    }
+
+    /// Waits until linphonec says that it is registered.
+    pub(crate) fn registered(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        for _ in 0..10 {
+            self.running.type_line("status register")?;
+            outcome = self.running.wait_for_output("registered, identity=", Duration::from_millis(500));
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome.context("linphonec did not register")
+    }
+}
+
+impl Softphone for Phone {
+    fn uri(&self) -> String {
+        self.uri.clone()
+    }
+
+    fn dial(&mut self, uri: &str) -> Result<()> {
+        self.running.type_line(&format!("call {uri}"))
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn established(&mut self) -> Result<()> {
+        self.running.wait_for_output("Media streams established", Duration::from_secs(8))?;
+        match self.keys {
+            // Of these it says nothing.
+            Keys::None | Keys::Sdes(_) => Ok(()),
+            Keys::Zrtp => self.running.wait_for_output("auth token is", Duration::from_secs(5)),
         }
     }
-    outcome.context("linphonec did not register")
+
+    fn hold(&mut self) -> Result<()> {
+        self.running.type_line("pause")
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.running.type_line("resume")
+    }
+
+    fn press(&mut self, digit: char) -> Result<()> {
+        self.running.type_line(&digit.to_string())
+    }
+
+    fn hang_up(&mut self) -> Result<()> {
+        self.running.type_line("terminate")
+    }
+
+    fn ended(&mut self, limit: Duration) -> Result<()> {
+        self.running.wait_for_output(" ended (", limit)
+    }
+
+    fn digits(&self) -> String {
+        let output = self.running.output();
+        output.split("Receiving tone ").skip(1).filter_map(|rest| rest.chars().next()).collect()
+    }
+
+    fn trace(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.messages)?).into_owned())
+    }
+
+    fn sas(&self) -> Option<String> {
+        let output = self.running.output();
+        let rest = output.split("auth token is ").nth(1)?;
+        rest.split(['.', '\n']).next().map(str::to_owned)
+    }
+
+    fn recording(&mut self) -> Result<PathBuf> {
+        self.running.type_line("quit")?;
+        self.running.wait(Duration::from_secs(5))?;
+        Ok(self.recording.clone())
+    }
 }

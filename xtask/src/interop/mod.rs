@@ -1,8 +1,8 @@
 //! `cargo xtask interop`: a real server against peers that nobody here wrote.
 //!
 //! Each scenario has a folder of its own with the server's configuration, database and log and every peer's message
-//! trace. `--reference` runs the scenarios against Kamailio in Ringway's place: what fails there is wrong with the
-//! scenario.
+//! trace. `--reference` runs the scenarios with others in Ringway's place, Kamailio for the server, baresip or
+//! linphonec for the phone: what fails there is wrong with the scenario.
 
 mod audio;
 mod baresip;
@@ -10,14 +10,21 @@ mod calls;
 mod digest_order;
 mod kamailio;
 mod linphone;
+mod phone;
 mod process;
 mod restart;
 mod server;
 mod sipp;
+mod softphone;
+mod sound_card;
+mod srtp;
+mod twinkle;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -25,6 +32,9 @@ use crate::workspace::{cargo, root, succeed, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// What is tested [default: both]
+    #[arg(value_enum)]
+    group: Option<Group>,
     /// Only scenarios whose name contains this
     #[arg(long)]
     only: Option<String>,
@@ -34,40 +44,65 @@ pub(crate) struct Args {
     /// Keep the folders of all scenarios, not only of those that failed
     #[arg(long)]
     keep: bool,
-    /// Run against Kamailio instead of Ringway, to test the scenarios themselves
+    /// Run with others in Ringway's place, to test the scenarios themselves
     #[arg(long)]
     reference: bool,
     /// Test this program instead of building Ringway from this workspace
     #[arg(long, value_name = "PROGRAM", conflicts_with = "reference")]
     server: Option<PathBuf>,
+    /// How long the long call is
+    #[arg(long, value_name = "M", default_value_t = 0.4)]
+    minutes: f64,
+    /// How many calls of the phone are under way at a time; the server's scenarios run one by one
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    jobs: usize,
+}
+
+/// What is tested.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Group {
+    /// `ringway serve`
+    Server,
+    /// `ringway call` and `ringway answer`
+    Phone,
 }
 
 /// One thing that is tried with real peers.
 pub(crate) struct Scenario {
     name: String,
-    /// Runs on Kamailio in Ringway's place too.
+    /// Runs with others in Ringway's place too.
     reference: bool,
     /// Run only when it is asked for by name.
     on_request: bool,
+    /// Mostly waits, so that others may run beside it.
+    is_patient: bool,
     body: Box<Body>,
 }
 
 /// What a scenario does on its stage.
-type Body = dyn Fn(&Stage) -> Result<()>;
+type Body = dyn Fn(&Stage) -> Result<()> + Send + Sync;
 
 impl Scenario {
-    fn new(name: impl Into<String>, body: impl Fn(&Stage) -> Result<()> + 'static) -> Self {
-        Self { name: name.into(), reference: true, on_request: false, body: Box::new(body) }
+    fn new(name: impl Into<String>, body: impl Fn(&Stage) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self {
+            name: name.into(),
+            reference: true,
+            on_request: false,
+            is_patient: false,
+            body: Box::new(body),
+        }
     }
 }
 
-/// Where one scenario plays: its folder, and which server it is given.
+/// Where one scenario plays: its folder, and which Ringway it is given.
 pub(crate) struct Stage {
     /// A folder of its own, empty at the start.
     folder: PathBuf,
     /// The committed data of the scenarios.
     data: PathBuf,
-    /// The server's program; `None`: Kamailio in its place.
+    /// What is kept of it also when all is well.
+    evidence: PathBuf,
+    /// The program; `None`: others in its place.
     ringway: Option<PathBuf>,
 }
 
@@ -75,6 +110,39 @@ impl Stage {
     /// A path inside the scenario's folder.
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// A stage for a part of the scenario, in a folder inside its own.
+    fn within(&self, name: &str) -> Result<Self> {
+        let folder = self.path(name);
+        std::fs::create_dir_all(&folder)?;
+        let Self { data, evidence, ringway, .. } = self;
+        Ok(Self { folder, data: data.clone(), evidence: evidence.clone(), ringway: ringway.clone() })
+    }
+
+    /// Copies the committed file `from`, each word (`@NAME@`) replaced by what it stands for.
+    fn fill(&self, from: &str, words: &[(&str, String)], to: &Path) -> Result<()> {
+        let file = self.data.join(from);
+        let mut text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        for (word, value) in words {
+            text = text.replace(word, value);
+        }
+        std::fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
+    }
+
+    /// Keeps a copy of a file.
+    fn keep(&self, file: &Path, name: &str) -> Result<()> {
+        std::fs::create_dir_all(&self.evidence)?;
+        std::fs::copy(file, self.evidence.join(name))
+            .with_context(|| format!("cannot keep {}", file.display()))?;
+        Ok(())
+    }
+
+    /// Keeps a text.
+    fn keep_text(&self, text: &str, name: &str) -> Result<()> {
+        std::fs::create_dir_all(&self.evidence)?;
+        Ok(std::fs::write(self.evidence.join(name), format!("{text}\n"))?)
     }
 }
 
@@ -116,24 +184,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let scratch = tempfile::Builder::new().prefix("ringway-interop-").tempdir()?;
     let started = Instant::now();
-    let mut failed = Vec::new();
-    for scenario in &scenarios {
-        let folder = scratch.path().join(scenario.name.replace('/', "-"));
-        std::fs::create_dir_all(&folder)?;
-        let stage = Stage { folder, data: root().join("tests/interop"), ringway: ringway.clone() };
-        let begun = Instant::now();
-        let outcome = (scenario.body)(&stage);
-        println!("{} {:6.1} s  {}", mark(outcome.is_ok()), begun.elapsed().as_secs_f64(), scenario.name);
-        if let Err(error) = outcome {
-            println!("{}", indented(&format!("{error:#}")));
-            print_traces(&stage.folder);
-            failed.push(scenario.name.as_str());
-        } else if !args.keep {
-            std::fs::remove_dir_all(&stage.folder)?;
-        }
-    }
+    let runner = Runner { args, ringway, scratch: scratch.path(), failed: Mutex::new(Vec::new()) };
+    let (patient, busy): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.is_patient);
+    runner.run(&busy, 1);
+    runner.run(&patient, args.jobs);
+    let failed = runner.failed.into_inner().unwrap_or_default();
     if args.keep || !failed.is_empty() {
         println!("traces are kept in {}", scratch.keep().display());
+    }
+    if !patient.is_empty() {
+        println!("what the phones heard is in {}", evidence().display());
     }
     let passed = scenarios.len() - failed.len();
     println!("interop: {passed} passed, {} failed in {:.0} s", failed.len(), started.elapsed().as_secs_f64());
@@ -143,19 +203,83 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Runs scenarios and tells how each went.
+struct Runner<'a> {
+    args: &'a Args,
+    ringway: Option<PathBuf>,
+    scratch: &'a Path,
+    /// The names of those that failed; who holds it may print.
+    failed: Mutex<Vec<String>>,
+}
+
+impl Runner<'_> {
+    /// Runs `jobs` at a time, in their order.
+    fn run(&self, scenarios: &[&Scenario], jobs: usize) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.run_one(scenario);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.max(1) {
+                scope.spawn(work);
+            }
+        });
+    }
+
+    fn run_one(&self, scenario: &Scenario) {
+        let name = scenario.name.replace('/', "-");
+        let folder = self.scratch.join(&name);
+        let stage = Stage {
+            data: root().join("tests/interop"),
+            evidence: evidence().join(&name),
+            ringway: self.ringway.clone(),
+            folder,
+        };
+        // What an earlier run kept must not pass for this one's.
+        let _ = std::fs::remove_dir_all(&stage.evidence);
+        let begun = Instant::now();
+        let outcome =
+            std::fs::create_dir_all(&stage.folder).map_err(Into::into).and_then(|()| (scenario.body)(&stage));
+        let Ok(mut failed) = self.failed.lock() else { return };
+        println!("{} {:6.1} s  {}", mark(outcome.is_ok()), begun.elapsed().as_secs_f64(), scenario.name);
+        if let Err(error) = outcome {
+            println!("{}", indented(&format!("{error:#}")));
+            print_traces(&stage.folder);
+            failed.push(scenario.name.clone());
+        } else if !self.args.keep {
+            // What cannot be removed goes with the folder of all of them.
+            let _ = std::fs::remove_dir_all(&stage.folder);
+        }
+    }
+}
+
 fn chosen(args: &Args) -> Vec<Scenario> {
-    let mut all = calls::scenarios();
-    all.extend(kamailio::scenarios());
-    all.extend(baresip::scenarios());
-    all.extend(linphone::scenarios());
-    all.extend(restart::scenarios());
-    all.extend(digest_order::scenarios());
+    let mut all = Vec::new();
+    if args.group != Some(Group::Phone) {
+        all.extend(calls::scenarios());
+        all.extend(kamailio::scenarios());
+        all.extend(baresip::scenarios());
+        all.extend(linphone::scenarios());
+        all.extend(restart::scenarios());
+        all.extend(digest_order::scenarios());
+    }
+    if args.group != Some(Group::Server) {
+        all.extend(srtp::scenarios());
+        all.extend(phone::scenarios(Duration::from_secs_f64(args.minutes * 60.0)));
+    }
     all.retain(|scenario| match &args.only {
         Some(only) => scenario.name.contains(only.as_str()),
         None => !scenario.on_request,
     });
     all.retain(|scenario| scenario.reference || !args.reference);
     all
+}
+
+/// Where recordings are kept.
+fn evidence() -> PathBuf {
+    target_dir().join("interop")
 }
 
 fn built_server() -> Result<PathBuf> {

@@ -38,16 +38,28 @@ impl Running {
 
     /// Waits until the program's standard output or error has `text`, and fails when it ends first.
     pub(crate) fn wait_for_output(&mut self, text: &str, limit: Duration) -> Result<()> {
+        self.wait_until(text, limit, |output| output.contains(text))
+    }
+
+    /// Waits until `is_so` of its output, which means that it said `what`, and fails when the program ends first.
+    pub(crate) fn wait_until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        is_so: impl Fn(&str) -> bool,
+    ) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            if self.output().contains(text) {
+            // A program that has ended has said all: the order matters.
+            let status = self.child.try_wait()?;
+            if is_so(&self.output()) {
                 return Ok(());
             }
-            if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended ({status}) before it said \"{text}\"", self.name);
+            if let Some(status) = status {
+                bail!("{} ended ({status}) before it said \"{what}\"", self.name);
             }
             if Instant::now() > deadline {
-                bail!("{} did not say \"{text}\" within {} s", self.name, limit.as_secs());
+                bail!("{} did not say \"{what}\" within {} s", self.name, limit.as_secs());
             }
             std::thread::sleep(POLL);
         }
@@ -58,6 +70,11 @@ impl Running {
         use std::io::Write;
         let stdin = self.child.stdin.as_mut().context("no standard input")?;
         writeln!(stdin, "{line}").with_context(|| format!("{} does not read its input", self.name))
+    }
+
+    /// Ends the program's standard input.
+    pub(crate) fn close_input(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// Asks the program to end (SIGTERM) and insists after five seconds.
@@ -112,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-/// A port of 127.0.0.1 that is free for UDP and TCP, even, with its odd neighbour free too (RTP and RTCP). Below the
+/// A port that is free for UDP and TCP at every address of this machine, even, with its odd neighbour free too (RTP and RTCP). Below the
 /// ports that the kernel gives to clients, and never the same twice in one run.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -124,7 +141,7 @@ pub(crate) fn free_port() -> Result<u16> {
             return Ok(port);
         }
     }
-    bail!("no free port between 20000 and 28000 on 127.0.0.1")
+    bail!("no free port between 20000 and 28000")
 }
 
 /// Waits until somebody listens at the port, without touching it: a test by binding would be in the listener's way.
@@ -146,7 +163,7 @@ pub(crate) fn await_listener(port: u16, tables: [&str; 2]) -> Result<()> {
 }
 
 fn is_free(port: u16) -> bool {
-    let at = (Ipv4Addr::LOCALHOST, port);
+    let at = (Ipv4Addr::UNSPECIFIED, port);
     UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
 }
 

@@ -28,9 +28,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 fn rounds(stage: &Stage, strict: bool) -> Result<()> {
     for round in 1..=ROUNDS {
-        let folder = stage.path(&format!("round-{round}"));
-        std::fs::create_dir_all(&folder)?;
-        let own = Stage { folder, data: stage.data.clone(), ringway: stage.ringway.clone() };
+        let own = stage.within(&format!("round-{round}"))?;
         let transport = if round % 2 == 0 { Transport::Tcp } else { Transport::Udp };
         if let Err(error) = one(&own, strict, transport) {
             super::print_traces(&own.folder);

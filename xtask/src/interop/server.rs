@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,11 +21,13 @@ pub(crate) struct Wanted {
     pub(crate) mode: Mode,
     /// Bindings on disk before their 200, or up to a second after it.
     pub(crate) strict: bool,
+    /// Where it listens.
+    pub(crate) host: Ipv4Addr,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { digest: true, mode: Mode::Stateful, strict: false }
+        Self { digest: true, mode: Mode::Stateful, strict: false, host: Ipv4Addr::LOCALHOST }
     }
 }
 
@@ -39,7 +41,7 @@ pub(crate) enum Mode {
 
 /// A running server with its configuration.
 pub(crate) struct Server {
-    /// UDP and TCP on 127.0.0.1.
+    /// UDP and TCP.
     pub(crate) port: u16,
     config: PathBuf,
     program: Option<PathBuf>,
@@ -52,10 +54,24 @@ pub(crate) struct Server {
 impl Server {
     /// Configures a server, makes `users` (name and password) and starts it.
     pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
+        Self::start_program(stage, stage.ringway.clone(), wanted, users)
+    }
+
+    /// Starts Kamailio, which takes `secret-NAME` from every user.
+    pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
+        Self::start_program(stage, None, wanted, &[])
+    }
+
+    fn start_program(
+        stage: &Stage,
+        program: Option<PathBuf>,
+        wanted: Wanted,
+        users: &[(String, String)],
+    ) -> Result<Self> {
         let mut server = Self {
             port: free_port()?,
             config: stage.path("ringway.toml"),
-            program: stage.ringway.clone(),
+            program,
             wanted,
             folder: stage.folder.clone(),
             data: stage.data.clone(),
@@ -134,7 +150,8 @@ impl Server {
     fn start_kamailio(&mut self) -> Result<()> {
         let text = std::fs::read_to_string(self.data.join("kamailio/reference.cfg"))?;
         let config = self.folder.join("reference.cfg");
-        std::fs::write(&config, text.replace("@PORT@", &self.port.to_string()))?;
+        let (host, port) = (self.wanted.host.to_string(), self.port.to_string());
+        std::fs::write(&config, text.replace("@HOST@", &host).replace("@PORT@", &port))?;
         let mut defines = Vec::new();
         if self.wanted.digest {
             defines.push("DIGEST");
@@ -149,20 +166,20 @@ impl Server {
             command.args(["-A", define]);
         }
         let running = Running::start("kamailio", &mut command, &self.folder)?;
-        await_sip(self.port)?;
+        await_sip(self.wanted.host, self.port)?;
         self.running = Some(running);
         Ok(())
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict } = self.wanted;
+        let Wanted { digest, mode, strict, host } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
         format!(
             r#"domains = ["example.org"]
-listen = ["udp:127.0.0.1:{port}", "tcp:127.0.0.1:{port}"]
+listen = ["udp:{host}:{port}", "tcp:{host}:{port}"]
 
 [store]
 url = "sqlite://ringway.db"
@@ -232,21 +249,21 @@ pub(crate) fn kamailio(config: &std::path::Path) -> Command {
     command
 }
 
-/// Waits until a SIP server answers OPTIONS over UDP at 127.0.0.1.
-pub(crate) fn await_sip(port: u16) -> Result<()> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// Waits until a SIP server answers OPTIONS over UDP.
+pub(crate) fn await_sip(host: Ipv4Addr, port: u16) -> Result<()> {
+    let socket = UdpSocket::bind((host, 0))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let own = socket.local_addr()?;
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut buffer = [0_u8; 2048];
     for attempt in 0.. {
         let request = format!(
-            "OPTIONS sip:127.0.0.1:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-await-{attempt}\r\n\
-             Max-Forwards: 70\r\nFrom: <sip:await@{own}>;tag=1\r\nTo: <sip:127.0.0.1:{port}>\r\n\
+            "OPTIONS sip:{host}:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-await-{attempt}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:await@{own}>;tag=1\r\nTo: <sip:{host}:{port}>\r\n\
              Call-ID: await-{attempt}@{own}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
         );
         // Until the server listens, sending and receiving report that nobody is there.
-        let _ = socket.send_to(request.as_bytes(), ("127.0.0.1", port));
+        let _ = socket.send_to(request.as_bytes(), (host, port));
         if socket.recv_from(&mut buffer).is_ok() {
             return Ok(());
         }
@@ -255,5 +272,5 @@ pub(crate) fn await_sip(port: u16) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("nothing answers OPTIONS at udp:127.0.0.1:{port}")
+    bail!("nothing answers OPTIONS at udp:{host}:{port}")
 }

@@ -1,0 +1,81 @@
+//! `cargo xtask bench phone`: what the phone costs, and how well it keeps time.
+//!
+//! Does: measure each row in turn, and print the phone's table or write it into BENCHMARKS.md behind the server's.
+//!
+//! Does not: judge the server; those rows are `cargo xtask bench` without a name.
+//!
+//! Start reading at [`rows`]: a new measurement is a module here and a line there.
+
+mod call;
+mod handset;
+mod setup;
+mod srtp;
+mod table;
+
+use super::report::Verdict;
+use super::subject::Place;
+use super::{machine, place};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use table::PhoneRow;
+
+/// Measures the phone.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// A short look: a tenth of the packets
+    #[arg(long)]
+    quick: bool,
+    /// Write the phone's table into BENCHMARKS.md
+    #[arg(long, conflicts_with = "quick")]
+    write: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Something could not be measured; a target that is missed is not an error.
+pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
+    let load = machine::load_average();
+    eprintln!("{}; load average {load}", machine::description());
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let place = place(folder.path())?;
+    let rows = rows(args, &place);
+    let circumstances = table::Circumstances {
+        command: format!("cargo xtask {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        load: [load, machine::load_average()],
+    };
+    let section = table::render(&rows, &circumstances);
+    if args.write {
+        let path = workspace.join("BENCHMARKS.md");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, table::with_section(&text, &section))
+            .with_context(|| path.display().to_string())?;
+        eprintln!("wrote {}", path.display());
+    } else {
+        println!("{section}");
+    }
+    for row in rows.iter().filter(|row| row.verdict == Verdict::Missed) {
+        eprintln!("missed: {} ({}, must reach {})", row.what, row.ringway, row.target);
+    }
+    match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} rows could not be measured; the list below the table says why"),
+    }
+}
+
+/// `text`, the server's newly written table, with the phone's of the file it takes the place of.
+pub(super) fn keep_table(text: &str, before: &str) -> String {
+    match table::section_of(before) {
+        Some(section) => table::with_section(text, section),
+        None => text.to_owned(),
+    }
+}
+
+/// Every row, in the order of the table.
+fn rows(args: &Args, place: &Place) -> Vec<PhoneRow> {
+    let (batches, packets, calls) = if args.quick { (200, 1000, 5) } else { (2000, 10_000, 30) };
+    let mut rows = srtp::rows(batches);
+    rows.extend(call::rows(&place.ringway, packets));
+    rows.push(setup::row(&place.ringway, &place.folder, calls));
+    rows
+}

@@ -1,0 +1,111 @@
+//! The row "call set-up": from the first INVITE to the answer, through the server, with digest and SDES.
+
+use super::super::machine::{GENERATOR_CPU, SERVER_CPU};
+use super::super::measure::median;
+use super::super::process::Process;
+use super::super::report::Verdict;
+use super::handset::{Handset, number};
+use super::table::PhoneRow;
+use anyhow::{Context, Result, bail};
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const WHAT: &str = "call set-up through the server on loopback, digest, SDES: INVITE to 200";
+const SETUP_MS: f64 = 5.0;
+
+/// The row, from so many calls.
+pub(super) fn row(ringway: &Path, folder: &Path, calls: u32) -> PhoneRow {
+    eprintln!("{WHAT}");
+    let target = format!("≤ {SETUP_MS} ms more than the signalling's own round trips");
+    match measure(ringway, folder, calls) {
+        Ok(mut times) => {
+            times.sort_by(f64::total_cmp);
+            let middle = median(times.iter().copied());
+            let (least, most) = (times.first().copied(), times.last().copied());
+            let ringway =
+                format!("{middle:.2} ms [{:.2}-{:.2}]", least.unwrap_or_default(), most.unwrap_or_default());
+            eprintln!("  {ringway}");
+            let verdict = if middle <= SETUP_MS { Verdict::Met } else { Verdict::Missed };
+            let note = format!(
+                "call set-up: median, least and most of {calls} calls; all round trips (INVITE, 407, INVITE, 180, 200) are \
+                 in it, and the callee's opening of ports and of a media thread"
+            );
+            PhoneRow {
+                what: WHAT.to_owned(),
+                target,
+                beside: String::new(),
+                ringway,
+                verdict,
+                notes: vec![note],
+            }
+        }
+        Err(error) => PhoneRow::failed(WHAT, &target, &error),
+    }
+}
+
+fn measure(ringway: &Path, folder: &Path, calls: u32) -> Result<Vec<f64>> {
+    let (configuration, port) = write_configuration(folder)?;
+    for user in ["alice", "bob"] {
+        add_user(ringway, &configuration, user)?;
+    }
+    let mut serve = Command::new(ringway);
+    serve.arg("serve").arg("--config").arg(&configuration);
+    let mut server = Process::start("ringway", &mut serve, &folder.join("setup.log"))?;
+    server.ready()?;
+    let address = format!("127.0.0.1:{port}");
+    let count = calls.to_string();
+    let common = ["--server", &address, "--password-stdin", "--json", "--srtp", "sdes", "--transport", "udp"];
+    let mut answer = vec!["answer", "--as", "sip:bob@example.org", "--register", "--count", &count];
+    answer.extend(common);
+    let mut bob = Handset::start(ringway, &answer, PASSWORD, SERVER_CPU)?;
+    bob.line("ready ")?;
+    let mut call =
+        vec!["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "0.1"];
+    call.extend(common);
+    let mut times = Vec::new();
+    for _ in 0..calls {
+        let alice = Handset::start(ringway, &call, PASSWORD, GENERATOR_CPU)?;
+        let results = alice.results(PATIENCE)?;
+        times.push(number(results.first().context("no result")?, &["setup_ms"])?);
+    }
+    bob.results(PATIENCE)?;
+    server.stop()?;
+    Ok(times)
+}
+
+fn write_configuration(folder: &Path) -> Result<(std::path::PathBuf, u16)> {
+    // Free by UDP and TCP now; nothing else on the machine takes ports this fast.
+    let socket = UdpSocket::bind("127.0.0.1:0").context("a free port")?;
+    let port = socket.local_addr()?.port();
+    let admin = TcpListener::bind("127.0.0.1:0").context("a free port")?.local_addr()?.port();
+    let text = format!(
+        "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \
+         \"sqlite://{}\"\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n",
+        folder.join("setup.db").display()
+    );
+    let path = folder.join("setup.toml");
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok((path, port))
+}
+
+fn add_user(ringway: &Path, configuration: &Path, user: &str) -> Result<()> {
+    let mut child = Command::new(ringway)
+        .args(["user", "add", user, "--password-stdin", "--config"])
+        .arg(configuration)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("run ringway user add")?;
+    let mut input = child.stdin.take().context("no standard input")?;
+    std::io::Write::write_all(&mut input, PASSWORD.as_bytes()).context("give the password")?;
+    drop(input);
+    let status = child.wait().context("wait for ringway user add")?;
+    if status.success() { Ok(()) } else { bail!("ringway user add {user} ended with {status}") }
+}
+
+const PASSWORD: &str = "builder";
+
+/// How long a short call may take.
+const PATIENCE: Duration = Duration::from_secs(20);

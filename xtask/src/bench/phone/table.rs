@@ -1,0 +1,122 @@
+//! The phone's table: a section of BENCHMARKS.md, behind the server's.
+
+use super::super::machine;
+use super::super::report::Verdict;
+use std::fmt::Write as _;
+
+/// Where the section begins.
+const HEADING: &str = "## The phone\n";
+
+/// One line of the table.
+#[derive(Clone, Debug)]
+pub(super) struct PhoneRow {
+    pub(super) what: String,
+    /// What it must reach, in words.
+    pub(super) target: String,
+    /// What another implementation needed in the same run; empty: nothing was compared.
+    pub(super) beside: String,
+    pub(super) ringway: String,
+    pub(super) verdict: Verdict,
+    /// More about it, below the table.
+    pub(super) notes: Vec<String>,
+}
+
+impl PhoneRow {
+    /// A row whose measurement failed.
+    pub(super) fn failed(what: &str, target: &str, error: &anyhow::Error) -> Self {
+        Self {
+            what: what.to_owned(),
+            target: target.to_owned(),
+            beside: String::new(),
+            ringway: "not measured".to_owned(),
+            verdict: Verdict::Failed,
+            notes: vec![format!("{what}: {error:#}")],
+        }
+    }
+}
+
+/// How the run was made.
+pub(super) struct Circumstances {
+    /// The command line.
+    pub(super) command: String,
+    /// Load averages before and after.
+    pub(super) load: [String; 2],
+}
+
+/// The section.
+pub(super) fn render(rows: &[PhoneRow], circumstances: &Circumstances) -> String {
+    let mut text = format!(
+        "{HEADING}\n\
+         Written by `{}`; every figure below was measured in that one run.\n\n\
+         - CPU time of the thread that does it (`CLOCK_THREAD_CPUTIME_ID`); medians, and in brackets where the middle \
+         half of the readings lies; allocations as its allocator counts them.\n\
+         - libsrtp2: the one that is installed, and whose ciphers it was built with; `LD_LIBRARY_PATH` names another \
+         build.\n\
+         - machine: {}\n\
+         - load average before: {}; after: {}\n\n\
+         | what | must reach | beside it | ringway | |\n|---|---|---|---|---|\n",
+        circumstances.command,
+        machine::description(),
+        circumstances.load[0],
+        circumstances.load[1],
+    );
+    for row in rows {
+        let verdict = match row.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "**missed**",
+            Verdict::Failed => "**failed**",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {verdict} |",
+            row.what, row.target, row.beside, row.ringway
+        );
+    }
+    let mut notes = rows.iter().flat_map(|row| &row.notes).peekable();
+    if notes.peek().is_some() {
+        text.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(text, "- {note}");
+    }
+    text
+}
+
+/// `text` with this section in the place of its own, or at its end.
+pub(super) fn with_section(text: &str, section: &str) -> String {
+    let server = match text.find(HEADING) {
+        Some(at) => text.get(..at).unwrap_or_default(),
+        None => text,
+    };
+    format!("{}\n\n{}\n", server.trim_end(), section.trim_end())
+}
+
+/// The section of a file that has one: it goes to the end.
+pub(super) fn section_of(text: &str) -> Option<&str> {
+    text.find(HEADING).and_then(|at| text.get(at..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_section_takes_the_place_of_the_one_before() {
+        let once = with_section("# Benchmarks\n\n| a |\n", "## The phone\n\none\n");
+        assert_eq!(once, "# Benchmarks\n\n| a |\n\n## The phone\n\none\n");
+        assert_eq!(section_of(&once), Some("## The phone\n\none\n"));
+        let twice = with_section(&once, "## The phone\n\ntwo\n");
+        assert_eq!(twice, "# Benchmarks\n\n| a |\n\n## The phone\n\ntwo\n");
+        assert_eq!(section_of("# Benchmarks\n"), None);
+    }
+
+    #[test]
+    fn a_failed_row_says_why() {
+        let circumstances =
+            Circumstances { command: "cargo xtask bench phone".into(), load: ["0".into(), "1".into()] };
+        let rows = [PhoneRow::failed("protect", "≤ 330 ns", &anyhow::anyhow!("no key"))];
+        let text = render(&rows, &circumstances);
+        assert!(text.contains("| protect | ≤ 330 ns |  | not measured | **failed** |"), "{text}");
+        assert!(text.ends_with("- protect: no key\n"), "{text}");
+    }
+}

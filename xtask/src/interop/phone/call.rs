@@ -1,0 +1,253 @@
+//! One call between Ringway's phone, or a stand-in, and a peer.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::super::audio::Recording;
+use super::super::server::{Server, Wanted};
+use super::super::softphone::{Keys, Line, Softphone};
+use super::super::{Stage, Transport, baresip, linphone, twinkle};
+use super::subject::{Plan, Subject};
+
+/// A call to be.
+pub(crate) struct Call {
+    pub(crate) name: String,
+    pub(crate) peer: Peer,
+    pub(crate) caller: Caller,
+    pub(crate) route: Route,
+    pub(crate) keys: Keys,
+    pub(crate) holder: Hold,
+    /// How often it is put on hold.
+    pub(crate) holds: u32,
+    /// How long they talk before and after each hold.
+    pub(crate) talk: Duration,
+}
+
+/// Who the other side is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Baresip,
+    Linphone,
+    Twinkle,
+}
+
+/// Who calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Phone,
+    Peer,
+}
+
+/// How SIP goes between them.
+#[derive(Clone, Copy)]
+pub(crate) enum Route {
+    Direct(Transport),
+    Ringway(Transport),
+    Kamailio(Transport),
+}
+
+/// Who puts the call on hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    ByPhone,
+    ByPeer,
+}
+
+impl Peer {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Baresip => "baresip",
+            Self::Linphone => "linphone",
+            Self::Twinkle => "twinkle",
+        }
+    }
+
+    /// Starts it and waits until it can be called.
+    fn start(self, stage: &Stage, line: Line<'_>) -> Result<Box<dyn Softphone>> {
+        Ok(match self {
+            Self::Baresip => {
+                let mut phone = baresip::Phone::start(stage, line)?;
+                line.server.map_or(Ok(()), |_| phone.registered())?;
+                Box::new(phone)
+            }
+            Self::Linphone => {
+                let mut phone = linphone::Phone::start(stage, line)?;
+                line.server.map_or(Ok(()), |_| phone.registered())?;
+                Box::new(phone)
+            }
+            Self::Twinkle => {
+                let mut phone = twinkle::Phone::start(stage, line)?;
+                line.server.map_or(Ok(()), |_| phone.registered())?;
+                Box::new(phone)
+            }
+        })
+    }
+}
+
+impl Caller {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Phone => "called",
+            Self::Peer => "calls",
+        }
+    }
+}
+
+impl Route {
+    pub(crate) const fn transport(self) -> Transport {
+        match self {
+            Self::Direct(transport) | Self::Ringway(transport) | Self::Kamailio(transport) => transport,
+        }
+    }
+
+    fn server(self, stage: &Stage, host: Ipv4Addr) -> Result<Option<Server>> {
+        let wanted = Wanted { host, ..Wanted::default() };
+        let account = |name: &str| (name.to_owned(), format!("secret-{name}"));
+        Ok(match self {
+            Self::Direct(_) => None,
+            Self::Ringway(_) => Some(Server::start(stage, wanted, &[account(PHONE), account(PEER)])?),
+            Self::Kamailio(_) => Some(Server::start_reference(stage, wanted)?),
+        })
+    }
+}
+
+impl Call {
+    /// Before a hold and after it, in most calls.
+    pub(crate) const TALK: Duration = Duration::from_millis(2000);
+
+    /// True where another phone can be in the place of Ringway's.
+    pub(crate) fn has_stand_in(&self) -> bool {
+        match (self.peer, self.keys) {
+            // It offers one suite only.
+            (Peer::Baresip, Keys::Sdes(suite)) => suite == "AES_CM_128_HMAC_SHA1_80",
+            (Peer::Baresip | Peer::Linphone | Peer::Twinkle, _) => true,
+        }
+    }
+
+    /// Makes the call, and checks what both sides saw and heard.
+    pub(crate) fn play(&self, stage: &Stage) -> Result<()> {
+        let host = if self.peer == Peer::Twinkle { twinkle::own_address()? } else { Ipv4Addr::LOCALHOST };
+        let server = self.route.server(stage, host)?;
+        let line = |user, tone_hz| Line {
+            user,
+            host,
+            server: server.as_ref().map(|server| server.port),
+            transport: self.route.transport(),
+            keys: self.keys,
+            tone_hz,
+            seconds: u32::try_from(self.length().as_secs()).unwrap_or(u32::MAX).saturating_add(20),
+        };
+        let mut peer = self.peer.start(stage, line(PEER, PEER_HZ)).context("the peer")?;
+        let holds = if self.holder == Hold::ByPhone { self.hold_times() } else { Vec::new() };
+        let ends = (self.caller == Caller::Phone).then(|| self.length());
+        let plan = Plan { line: line(PHONE, PHONE_HZ), digits: DIGITS, holds, hold: HOLD, ends };
+        let mut phone = Subject::new(stage, plan);
+        match self.caller {
+            Caller::Phone => {
+                phone.dial(&peer.uri())?;
+                peer.answer().context("the peer")?;
+            }
+            Caller::Peer => {
+                let uri = phone.wait_for_calls()?;
+                peer.dial(&uri)?;
+            }
+        }
+        peer.established().context("the peer")?;
+        phone.established()?;
+        self.talk(&mut phone, peer.as_mut())?;
+        phone.ended()?;
+        let checked = self.check(stage, &mut phone, peer.as_mut());
+        drop(server);
+        checked
+    }
+
+    /// From the answer to the end: keys are pressed, the call is held and taken up.
+    fn talk(&self, phone: &mut Subject<'_>, peer: &mut dyn Softphone) -> Result<()> {
+        let begun = Instant::now();
+        let until = |at: Duration| std::thread::sleep((begun + at).saturating_duration_since(Instant::now()));
+        until(PRESS_AT);
+        phone.press()?;
+        peer.press(PEER_DIGIT).context("the peer")?;
+        for at in self.hold_times() {
+            until(at);
+            match self.holder {
+                Hold::ByPhone => phone.hold()?,
+                Hold::ByPeer => peer.hold().context("the peer")?,
+            }
+            until(at + HOLD);
+            match self.holder {
+                Hold::ByPhone => phone.resume()?,
+                Hold::ByPeer => peer.resume().context("the peer")?,
+            }
+        }
+        until(self.length());
+        match self.caller {
+            Caller::Phone => phone.hang_up()?,
+            Caller::Peer => peer.hang_up().context("the peer")?,
+        }
+        peer.ended(Duration::from_secs(5)).context("the peer")
+    }
+
+    fn check(&self, stage: &Stage, phone: &mut Subject<'_>, peer: &mut dyn Softphone) -> Result<()> {
+        let (digits, sas, trace) = (peer.digits(), peer.sas(), peer.trace()?);
+        let heard_by_peer = kept(stage, &peer.recording().context("the peer")?, "heard-by-peer.wav")?;
+        let heard_by_phone = kept(stage, &phone.recording()?, "heard-by-phone.wav")?;
+        // Less what starting and stopping take, and never so little that silence after a hold could pass.
+        let parts = f64::from(self.holds) + 1.0;
+        let seconds = self.talk.as_secs_f64() * parts - (0.45 * parts).min(self.talk.as_secs_f64() * 0.5);
+        heard_by_peer.expect_tone(PHONE_HZ, seconds).context("the peer heard")?;
+        heard_by_phone.expect_tone(PEER_HZ, seconds).context("the phone heard")?;
+        // Twinkle's trace cuts long messages off, but its answer is there.
+        let held = trace.matches("a=sendonly").count().max(trace.matches("a=recvonly").count());
+        if held < self.holds as usize {
+            bail!("the call was to be put on hold {} times, and was {held} times", self.holds);
+        }
+        if digits != DIGITS {
+            bail!("the peer saw the digits \"{digits}\", \"{DIGITS}\" were pressed");
+        }
+        phone.check(stage, sas.as_deref(), PEER_DIGIT, &self.faults())
+    }
+
+    /// How many packets of this peer at most the phone must refuse, by what it counts them as.
+    fn faults(&self) -> [(&'static str, u32); 3] {
+        let (auth_failures, replays) = match (self.peer, self.keys) {
+            (_, Keys::None) | (Peer::Twinkle, _) => (0, 0),
+            // Whenever it begins, its first SRTCP packet is one that its own kind cannot open either.
+            (Peer::Baresip, Keys::Sdes(_) | Keys::Zrtp) => (1 + 2 * self.holds, 0),
+            // It sends the end of a digit three times under one number; once more when it begins again.
+            (Peer::Linphone, Keys::Sdes(_) | Keys::Zrtp) => (0, 3),
+        };
+        [("lost", 0), ("auth_failures", auth_failures), ("replays", replays)]
+    }
+
+    /// When it is put on hold, from the answer on.
+    fn hold_times(&self) -> Vec<Duration> {
+        (0..self.holds).map(|held| self.talk * (held + 1) + HOLD * held).collect()
+    }
+
+    /// From the answer to the end.
+    fn length(&self) -> Duration {
+        self.talk * (self.holds + 1) + HOLD * self.holds
+    }
+}
+
+fn kept(stage: &Stage, wav: &Path, name: &str) -> Result<Recording> {
+    stage.keep(wav, name)?;
+    Recording::read(wav)
+}
+
+/// How long a hold lasts.
+pub(crate) const HOLD: Duration = Duration::from_millis(1000);
+
+const PHONE: &str = "alice";
+const PEER: &str = "bob";
+const PHONE_HZ: f64 = 600.0;
+const PEER_HZ: f64 = 1000.0;
+
+/// What the phone presses, and what the peer does.
+const DIGITS: &str = "5#";
+const PEER_DIGIT: char = '7';
+const PRESS_AT: Duration = Duration::from_millis(500);

@@ -1,0 +1,95 @@
+//! `cargo xtask interop phone`: Ringway's phone in calls with phones that nobody here wrote.
+//!
+//! Every peer is called and calls: directly, through Ringway's server, and through Kamailio, over UDP and TCP. In every
+//! call both sides send a tone and record what they hear, one of them presses keys, and one of them puts the call on hold
+//! and takes it up again. What was heard is kept as evidence.
+
+mod call;
+mod refused;
+mod subject;
+
+use std::time::Duration;
+
+use super::softphone::Keys;
+use super::{Scenario, Stage, Transport};
+use call::{Call, Caller, Hold, Peer, Route};
+
+/// Every peer by every way in both directions, one call that is long, and calls that must not be.
+pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
+    let mut all: Vec<Call> = Vec::new();
+    for (peer, outgoing, incoming) in PEERS {
+        for (way, (name, route)) in ROUTES.into_iter().enumerate() {
+            for (caller, keys) in [(Caller::Phone, outgoing), (Caller::Peer, incoming)] {
+                let keys = keys.get(way % keys.len()).copied().unwrap_or(Keys::None);
+                // Over UDP the caller holds, over TCP the callee: so each side does both with every peer.
+                let holder = match (route.transport(), caller) {
+                    (Transport::Udp, Caller::Phone) | (Transport::Tcp, Caller::Peer) => Hold::ByPhone,
+                    (Transport::Udp, Caller::Peer) | (Transport::Tcp, Caller::Phone) => Hold::ByPeer,
+                };
+                let name = format!("phone/{}/{}/{name}/{}", peer.name(), caller.name(), keys_name(keys));
+                all.push(Call { name, peer, caller, route, keys, holder, holds: 1, talk: Call::TALK });
+            }
+        }
+    }
+    all.push(long_call(long));
+    let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
+    scenarios.extend(refused::scenarios());
+    scenarios
+}
+
+/// With four holds that part it evenly.
+fn long_call(length: Duration) -> Call {
+    Call {
+        name: "phone/long-call".to_owned(),
+        peer: Peer::Baresip,
+        caller: Caller::Phone,
+        route: Route::Direct(Transport::Udp),
+        keys: Keys::Sdes("AES_CM_128_HMAC_SHA1_80"),
+        holder: Hold::ByPhone,
+        holds: 4,
+        talk: length.saturating_sub(call::HOLD * 4).max(Duration::from_secs(10)) / 5,
+    }
+}
+
+fn scenario(call: Call) -> Scenario {
+    let (name, reference) = (call.name.clone(), call.has_stand_in());
+    let mut scenario = Scenario::new(name, move |stage: &Stage| call.play(stage));
+    scenario.reference = reference;
+    scenario.is_patient = true;
+    scenario
+}
+
+fn keys_name(keys: Keys) -> &'static str {
+    match keys {
+        Keys::None => "plain",
+        Keys::Sdes(suite) => suite,
+        Keys::Zrtp => "zrtp",
+    }
+}
+
+const ROUTES: [(&str, Route); 6] = [
+    ("direct-udp", Route::Direct(Transport::Udp)),
+    ("direct-tcp", Route::Direct(Transport::Tcp)),
+    ("ringway-udp", Route::Ringway(Transport::Udp)),
+    ("ringway-tcp", Route::Ringway(Transport::Tcp)),
+    ("kamailio-udp", Route::Kamailio(Transport::Udp)),
+    ("kamailio-tcp", Route::Kamailio(Transport::Tcp)),
+];
+
+/// Each peer with what protects calls to it, and calls from it: as many as there are, one a route.
+const PEERS: [(Peer, &[Keys], &[Keys]); 3] = [
+    (Peer::Baresip, &[TAG_80, TAG_32, TAG_32, TAG_80, GCM_128, GCM_256], &[TAG_80]),
+    (
+        Peer::Linphone,
+        &[AES_256, ZRTP, ZRTP, AES_256, AES_256, ZRTP],
+        &[ZRTP, AES_256, AES_256, ZRTP, ZRTP, AES_256],
+    ),
+    (Peer::Twinkle, &[Keys::None], &[Keys::None]),
+];
+
+const TAG_80: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_80");
+const TAG_32: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_32");
+const GCM_128: Keys = Keys::Sdes("AEAD_AES_128_GCM");
+const GCM_256: Keys = Keys::Sdes("AEAD_AES_256_GCM");
+const AES_256: Keys = Keys::Sdes("AES_256_CM_HMAC_SHA1_80");
+const ZRTP: Keys = Keys::Zrtp;

@@ -1,0 +1,80 @@
+//! Calls that must not come about: what one side insists on, the other does not have.
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::super::process::{Running, free_port};
+use super::super::softphone::{Keys, Line, Softphone};
+use super::super::{Scenario, Stage, Transport, baresip};
+
+/// With baresip, which insists too.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario("phone/refused/called-without-srtp", |stage| called(stage, Keys::None, "sdes")),
+        scenario("phone/refused/calls-without-srtp", |stage| calls(stage, SDES, &["--srtp", "none"])),
+        scenario("phone/refused/calls-with-zrtp-only", |stage| calls(stage, SDES, &["--srtp", "zrtp"])),
+    ]
+}
+
+fn scenario(name: &str, body: fn(&Stage) -> Result<()>) -> Scenario {
+    let mut scenario = Scenario::new(name, body);
+    scenario.reference = false;
+    scenario.is_patient = true;
+    scenario
+}
+
+/// baresip has `keys`; the phone that it calls insists on `srtp`.
+fn called(stage: &Stage, keys: Keys, srtp: &str) -> Result<()> {
+    let mut peer = baresip::Phone::start(stage, line(keys))?;
+    let port = free_port()?;
+    let mut command = ringway(stage)?;
+    command.args(["answer", "--as", &format!("sip:alice@127.0.0.1:{port}"), "--count", "1"]);
+    command.args(["--bind", &format!("127.0.0.1:{port}"), "--srtp", srtp, "--trace", "--json"]);
+    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    phone.wait_for_output("ready", Duration::from_secs(5))?;
+    peer.dial(&format!("sip:alice@127.0.0.1:{port}"))?;
+    peer.ended(Duration::from_secs(5)).context("the peer")?;
+    if !peer.trace()?.contains("SIP/2.0 488 ") {
+        bail!("the peer did not get 488");
+    }
+    phone.stop();
+    Ok(())
+}
+
+/// baresip insists on `keys`; the phone calls with `arguments`.
+fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
+    let peer = baresip::Phone::start(stage, line(keys))?;
+    let mut command = ringway(stage)?;
+    command.args(["call", &peer.uri(), "--bind", "127.0.0.1:0", "--trace", "--json"]).args(arguments);
+    let mut phone = Running::start("alice", &mut command, &stage.folder)?;
+    let status = phone.wait(Duration::from_secs(8))?;
+    let output = phone.output();
+    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
+    let told: Value = serde_json::from_str(told)?;
+    if status.code() != Some(1) || told["result"] != "rejected" || told["status"] != 488 {
+        bail!("the phone ended with {status} and said {told}");
+    }
+    Ok(())
+}
+
+fn line(keys: Keys) -> Line<'static> {
+    Line {
+        user: "bob",
+        host: Ipv4Addr::LOCALHOST,
+        server: None,
+        transport: Transport::Udp,
+        keys,
+        tone_hz: 1000.0,
+        seconds: 10,
+    }
+}
+
+fn ringway(stage: &Stage) -> Result<Command> {
+    stage.ringway.as_ref().map(Command::new).context("no other phone stands in here")
+}
+
+const SDES: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_80");

@@ -1,0 +1,276 @@
+//! The phone under test: `ringway call` or `ringway answer`, or another phone in its place.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::super::process::{Running, free_port};
+use super::super::softphone::{Keys, Line, Softphone};
+use super::super::{Stage, baresip, linphone};
+
+/// What the phone is to do in its call. Ringway's is told before it begins.
+pub(crate) struct Plan<'a> {
+    pub(crate) line: Line<'a>,
+    /// What it presses.
+    pub(crate) digits: &'static str,
+    /// When it puts the call on hold, from the answer on.
+    pub(crate) holds: Vec<Duration>,
+    /// How long each hold lasts.
+    pub(crate) hold: Duration,
+    /// When it hangs up; `None`: the other side does.
+    pub(crate) ends: Option<Duration>,
+}
+
+/// The phone under test.
+pub(crate) struct Subject<'a> {
+    stage: &'a Stage,
+    plan: Plan<'a>,
+    phone: Phone,
+}
+
+enum Phone {
+    Unused,
+    Ringway(Running),
+    StandIn(Box<dyn Softphone>),
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) const fn new(stage: &'a Stage, plan: Plan<'a>) -> Self {
+        Self { stage, plan, phone: Phone::Unused }
+    }
+
+    /// Calls.
+    pub(crate) fn dial(&mut self, uri: &str) -> Result<()> {
+        self.phone = match &self.stage.ringway {
+            Some(program) => {
+                let mut command = Command::new(program);
+                let from = self.plan.line.uri(self.plan.line.server.unwrap_or_default());
+                command.args(["call", uri, "--from", &from, "--bind", &format!("{}:0", self.plan.line.host)]);
+                Phone::Ringway(self.started(command)?)
+            }
+            None => {
+                let mut phone = self.stand_in()?;
+                phone.dial(uri)?;
+                Phone::StandIn(phone)
+            }
+        };
+        Ok(())
+    }
+
+    /// Gets ready to be called; where.
+    pub(crate) fn wait_for_calls(&mut self) -> Result<String> {
+        let line = self.plan.line;
+        let (phone, uri) = match &self.stage.ringway {
+            Some(program) => {
+                let port = free_port()?;
+                let aor = format!("sip:{}@{}", line.user, line.domain(port));
+                let mut command = Command::new(program);
+                command.args([
+                    "answer",
+                    "--as",
+                    &aor,
+                    "--count",
+                    "1",
+                    "--bind",
+                    &format!("{}:{port}", line.host),
+                ]);
+                if line.server.is_some() {
+                    command.arg("--register");
+                }
+                let mut running = self.started(command)?;
+                running.wait_for_output("ready", Duration::from_secs(5)).context("the phone")?;
+                (Phone::Ringway(running), line.uri(port))
+            }
+            None => {
+                let phone = self.stand_in()?;
+                let uri = phone.uri();
+                (Phone::StandIn(phone), uri)
+            }
+        };
+        self.phone = phone;
+        Ok(uri)
+    }
+
+    pub(crate) fn established(&mut self) -> Result<()> {
+        self.stand_in_does(Softphone::established)
+    }
+
+    pub(crate) fn press(&mut self) -> Result<()> {
+        let digits = self.plan.digits;
+        self.stand_in_does(|phone| {
+            for digit in digits.chars() {
+                phone.press(digit)?;
+                std::thread::sleep(Duration::from_millis(250));
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn hold(&mut self) -> Result<()> {
+        self.stand_in_does(Softphone::hold)
+    }
+
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.stand_in_does(Softphone::resume)
+    }
+
+    pub(crate) fn hang_up(&mut self) -> Result<()> {
+        self.stand_in_does(Softphone::hang_up)
+    }
+
+    pub(crate) fn ended(&mut self) -> Result<()> {
+        match &mut self.phone {
+            Phone::Ringway(running) => {
+                let status = running.wait(Duration::from_secs(5))?;
+                if !status.success() {
+                    bail!("the phone ended with {status}: {}", running.output().trim());
+                }
+                Ok(())
+            }
+            Phone::StandIn(phone) => phone.ended(Duration::from_secs(5)),
+            Phone::Unused => Ok(()),
+        }
+    }
+
+    /// The WAV file of what it heard.
+    pub(crate) fn recording(&mut self) -> Result<PathBuf> {
+        match &mut self.phone {
+            Phone::StandIn(phone) => phone.recording(),
+            Phone::Ringway(_) | Phone::Unused => Ok(self.own_recording()),
+        }
+    }
+
+    /// What it says about the call, against what the call was: `sas` is what the peer says to compare, `digit` what it
+    /// pressed, and `faults` how often at most what may have happened.
+    pub(crate) fn check(
+        &self,
+        stage: &Stage,
+        sas: Option<&str>,
+        digit: char,
+        faults: &[(&str, u32)],
+    ) -> Result<()> {
+        let running = match &self.phone {
+            Phone::Ringway(running) => running,
+            Phone::StandIn(phone) => {
+                if phone.sas().as_deref() != sas {
+                    bail!("one side says {:?} to compare, the other {sas:?}", phone.sas());
+                }
+                return Ok(());
+            }
+            Phone::Unused => return Ok(()),
+        };
+        let output = running.output();
+        let told =
+            output.lines().find(|line| line.starts_with('{')).context("the phone printed no JSON object")?;
+        stage.keep_text(told, "phone.json")?;
+        let told: Value = serde_json::from_str(told).context("the phone printed bad JSON")?;
+        let expect = |at: &str, expected: Value| match told.pointer(at) {
+            Some(found) if *found == expected => Ok(()),
+            found => bail!("the phone's JSON has {found:?} at {at}, not {expected}"),
+        };
+        expect("/result", "answered".into())?;
+        expect("/status", 200.into())?;
+        match self.plan.line.keys {
+            Keys::None => expect("/security/method", "none".into())?,
+            Keys::Sdes(suite) => {
+                expect("/security/method", "sdes".into())?;
+                expect("/security/suite", suite.into())?;
+                expect("/security/tag_bits", tag_bits(suite).into())?;
+            }
+            Keys::Zrtp => {
+                expect("/security/method", "zrtp".into())?;
+                expect("/security/sas", sas.context("the peer says nothing to compare")?.into())?;
+            }
+        }
+        for (fault, most) in faults {
+            match told.pointer(&format!("/received/{fault}")).and_then(Value::as_u64) {
+                Some(count) if count <= u64::from(*most) => {}
+                count => {
+                    bail!("the phone's JSON has {count:?} for {fault}, at most {most} are the peer's: {told}")
+                }
+            }
+        }
+        expect("/received/dtmf", digit.to_string().into())?;
+        for figure in ["/setup_ms", "/duration_s", "/sent/packets", "/received/packets", "/received/mos"] {
+            if told.pointer(figure).and_then(Value::as_f64).is_none_or(|figure| figure <= 0.0) {
+                bail!("the phone's JSON has no figure at {figure}: {told}");
+            }
+        }
+        Ok(())
+    }
+
+    fn started(&self, mut command: Command) -> Result<Running> {
+        let Plan { line, digits, holds, hold, ends } = &self.plan;
+        command.args(["--transport", line.transport.name(), "--play", &format!("tone:{}", line.tone_hz)]);
+        command.arg("--record").arg(self.own_recording());
+        let port = free_port()?;
+        command.args(["--rtp-ports", &format!("{port}-{}", port + 1)]);
+        command.args(["--dtmf", digits, "--json", "--trace"]);
+        match line.keys {
+            // What it does unless told otherwise must leave such a peer in peace; without a server it is told.
+            Keys::None if line.server.is_some() => &mut command,
+            Keys::None => command.args(["--srtp", "none"]),
+            Keys::Sdes(suite) => command.args(["--srtp", "sdes", "--suite", suite]),
+            Keys::Zrtp => command.args(["--srtp", "zrtp"]),
+        };
+        if let Some(server) = line.server {
+            command.args(["--server", &format!("{}:{server}", line.host), "--password-stdin"]);
+        }
+        if !holds.is_empty() {
+            let times: Vec<String> = holds.iter().map(|at| at.as_secs_f64().to_string()).collect();
+            command.args(["--hold-at", &times.join(","), "--hold-s", &hold.as_secs_f64().to_string()]);
+        }
+        if let Some(ends) = ends {
+            command.args(["--duration", &ends.as_secs_f64().to_string()]);
+        }
+        let mut running = Running::start(line.user, &mut command, &self.stage.folder)?;
+        if line.server.is_some() {
+            running.type_line(&format!("secret-{}", line.user))?;
+        }
+        running.close_input();
+        Ok(running)
+    }
+
+    fn own_recording(&self) -> PathBuf {
+        self.stage.path("heard-by-phone.wav")
+    }
+
+    /// Another phone that can do what this call needs.
+    fn stand_in(&self) -> Result<Box<dyn Softphone>> {
+        let line = self.plan.line;
+        Ok(match line.keys {
+            Keys::None | Keys::Sdes("AES_CM_128_HMAC_SHA1_80") => {
+                let mut phone = baresip::Phone::start(self.stage, line)?;
+                line.server.map_or(Ok(()), |_| phone.registered())?;
+                Box::new(phone)
+            }
+            Keys::Sdes(_) | Keys::Zrtp => {
+                let mut phone = linphone::Phone::start(self.stage, line)?;
+                line.server.map_or(Ok(()), |_| phone.registered())?;
+                Box::new(phone)
+            }
+        })
+    }
+
+    /// Ringway's phone has been told before what to do when.
+    fn stand_in_does(
+        &mut self,
+        what: impl FnOnce(&mut (dyn Softphone + 'static)) -> Result<()>,
+    ) -> Result<()> {
+        match &mut self.phone {
+            Phone::StandIn(phone) => what(phone.as_mut()).context("the stand-in"),
+            Phone::Ringway(_) | Phone::Unused => Ok(()),
+        }
+    }
+}
+
+fn tag_bits(suite: &str) -> u32 {
+    match suite.rsplit('_').next() {
+        Some("32") => 32,
+        Some("GCM") => 128,
+        _ => 80,
+    }
+}

@@ -1,0 +1,159 @@
+//! Ringway's SRTP against libsrtp2, both ways, without a call around it.
+
+use super::Scenario;
+use crate::libsrtp::{Library, ROOM_BYTES, Side};
+use crate::workspace::root;
+use anyhow::{Context, Result, bail, ensure};
+use ringway_media::srtp::{SrtpReceiver, SrtpSender};
+use ringway_media::{MasterKey, Suite};
+
+/// The SSRC of all packets.
+const SSRC: u32 = 0x1234_5678;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let mut scenario = Scenario::new("srtp/libsrtp2", |_| match Library::load()? {
+        Some(library) => every_suite(&library),
+        None => bail!("libsrtp2 is not installed: install the package `libsrtp2-1`"),
+    });
+    scenario.reference = false;
+    vec![scenario]
+}
+
+/// Every suite that the library speaks as its RFC says.
+fn every_suite(library: &Library) -> Result<()> {
+    for suite in Suite::ALL {
+        let is_aes_192 = suite.key_bytes() == 24;
+        if is_aes_192 && !speaks_aes_192(library)? {
+            println!(
+                "    {} not compared: {} derives AES-192 keys otherwise than RFC 6188 §7.4 (mended in libsrtp 2.8)",
+                suite.name(),
+                library.description()
+            );
+            continue;
+        }
+        both_ways(library, suite)?;
+    }
+    Ok(())
+}
+
+/// Whether the library makes the packet of the vector that RFC 6188's key derivation leads to. Before 2.8 it takes the
+/// AES-192 master key, with the salt and zeros behind it, for one of AES-256.
+fn speaks_aes_192(library: &Library) -> Result<bool> {
+    let path = root().join("testdata/srtp/vectors.json");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let vectors: serde_json::Value = serde_json::from_str(&text)?;
+    let packets = vectors["packets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |packet: &&serde_json::Value| {
+        packet["name"].as_str().is_some_and(|name| name.contains("AES_192_CM_HMAC_SHA1_80"))
+    };
+    let vector = packets.iter().find(named).context("no vector for AES-192")?;
+    let field = |name: &str| vector[name].as_str().and_then(hex).with_context(|| format!("no {name}"));
+    let key = MasterKey {
+        key: field("master_key")?,
+        salt: field("master_salt")?,
+        lifetime_packets: None,
+        mki: Vec::new(),
+    };
+    let (rtp, srtp) = (field("rtp")?, field("srtp")?);
+    let mut slot = Slot::with(&rtp);
+    let mut session = library.session(Suite::AesCm192HmacSha1_80, &key, Side::Sender)?;
+    let len = session.protect_rtp(&mut slot.0, rtp.len())?;
+    Ok(slot.0.get(..len) == Some(srtp.as_slice()))
+}
+
+fn hex(text: &str) -> Option<Vec<u8>> {
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}
+
+/// Packets of many lengths, over two wraps of the sequence number, from each to the other.
+fn both_ways(library: &Library, suite: Suite) -> Result<()> {
+    both_ways_of(library, suite).with_context(|| format!("{} with {}", suite.name(), library.description()))
+}
+
+fn both_ways_of(library: &Library, suite: Suite) -> Result<()> {
+    let key = |first: u8| MasterKey {
+        key: (first..).take(suite.key_bytes()).collect(),
+        salt: (first + 100..).take(suite.salt_bytes()).collect(),
+        lifetime_packets: None,
+        mki: Vec::new(),
+    };
+    let mut our_sender = SrtpSender::new(suite, &key(1))?;
+    let mut their_receiver = library.session(suite, &key(1), Side::Receiver)?;
+    let mut their_sender = library.session(suite, &key(2), Side::Sender)?;
+    let mut our_receiver = SrtpReceiver::new(suite, &key(2))?;
+    // Steps of 1 around each wrap, large ones between: what is left out counts as lost.
+    let mut index = 30_000_u32;
+    while index < 3 << 16 {
+        let near_wrap = (index + 20) % (1 << 16) < 40;
+        index += if near_wrap { 1 } else { (65_516 - index % (1 << 16)).clamp(1, 9_973) };
+        let rtp = rtp(index);
+        let mut slot = Slot::with(&rtp);
+        let len = our_sender.protect_rtp(&mut slot.0, rtp.len())?;
+        let len = their_receiver.unprotect_rtp(&mut slot.0, len).context("libsrtp2 reads our RTP")?;
+        ensure!(slot.0.get(..len) == Some(rtp.as_slice()), "libsrtp2 read something else: index {index}");
+        let mut slot = Slot::with(&rtp);
+        let len = their_sender.protect_rtp(&mut slot.0, rtp.len())?;
+        let packet = slot.0.get_mut(..len).unwrap_or_default();
+        let len = our_receiver.unprotect_rtp(packet).context("we read libsrtp2's RTP")?;
+        ensure!(slot.0.get(..len) == Some(rtp.as_slice()), "we read something else: index {index}");
+        let rtcp = rtcp(index);
+        let mut slot = Slot::with(&rtcp);
+        let len = our_sender.protect_rtcp(&mut slot.0, rtcp.len())?;
+        let len = their_receiver.unprotect_rtcp(&mut slot.0, len).context("libsrtp2 reads our RTCP")?;
+        ensure!(slot.0.get(..len) == Some(rtcp.as_slice()), "libsrtp2 read other RTCP: index {index}");
+        let mut slot = Slot::with(&rtcp);
+        let len = their_sender.protect_rtcp(&mut slot.0, rtcp.len())?;
+        let packet = slot.0.get_mut(..len).unwrap_or_default();
+        let len = our_receiver.unprotect_rtcp(packet).context("we read libsrtp2's RTCP")?;
+        ensure!(slot.0.get(..len) == Some(rtcp.as_slice()), "we read other RTCP: index {index}");
+    }
+    Ok(())
+}
+
+/// Room for a packet as libsrtp wants it.
+#[repr(align(8))]
+struct Slot([u8; 512 + ROOM_BYTES]);
+
+impl Slot {
+    fn with(packet: &[u8]) -> Self {
+        let mut room = [0; 512 + ROOM_BYTES];
+        if let Some(start) = room.get_mut(..packet.len()) {
+            start.copy_from_slice(packet);
+        }
+        Self(room)
+    }
+}
+
+fn rtp(index: u32) -> Vec<u8> {
+    let mut packet = vec![0x80, 0];
+    packet.extend((index as u16).to_be_bytes());
+    packet.extend((index * 160).to_be_bytes());
+    packet.extend(SSRC.to_be_bytes());
+    packet.extend((0..index % 400).map(|at| at as u8));
+    packet
+}
+
+fn rtcp(index: u32) -> Vec<u8> {
+    let words = 1 + index % 60;
+    let mut packet = vec![0x80, 200];
+    packet.extend((words as u16).to_be_bytes());
+    packet.extend(SSRC.to_be_bytes());
+    packet.extend((0..words * 4 - 4).map(|at| at as u8));
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_is_understood_by_libsrtp2_and_its_packets_by_us() {
+        match Library::load().unwrap() {
+            Some(library) => every_suite(&library).unwrap(),
+            None => eprintln!("not tested: libsrtp2 is not installed"),
+        }
+    }
+}
