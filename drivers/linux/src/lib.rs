@@ -31,12 +31,12 @@ mod worker;
 
 pub use action::{ActionSink, NoActions};
 pub use clock::Clock;
-pub use connection::StreamLimits;
 pub use counters::Counts;
 pub use inbox::Inboxes;
 pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;
+pub use ringway_sansio::StreamLimits;
 pub use runtime::{Config, Runtime, StartError, Tally};
 pub use shard::{Shards, shard_of_token};
 pub use store::Durability;

@@ -2,7 +2,6 @@
 
 use crate::action::ActionSink;
 use crate::clock::Clock;
-use crate::connection::StreamLimits;
 use crate::counters::{Counters, Counts};
 use crate::inbox::Inboxes;
 use crate::listen::{Bound, Listen};
@@ -11,7 +10,7 @@ use crate::shard::Shards;
 use crate::store::Durability;
 use crate::sys;
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Node};
+use ringway_sansio::{Event, Node, StreamLimits};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;

@@ -3,13 +3,15 @@
 //! A [`ConnectionId`] holds the owner's number (8 bits), the connection's slot (20 bits) and how often the slot was
 //! used before (36 bits). A slot that has been used that often is not used again, so a number never comes twice.
 
-use crate::connection::{Closing, Connection, Filled, More, Origin, State};
+use crate::connection::{Connection, Filled, More};
 use crate::counters::Counters;
 use crate::listen::set_stream_options;
 use crate::listing::OpenConnection;
 use crate::runtime::Common;
 use crate::sys::{self, Epoll, Interest};
-use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
+use ringway_sansio::{
+    Closing, ConnectionId, Flow, Framer, Instant, ListenerId, Origin, TimerKey, Token, Transport, Wheel,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
 use std::fs::File;
@@ -173,9 +175,9 @@ impl<F: Framer> Streams<F> {
     /// Goes on with a connection that has room to write, or that is made or could not be.
     pub(crate) fn writable(&mut self, id: ConnectionId, now: Instant) {
         let Some(connection) = find(&mut self.slots, id) else { return };
-        if connection.state == State::Connecting {
+        if !connection.times.is_open() {
             match connection.stream.take_error() {
-                Ok(None) => connection.opened(now),
+                Ok(None) => connection.times.opened(now),
                 Ok(Some(_)) | Err(_) => return self.close(id, Closing::NotConnected),
             }
             self.connecting -= 1;
@@ -197,7 +199,7 @@ impl<F: Framer> Streams<F> {
     /// [`Streams::close`] if this or that says so.
     pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
         let Some(connection) = find(&mut self.slots, id) else { return Filled::Nothing };
-        if connection.state == State::Connecting {
+        if !connection.times.is_open() {
             return Filled::Nothing;
         }
         let filled = connection.fill(&mut self.room, now);
@@ -255,7 +257,7 @@ impl<F: Framer> Streams<F> {
         self.open -= 1;
         self.common.open.fetch_sub(1, Ordering::Relaxed);
         self.unwritten -= connection.queued();
-        if connection.state == State::Connecting {
+        if !connection.times.is_open() {
             self.connecting -= 1;
         } else {
             self.reports.push(Report::Closed(id));
@@ -404,7 +406,7 @@ impl<F: Framer> Streams<F> {
             self.free.push(index);
             return Err(error);
         }
-        if connection.state == State::Open {
+        if connection.times.is_open() {
             list(&self.common, self.worker, &connection);
         }
         if let Some(slot) = self.slots.get_mut(index as usize) {
@@ -447,7 +449,7 @@ fn list<F: Framer>(common: &Common, worker: usize, connection: &Connection<F>) {
     let Flow { transport, remote, connection: id, .. } = connection.flow;
     // An end without an address has just been closed by the other.
     if let (Some(id), Ok(local)) = (id, connection.stream.local_addr()) {
-        let since = connection.since;
+        let since = connection.times.since();
         common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
     }
 }

@@ -5,7 +5,7 @@
 //! packets that the nodes write in one batch are sent at its end.
 
 use crate::action::ActionSink;
-use crate::connection::{Closing, Filled, More};
+use crate::connection::{Filled, More};
 use crate::counters::Counters;
 use crate::held::Held;
 use crate::inbox::{Command, Commands, Inbox};
@@ -17,7 +17,7 @@ use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wai
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::udp;
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;

@@ -19,6 +19,7 @@ mod flow;
 mod node;
 mod outbox;
 mod paced;
+mod stream;
 mod time;
 mod wheel;
 
@@ -27,5 +28,6 @@ pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport};
 pub use node::{Framer, FramingError, Node};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::PacedNode;
+pub use stream::{Closing, Origin, StreamLimits, StreamTimes, WriteQueue};
 pub use time::{Deadline, Instant};
 pub use wheel::{TimerKey, Wheel};

@@ -1,0 +1,266 @@
+//! What every driver keeps of a stream connection: the bytes that wait to be written, and the times it must keep.
+
+use crate::{Instant, Token};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What a stream connection may take, in time and room. Reaching one closes the connection and is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// For a dialled connection to be made.
+    pub connect: Duration,
+    /// For a message to become whole once its first byte is there.
+    pub message: Duration,
+    /// For an accepted connection to bring its first whole message.
+    pub first_message: Duration,
+    /// Without a byte from the peer. Longer than any registration lasts, so that a phone that refreshes in time
+    /// keeps its connection.
+    pub idle: Duration,
+    /// For the peer to take some of the bytes that wait for it.
+    pub write_stall: Duration,
+    /// Bytes that wait for the peer to read, beyond what the kernel or the network stack holds.
+    pub write_queue_bytes_max: usize,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(4),
+            message: Duration::from_secs(10),
+            first_message: Duration::from_secs(60),
+            idle: Duration::from_secs(7500),
+            write_stall: Duration::from_secs(30),
+            write_queue_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// The peer closed it, or it broke.
+    Ended,
+    /// It could not be made.
+    NotConnected,
+    /// Its bytes are not messages.
+    Framing,
+    /// A message did not become whole in time.
+    Slow,
+    /// Nothing came for too long.
+    Idle,
+    /// The peer does not read.
+    Unread,
+}
+
+/// Who began a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The peer.
+    Accepted,
+    /// We.
+    Dialled,
+}
+
+/// The times of one connection, against which [`StreamLimits`] are held.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamTimes {
+    origin: Origin,
+    is_open: bool,
+    /// When it was dialled; once it is open, since when it is.
+    since: Instant,
+    last_bytes: Instant,
+    partial_since: Option<Instant>,
+    waiting_since: Option<Instant>,
+    has_spoken: bool,
+}
+
+impl StreamTimes {
+    /// Of a connection that begins now. One that was accepted is open.
+    pub const fn new(origin: Origin, now: Instant) -> Self {
+        Self {
+            origin,
+            is_open: matches!(origin, Origin::Accepted),
+            since: now,
+            last_bytes: now,
+            partial_since: None,
+            waiting_since: None,
+            has_spoken: false,
+        }
+    }
+
+    /// Who began it.
+    pub const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// False while it is being dialled.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// When it was dialled; once it is open, since when it is.
+    pub const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// A dialled connection is made.
+    pub fn opened(&mut self, now: Instant) {
+        self.is_open = true;
+        self.since = now;
+        self.last_bytes = now;
+        // The peer's time to read begins now.
+        self.waiting_since = self.waiting_since.map(|_| now);
+    }
+
+    /// Bytes came.
+    pub const fn heard(&mut self, now: Instant) {
+        self.last_bytes = now;
+    }
+
+    /// Notes whether a message is now half there; `whole`: at least one has just become whole.
+    pub fn note_frames(&mut self, is_partial: bool, whole: bool, now: Instant) {
+        self.has_spoken |= whole;
+        self.partial_since = match is_partial {
+            false => None,
+            true if whole => Some(now),
+            true => self.partial_since.or(Some(now)),
+        };
+    }
+
+    /// Bytes wait for the peer to read.
+    pub fn queued(&mut self, now: Instant) {
+        self.waiting_since = self.waiting_since.or(Some(now));
+    }
+
+    /// The peer took some of them.
+    pub const fn took(&mut self, now: Instant) {
+        self.waiting_since = Some(now);
+    }
+
+    /// None wait any more.
+    pub const fn drained(&mut self) {
+        self.waiting_since = None;
+    }
+
+    /// When it must be closed if nothing happens, and why.
+    pub fn deadline(&self, limits: &StreamLimits) -> (Instant, Closing) {
+        if !self.is_open {
+            return (self.since + limits.connect, Closing::NotConnected);
+        }
+        let mut first = (self.last_bytes + limits.idle, Closing::Idle);
+        let mut sooner = |at: Instant, why| {
+            if at < first.0 {
+                first = (at, why);
+            }
+        };
+        if let Some(since) = self.partial_since {
+            sooner(since + limits.message, Closing::Slow);
+        }
+        if self.origin == Origin::Accepted && !self.has_spoken {
+            sooner(self.since + limits.first_message, Closing::Slow);
+        }
+        if let Some(since) = self.waiting_since {
+            sooner(since + limits.write_stall, Closing::Unread);
+        }
+        first
+    }
+}
+
+/// Bytes that wait, and where in the stream each message that somebody asks about ends.
+#[derive(Debug, Default)]
+pub struct WriteQueue {
+    bytes: Vec<u8>,
+    /// How many of `bytes` are written.
+    head: usize,
+    /// How many bytes went through the queue before `bytes`' first.
+    base: u64,
+    tokens: VecDeque<(u64, Token)>,
+}
+
+impl WriteQueue {
+    /// Adds bytes of one message.
+    pub fn push(&mut self, bytes: &[u8], token: Token) {
+        self.bytes.extend_from_slice(bytes);
+        if token != Token::NONE {
+            self.tokens.push_back((self.base + self.bytes.len() as u64, token));
+        }
+    }
+
+    /// What is to be written next.
+    pub fn waiting(&self) -> &[u8] {
+        self.bytes.get(self.head..).unwrap_or_default()
+    }
+
+    /// True when nothing waits.
+    pub const fn is_empty(&self) -> bool {
+        self.head >= self.bytes.len()
+    }
+
+    /// So many of [`WriteQueue::waiting`] are written.
+    pub fn advance(&mut self, count: usize) {
+        self.head += count;
+        let written = self.base + self.head as u64;
+        while self.tokens.front().is_some_and(|&(end, _)| end <= written) {
+            self.tokens.pop_front();
+        }
+        if self.is_empty() {
+            self.forget_written();
+            // A connection that was slow once does not keep the room for it.
+            if self.bytes.capacity() > KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+        } else if self.head > KEPT_BYTES && self.head > self.bytes.len() / 2 {
+            self.forget_written();
+        }
+    }
+
+    /// The tokens of messages that were not written whole.
+    pub fn unwritten(&mut self) -> impl Iterator<Item = Token> + '_ {
+        self.tokens.drain(..).map(|(_, token)| token)
+    }
+
+    fn forget_written(&mut self) {
+        self.base += self.head as u64;
+        self.bytes.drain(..self.head);
+        self.head = 0;
+    }
+}
+
+/// The room an empty queue keeps for the next time.
+const KEPT_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_kept_until_its_last_byte_is_written() {
+        let mut queue = WriteQueue::default();
+        queue.push(b"12345", Token(1));
+        queue.push(b"678", Token::NONE);
+        queue.push(b"9", Token(2));
+        let left = |queue: &WriteQueue| queue.tokens.iter().map(|&(_, token)| token.0).collect::<Vec<_>>();
+        queue.advance(4);
+        assert_eq!((queue.waiting(), left(&queue)), (&b"56789"[..], alloc::vec![1, 2]));
+        queue.advance(1);
+        assert_eq!(left(&queue), [2]);
+        queue.advance(4);
+        assert!(queue.is_empty() && left(&queue).is_empty());
+        queue.push(b"ab", Token(3));
+        queue.advance(1);
+        assert_eq!((queue.waiting(), left(&queue)), (&b"b"[..], alloc::vec![3]));
+    }
+
+    #[test]
+    fn the_written_part_of_a_long_queue_is_given_back() {
+        let mut queue = WriteQueue::default();
+        for round in 1..200_u64 {
+            queue.push(&[b'x'; 1000], Token(round));
+            queue.push(&[b'x'; 1000], Token::NONE);
+            queue.advance(if round < 50 { 1000 } else { 2000 });
+        }
+        assert_eq!(queue.waiting().len(), 49_000);
+        assert!(queue.bytes.len() < 49_000 * 2 + KEPT_BYTES);
+    }
+}
