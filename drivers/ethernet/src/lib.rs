@@ -1,13 +1,29 @@
 //! From Ethernet frames to protocol machines, without an operating system.
 //!
-//! Does: names what a network card is ([`Card`]).
+//! Does: names what a network card is ([`Card`]), and runs a [`Node`](ringway_sansio::Node) on one ([`Station`]): UDP and
+//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS. Datagrams to the node's ports are read where the card put them; all else goes
+//! through smoltcp.
 //!
-//! Does not: touch hardware, read clocks, or know SIP.
+//! Does not: touch hardware, read clocks, know SIP, or have IPv6.
 //!
-//! Start reading at [`Card`].
+//! Start reading at [`Station`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod card;
+mod counters;
+mod frame;
+mod lease;
+mod neighbours;
+mod stack;
+mod station;
+mod streams;
+mod wire;
 
 pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
+pub use counters::StationCounters;
+pub use lease::{Lease, NAME_SERVERS_MAX};
+pub use stack::Change;
+pub use station::{Port, Station, Worked};

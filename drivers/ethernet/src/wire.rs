@@ -1,0 +1,179 @@
+//! The lower half of a station: the card, our addresses, the neighbours. Sends datagrams as frames.
+
+use crate::frame::{self, ARP_FRAME_BYTES, Datagram, FRAGMENT_HEADERS_BYTES, Own, PAYLOAD_BYTES_MAX, Part};
+use crate::neighbours::{Found, Neighbours};
+use crate::{Card, Lease, StationCounters};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use ringway_sansio::{Instant, Token};
+use smoltcp::wire::EthernetAddress;
+
+pub(crate) struct Wire<C> {
+    pub(crate) card: C,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) counters: StationCounters,
+    lease: Option<Lease>,
+    hardware: EthernetAddress,
+    /// Of the next packet (RFC 791 §3.2).
+    ident: u16,
+    /// Room for a datagram that is cut into fragments.
+    whole: Vec<u8>,
+    /// The tokens of packets that could not be sent.
+    pub(crate) unreachable: Vec<Token>,
+}
+
+impl<C: Card> Wire<C> {
+    /// `ident` should differ from one start to the next, so that fragments of before are not taken for ours.
+    pub(crate) fn new(card: C, ident: u16) -> Self {
+        Self {
+            hardware: EthernetAddress(card.address()),
+            card,
+            neighbours: Neighbours::default(),
+            counters: StationCounters::default(),
+            lease: None,
+            ident,
+            whole: Vec::new(),
+            unreachable: Vec::new(),
+        }
+    }
+
+    /// Takes another address, or none.
+    pub(crate) fn set_lease(&mut self, lease: Option<Lease>) {
+        self.lease = lease;
+        for waiting in self.neighbours.clear() {
+            self.report(waiting.token);
+        }
+    }
+
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    pub(crate) fn own(&self) -> Own {
+        Own { hardware: self.hardware, address: self.lease.as_ref().map(|lease| lease.address) }
+    }
+
+    /// Sends a datagram from a port of ours. What cannot be sent is reported by its token.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        from_port: u16,
+        to: SocketAddrV4,
+        token: Token,
+        payload: &[u8],
+    ) {
+        let Some(next_hop) = self.next_hop(*to.ip()) else {
+            self.counters.no_route += 1;
+            return self.report(token);
+        };
+        if payload.len() > PAYLOAD_BYTES_MAX || to.port() == 0 {
+            self.counters.no_route += 1;
+            return self.report(token);
+        }
+        match self.neighbours.find(now, next_hop) {
+            Found::At(hardware) => self.send_to(hardware, from_port, to, token, payload),
+            Found::Stale(hardware) => {
+                self.send_to(hardware, from_port, to, token, payload);
+                self.ask(now, next_hop);
+            }
+            Found::Unknown => {
+                if self.neighbours.wait(next_hop, (from_port, to), token, payload) {
+                    self.ask(now, next_hop);
+                } else {
+                    self.report(token);
+                }
+            }
+        }
+    }
+
+    /// Notes where a station of this link is, and sends what waited for it.
+    pub(crate) fn learn(&mut self, now: Instant, address: Ipv4Addr, hardware: EthernetAddress) {
+        if !self.lease.as_ref().is_some_and(|lease| lease.is_other_station(address)) {
+            return;
+        }
+        for waiting in self.neighbours.learn(now, address, hardware) {
+            self.send_to(hardware, waiting.from_port, waiting.to, waiting.token, &waiting.payload);
+        }
+    }
+
+    /// Asks again, and gives up what nobody answered for.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let Self { neighbours, card, hardware, lease, .. } = self;
+        let Some(address) = lease.as_ref().map(|lease| lease.address) else { return };
+        let given_up = neighbours.expire(now, |target| {
+            send_arp_request(card, *hardware, address, target);
+        });
+        for waiting in given_up {
+            self.counters.unanswered += 1;
+            self.report(waiting.token);
+        }
+    }
+
+    fn send_to(
+        &mut self,
+        next_hop: EthernetAddress,
+        from_port: u16,
+        to: SocketAddrV4,
+        token: Token,
+        payload: &[u8],
+    ) {
+        let Some(own) = self.own().address else { return self.report(token) };
+        let datagram = Datagram { from: SocketAddrV4::new(own, from_port), to, payload };
+        self.ident = self.ident.wrapping_add(1);
+        let (hardware, ident) = (self.hardware, self.ident);
+        let is_sent = match datagram.frame_bytes() {
+            Some(bytes) => self.card.send(bytes, |room| datagram.write(room, hardware, next_hop, ident)),
+            None => self.send_fragments(&datagram, next_hop),
+        };
+        if is_sent {
+            self.counters.datagrams_out += 1;
+        } else {
+            // Lost as any datagram can be: SIP repeats it.
+            self.counters.ring_full += 1;
+        }
+    }
+
+    fn send_fragments(&mut self, datagram: &Datagram<'_>, next_hop: EthernetAddress) -> bool {
+        let Self { card, hardware, ident, whole, .. } = self;
+        datagram.write_whole(whole);
+        Datagram::fragments(whole).all(|(offset, bytes, is_last)| {
+            let part = Part { ident: *ident, offset, is_last };
+            card.send(FRAGMENT_HEADERS_BYTES + bytes.len(), |room| {
+                datagram.write_fragment(room, (*hardware, next_hop), bytes, part);
+            })
+        })
+    }
+
+    /// The station of this link that a packet goes to. `None`: there is no way.
+    fn next_hop(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let lease = self.lease.as_ref()?;
+        if to.is_unspecified()
+            || to.is_broadcast()
+            || to.is_multicast()
+            || to.is_loopback()
+            || to == lease.address
+        {
+            return None;
+        }
+        if !lease.is_on_link(to) { lease.gateway } else { Some(to).filter(|to| lease.is_other_station(*to)) }
+    }
+
+    fn ask(&mut self, now: Instant, target: Ipv4Addr) {
+        let Some(address) = self.own().address else { return };
+        if self.neighbours.begin_asking(now, target) {
+            send_arp_request(&mut self.card, self.hardware, address, target);
+        }
+    }
+
+    fn report(&mut self, token: Token) {
+        self.counters.unreachable += 1;
+        if token != Token::NONE {
+            self.unreachable.push(token);
+        }
+    }
+}
+
+fn send_arp_request<C: Card>(card: &mut C, own: EthernetAddress, address: Ipv4Addr, target: Ipv4Addr) {
+    // A lost request is repeated.
+    card.send(ARP_FRAME_BYTES, |room| frame::write_arp_request(room, own, address, target));
+}

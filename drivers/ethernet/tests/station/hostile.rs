@@ -1,0 +1,136 @@
+//! What a hostile neighbour can put on the cable.
+
+use crate::harness::{Host, Link, OWN, OWN_HARDWARE};
+use ringway_sansio::{Rng, Seed};
+use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// The frames that a host sends for a datagram, a large one, a connection and a message over it.
+fn honest_frames() -> Vec<Vec<u8>> {
+    let mut link = Link::new();
+    let mut host = Host::new(&link);
+    let (udp, tcp) = (host.udp(4000), host.connect(4001));
+    host.send(udp, b"hello");
+    host.send(udp, &[b'x'; 3000]);
+    let mut frames = Vec::new();
+    for step in 0..20 {
+        host.poll(link.now);
+        frames.extend(link.to_station.borrow().iter().cloned());
+        link.pass(Duration::from_millis(1));
+        if step == 10 {
+            host.tcp(tcp).send_slice(b"line\n").unwrap();
+        }
+    }
+    assert!(frames.len() >= 8, "{} frames", frames.len());
+    frames
+}
+
+fn still_answers(link: &mut Link) {
+    link.to_station.borrow_mut().clear();
+    link.from_station.borrow_mut().clear();
+    let mut host = Host::new(link);
+    let socket = host.udp(4999);
+    host.send(socket, b"still there");
+    host.talk(link, 10);
+    assert_eq!(host.received(socket).unwrap().0, b"still there");
+}
+
+#[test]
+fn frames_cut_at_every_length_are_survived() {
+    let mut link = Link::new();
+    for frame in honest_frames() {
+        for length in 0..frame.len() {
+            link.to_station.borrow_mut().push_back(frame[..length].to_vec());
+            link.turn();
+        }
+    }
+    still_answers(&mut link);
+}
+
+#[test]
+fn frames_with_changed_bytes_are_survived() {
+    let frames = honest_frames();
+    let mut rng = Rng::new(&Seed::from_number(5));
+    let mut link = Link::new();
+    for _ in 0..20_000 {
+        let mut frame = frames[rng.below(frames.len() as u64) as usize].clone();
+        for _ in 0..=rng.below(3) {
+            let place = rng.below(frame.len() as u64) as usize;
+            frame[place] = rng.next_u64() as u8;
+        }
+        link.to_station.borrow_mut().push_back(frame);
+        link.turn();
+        link.from_station.borrow_mut().clear();
+    }
+    assert!(link.station.counters().frames_damaged > 1000);
+    still_answers(&mut link);
+}
+
+#[test]
+fn a_flood_of_arp_is_survived() {
+    let mut link = Link::new();
+    for number in 0..10_000_u32 {
+        let mut frame = vec![0; 42];
+        frame[..6].copy_from_slice(&OWN_HARDWARE);
+        frame[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+        frame[12..14].copy_from_slice(&[8, 6]);
+        let repr = ArpRepr::EthernetIpv4 {
+            operation: if number % 2 == 0 { ArpOperation::Request } else { ArpOperation::Reply },
+            source_hardware_addr: EthernetAddress([2, 9, 9, 9, (number >> 8) as u8, number as u8]),
+            source_protocol_addr: Ipv4Addr::from(u32::from(OWN) & !0xff | number & 0xff),
+            target_hardware_addr: EthernetAddress(OWN_HARDWARE),
+            target_protocol_addr: OWN,
+        };
+        repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
+        link.to_station.borrow_mut().push_back(frame);
+        link.turn();
+    }
+    assert_eq!(link.station.neighbours_len(), 253, "not the network, not all of it, not us");
+    still_answers(&mut link);
+}
+
+#[test]
+fn frames_for_others_and_from_nobody_are_not_answered() {
+    let frames = honest_frames();
+    let datagram = frames.iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 17).unwrap();
+    let mut link = Link::new();
+    let mut foreign = datagram.clone();
+    foreign[5] = 9;
+    link.to_station.borrow_mut().push_back(foreign);
+    link.turn();
+    assert_eq!(link.station.counters().frames_foreign, 1);
+    // The same datagram as a broadcast frame, and from our own address.
+    let mut broadcast = datagram.clone();
+    broadcast[..6].copy_from_slice(&[0xff; 6]);
+    link.to_station.borrow_mut().push_back(broadcast);
+    let mut own = datagram.clone();
+    own[26..30].copy_from_slice(&OWN.octets());
+    link.to_station.borrow_mut().push_back(own);
+    link.turn();
+    assert!(link.node().messages.is_empty());
+    still_answers(&mut link);
+}
+
+#[test]
+fn handshakes_that_nobody_finishes_do_not_keep_others_out_for_long() {
+    let syn = honest_frames().into_iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6).unwrap();
+    let mut link = Link::new();
+    for port in 0..200_u16 {
+        let mut frame = syn.clone();
+        // Another port of the sender; the checksum is made right by what is taken off the sequence number.
+        let old = u16::from_be_bytes([frame[34], frame[35]]);
+        let low = u16::from_be_bytes([frame[40], frame[41]]);
+        frame[34..36].copy_from_slice(&old.wrapping_add(port).to_be_bytes());
+        frame[40..42].copy_from_slice(&low.wrapping_sub(port).to_be_bytes());
+        link.to_station.borrow_mut().push_back(frame);
+        link.turn();
+    }
+    let mut host = Host::new(&link);
+    link.from_station.borrow_mut().clear();
+    let socket = host.connect(7000);
+    host.talk(&mut link, 8000);
+    host.tcp(socket).send_slice(b"in\n").unwrap();
+    host.talk(&mut link, 100);
+    assert_eq!(host.read(socket), "in\n");
+}

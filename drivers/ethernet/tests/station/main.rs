@@ -1,0 +1,11 @@
+//! A station against another stack's host, on a cable in memory and a virtual clock.
+//!
+//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, ICMP echo, frames of every length, floods.
+//! Not tested here: hardware; DHCP is in `addresses.rs`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod addresses;
+mod datagrams;
+mod harness;
+mod hostile;
+mod streams;
