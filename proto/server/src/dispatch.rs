@@ -39,9 +39,12 @@ impl<S: Services> Server<S> {
         flow: Flow,
         out: &mut Out<'_>,
     ) {
-        if self.is_stopping && message.to().tag().is_none() && !matches!(method, Method::Ack | Method::Cancel)
+        if let Some(reason) = self.refuses
+            && message.to().tag().is_none()
+            && !matches!(method, Method::Ack | Method::Cancel)
         {
-            return self.refuse_while_stopping(now, message, method, uri, flow, out);
+            let request = Request { now, message, method, uri, flow, key: None };
+            return self.refuse_new(&request, reason, out);
         }
         // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
         if method == Method::Register && self.is_for_registrar(message, &uri) {
@@ -98,20 +101,12 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// Nothing new is begun any more, but repetitions of what is under way are still known.
-    fn refuse_while_stopping(
-        &mut self,
-        now: Instant,
-        message: &Message<'_>,
-        method: Method<'_>,
-        uri: Uri<'_>,
-        flow: Flow,
-        out: &mut Out<'_>,
-    ) {
-        if let Incoming::New(_) = self.transactions.receive_request(now, message, out.packets) {
+    /// Nothing new is begun now, but repetitions of what is under way are still known.
+    fn refuse_new(&mut self, request: &Request<'_, '_>, reason: &str, out: &mut Out<'_>) {
+        if let Incoming::New(_) = self.transactions.receive_request(request.now, request.message, out.packets)
+        {
             self.counters.refused += 1;
-            let request = Request { now, message, method, uri, flow, key: None };
-            self.reply(&request, 503, "Stopping", out, |response| {
+            self.reply(request, 503, reason, out, |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         }

@@ -39,8 +39,8 @@ pub struct Server<S> {
     /// How many of them requests wait for that are forwarded without state.
     pub(crate) waiting: usize,
     pub(crate) counters: Counters,
-    /// The server is about to end.
-    pub(crate) is_stopping: bool,
+    /// Why nothing new is begun, in the words of the answer.
+    pub(crate) refuses: Option<&'static str>,
     /// When what is still under way then is given up.
     gives_up_at: Option<Instant>,
     pub(crate) date: DateText,
@@ -153,7 +153,7 @@ impl<S: Services> Server<S> {
             lookups: Wheel::new(now),
             waiting: 0,
             counters: Counters::default(),
-            is_stopping: false,
+            refuses: None,
             gives_up_at: None,
             date: DateText::default(),
             space: EditSpace::default(),
@@ -176,7 +176,13 @@ impl<S: Services> Server<S> {
     /// is cancelled, who waits is told.
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
-        self.is_stopping = true;
+        self.refuse_new_work(Some("Stopping"));
+    }
+
+    /// While there is a reason, nothing new is begun: it is answered 503 with the reason as its phrase and a Retry-After.
+    /// What is under way goes on.
+    pub const fn refuse_new_work(&mut self, reason: Option<&'static str>) {
+        self.refuses = reason;
     }
 
     /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given.
