@@ -128,7 +128,7 @@ impl UserAgent {
     pub(crate) fn warning_agent(&self, flow: Flow) -> Vec<u8> {
         let mut agent = Vec::new();
         if let Some(address) = self.config.address_of(flow.listener) {
-            crate::way::write_host(address, &mut agent);
+            ringway_sip::write_host(&mut agent, address);
         }
         agent
     }

@@ -16,13 +16,13 @@
 use crate::account::challenge::{Unanswered, hex};
 use crate::agent::{Out, Timer};
 use crate::event::text;
-use crate::way::{Way, write_host};
+use crate::way::Way;
 use crate::{AccountId, Action, CallId, Config, LargeRequests, QueryId, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Instant, TimerKey, Token, Transport};
-use ringway_sip::{HeaderName, Message, Method, RequestWriter};
+use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
 use ringway_transaction::{ClientId, Outgoing, SlabKey};
 use smallvec::SmallVec;
 
@@ -502,7 +502,7 @@ fn write_request(
             Transport::Udp => b"SIP/2.0/UDP ",
             Transport::Tcp => b"SIP/2.0/TCP ",
         });
-        write_host(own, out);
+        write_host(out, own);
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch);
     });
@@ -553,7 +553,7 @@ pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out
         out.push(b'@');
     }
     if let Some(address) = address {
-        write_host(address, out);
+        write_host(out, address);
     }
     match flow.transport {
         Transport::Udp => {}

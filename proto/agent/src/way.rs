@@ -114,11 +114,6 @@ pub(crate) fn is_usable(ip: IpAddr) -> bool {
     }
 }
 
-/// Appends a host and port as a URI has them.
-pub(crate) fn write_host(address: SocketAddr, out: &mut Vec<u8>) {
-    out.extend_from_slice(alloc::format!("{address}").as_bytes());
-}
-
 /// Names that were looked up a short while ago, so that an ACK and a BYE need not wait.
 #[derive(Debug, Default)]
 pub(crate) struct Names {

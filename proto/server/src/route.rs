@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri};
+use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, write_host};
 use siphasher::sip::SipHasher13;
 
 /// A request after RFC 3261 §16.4: without what only leads to us.
@@ -200,20 +200,4 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 
 fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {
     config.domain_of(uri).is_some()
-}
-
-/// Appends an address and port as a URI and a Via have them, IPv6 in brackets.
-pub(crate) fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
-    use core::fmt::Write;
-    // Text into memory is never refused.
-    let _ = write!(Text(out), "{host}");
-}
-
-struct Text<'b>(&'b mut Vec<u8>);
-
-impl core::fmt::Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
 }

@@ -43,7 +43,7 @@ pub use params::{Param, Params};
 pub use rejected::{Reason, Rejected};
 pub use stream::{StreamError, StreamFramer};
 pub use uri::{Host, Scheme, Uri};
-pub use write::{RequestWriter, ResponseWriter, UnsafeText, write_number};
+pub use write::{RequestWriter, ResponseWriter, UnsafeText, write_host, write_number};
 
 /// A part of a message is not what RFC 3261 §25 allows there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -299,6 +299,13 @@ pub fn write_number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
+/// Appends an address and port as a URI and a Via have them, IPv6 in brackets (RFC 3261 §25.1, `hostport`).
+pub fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
+    use core::fmt::Write;
+    // Text into memory is never refused.
+    let _ = write!(Text(out), "{host}");
+}
+
 /// Appends an IP address as `received` has it: IPv6 without brackets (RFC 5118 §4.5).
 fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr) {
     use core::net::IpAddr;

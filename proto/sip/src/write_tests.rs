@@ -284,3 +284,12 @@ fn addresses_are_as_sip_writes_them() {
         assert_eq!(out, address.as_bytes());
     }
 }
+
+#[test]
+fn hosts_have_their_port_and_ipv6_its_brackets() {
+    for address in ["192.0.2.255:5060", "0.0.0.0:0", "[2001:db8::1]:65535", "[::]:5060"] {
+        let mut out = b"<sip:".to_vec();
+        write_host(&mut out, address.parse().unwrap());
+        assert_eq!(out, format!("<sip:{address}").into_bytes());
+    }
+}

@@ -2,13 +2,13 @@
 
 use super::{Target, Targets};
 use crate::Config;
-use crate::route::{Routed, loop_hash, write_host, write_own_route};
+use crate::route::{Routed, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
 use crate::token::{Side, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::{Credentials, unescape};
-use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_number};
+use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_host, write_number};
 
 /// What stands before the loop mark in our branches.
 pub(crate) const LOOP_MARK: &[u8] = b".l";
