@@ -8,7 +8,7 @@ use crate::{AccountId, Config, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri, Via};
-use ringway_transaction::{MatchKey, ServerId, reply_flow};
+use ringway_transaction::{DEFAULT_PORT, MatchKey, ServerId, reply_flow};
 
 /// A request that came, while it is worked on.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ impl UserAgent {
     /// Begins the server transaction of a request. `None`: there was no room, and that was answered.
     pub(crate) fn begin(&mut self, asked: &Asked<'_, '_>, owner: u64, out: &mut Out<'_>) -> Option<ServerId> {
         let flow = reply_flow(asked.message.via(), asked.flow);
-        let port = asked.message.via().port.unwrap_or(crate::way::DEFAULT_PORT);
+        let port = asked.message.via().port.unwrap_or(DEFAULT_PORT);
         let is_invite = asked.method == Method::Invite;
         let id = self.transactions.start_server(asked.key, is_invite, flow, port, owner);
         if id.is_none() {

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Instant, TimerKey, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
-use ringway_transaction::{ClientId, Outgoing, SlabKey};
+use ringway_transaction::{ClientId, Outgoing, SlabKey, may_send_to};
 use smallvec::SmallVec;
 
 /// A request as far as it does not depend on the way it takes.
@@ -211,7 +211,7 @@ impl UserAgent {
         };
         self.wheel.cancel(request.timer);
         let way = request.draft.way.clone();
-        let Some(ip) = address.map(|ip| ip.to_canonical()).filter(|&ip| crate::way::is_usable(ip)) else {
+        let Some(ip) = address.map(|ip| ip.to_canonical()).filter(|&ip| may_send_to(ip)) else {
             self.counters.names_not_found += 1;
             return self.fail(now, key, 503, "no address was found for the host name", out);
         };

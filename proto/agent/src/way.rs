@@ -7,6 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::{Host, Scheme, Uri};
+use ringway_transaction::{DEFAULT_PORT, may_send_to};
 
 /// The next hop of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Way {
     fn checked(self) -> Result<Self, NoWay> {
         Host::parse(self.host.as_bytes()).map_err(|_| NoWay::Malformed)?;
         match self.ip() {
-            Some(ip) if !is_usable(ip) => Err(NoWay::Address),
+            Some(ip) if !may_send_to(ip) => Err(NoWay::Address),
             _ if self.port == 0 => Err(NoWay::Address),
             _ => Ok(self),
         }
@@ -103,14 +104,6 @@ impl Account {
             Some(server) if direct != Err(NoWay::Tls) => Way::of_server(server),
             Some(_) | None => direct,
         }
-    }
-}
-
-/// False for addresses that no message may go to.
-pub(crate) fn is_usable(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => !(v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified()),
-        IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
     }
 }
 
@@ -136,8 +129,6 @@ impl Names {
     }
 }
 
-/// RFC 3261 §19.1.2.
-pub(crate) const DEFAULT_PORT: u16 = 5060;
 const NAMES_MAX: usize = 16;
 const NAME_LIFETIME: Duration = Duration::from_secs(60);
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{ListenerId, Transport};
-use ringway_transaction::Timers;
+use ringway_transaction::{DEFAULT_PORT, Timers};
 
 /// All settings of a server. Every shard of a server has the same.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Config {
 
     /// What peers at `remote` are told as this listener's address.
     pub(crate) fn sent_by(&self, id: ListenerId, remote: IpAddr) -> SocketAddr {
-        let Some(listener) = self.listener(id) else { return SocketAddr::new(remote, 5060) };
+        let Some(listener) = self.listener(id) else { return SocketAddr::new(remote, DEFAULT_PORT) };
         if listener.bound.ip().is_unspecified() && remote.is_loopback() {
             return SocketAddr::new(remote, listener.bound.port());
         }

@@ -9,7 +9,7 @@ use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
 use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
-use ringway_transaction::Incoming;
+use ringway_transaction::{DEFAULT_PORT, Incoming};
 
 /// Whose request it is.
 pub(crate) enum Caller {
@@ -146,7 +146,7 @@ impl<S: Services> Server<S> {
             let Some(at) = memchr::memmem::find(value, crate::proxy::LOOP_MARK) else { continue };
             let Ok(via) = Via::parse(value) else { continue };
             let ours = via.host.ip().is_some_and(|ip| {
-                let port = via.port.unwrap_or(crate::domain::DEFAULT_PORT);
+                let port = via.port.unwrap_or(DEFAULT_PORT);
                 self.config.is_own_address(core::net::SocketAddr::new(ip, port))
             });
             let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));

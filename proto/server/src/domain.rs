@@ -4,6 +4,7 @@ use crate::{Aor, Config};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
 use ringway_sip::Uri;
+use ringway_transaction::DEFAULT_PORT;
 
 impl Config {
     /// The domain of ours that `uri` is in, `None` for any other place.
@@ -69,5 +70,3 @@ impl Config {
         true
     }
 }
-
-pub(crate) const DEFAULT_PORT: u16 = 5060;

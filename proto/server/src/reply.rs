@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
-use ringway_transaction::reply_flow;
+use ringway_transaction::{DEFAULT_PORT, reply_flow};
 use siphasher::sip::SipHasher13;
 
 impl<S: Services> Server<S> {
@@ -41,7 +41,7 @@ impl<S: Services> Server<S> {
             return self.reply(request, status, phrase, out, add);
         }
         let flow = reply_flow(message.via(), request.flow);
-        let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
+        let port = message.via().port.unwrap_or(DEFAULT_PORT);
         let key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
         let Some(id) = self.transactions.start_server(key, true, flow, port, 0) else {
             return self.reply(request, status, phrase, out, add);

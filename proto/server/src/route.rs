@@ -1,13 +1,13 @@
 //! Where a request goes: pure functions of the request, the configuration and the location table (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
-use crate::domain::DEFAULT_PORT;
 use crate::token::{Mark, TOKEN, Token};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, write_host};
+use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
 
 /// A request after RFC 3261 §16.4: without what only leads to us.
@@ -118,11 +118,7 @@ pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
 /// The way to an address.
 pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transport) -> Hop<'a> {
     let remote = Flow::canonical(remote);
-    let bad = match remote.ip() {
-        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
-    };
-    if bad || remote.port() == 0 {
+    if !may_send_to(remote.ip()) || remote.port() == 0 {
         return Hop::Unreachable;
     }
     match config.listener_for(transport, remote.ip()) {

@@ -15,6 +15,7 @@ extern crate alloc;
 
 pub mod state;
 
+mod address;
 mod branch;
 mod client;
 mod config;
@@ -28,6 +29,7 @@ mod stream;
 mod token;
 mod via;
 
+pub use address::{DEFAULT_PORT, may_send_to};
 pub use branch::{Branch, BranchKey, shard_of_response};
 pub use client::{ClientId, Outgoing};
 pub use config::{Limits, Timers};

@@ -1,5 +1,6 @@
 //! Where a response goes (RFC 3261 §18.2.2, RFC 3581 §4).
 
+use crate::address::{DEFAULT_PORT, may_send_to};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::Via;
@@ -29,22 +30,15 @@ pub fn stamped_address(via: &Via<'_>, source: SocketAddr) -> SocketAddr {
 }
 
 /// The address that a Via stamped by us leads back to: `received` and `rport` where they are, else sent-by. `None` when
-/// that is a name, or an address no answer may go to (RFC 4475 §3.3.10): broadcast, multicast, unspecified, port 0.
+/// that is a name, or an address no answer may go to: see [`may_send_to`]; port 0.
 pub fn reply_address(via: &Via<'_>) -> Option<SocketAddr> {
     let ip = match via.received() {
         Some(text) => core::str::from_utf8(text).ok()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()?,
         None => via.host.ip()?,
     };
     let port = via.rport().or(via.port).unwrap_or(DEFAULT_PORT);
-    let unusable = match ip {
-        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
-    };
-    if unusable || port == 0 { None } else { Some(Flow::canonical(SocketAddr::new(ip, port))) }
+    if !may_send_to(ip) || port == 0 { None } else { Some(Flow::canonical(SocketAddr::new(ip, port))) }
 }
-
-/// RFC 3261 §19.1.2.
-const DEFAULT_PORT: u16 = 5060;
 
 #[cfg(test)]
 mod tests {

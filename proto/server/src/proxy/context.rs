@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, TimerKey};
 use ringway_sip::{HeaderName, Message, Method, Start};
-use ringway_transaction::{ClientId, Outgoing, ServerId, SlabKey, reply_flow};
+use ringway_transaction::{ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 /// One request being forwarded.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl<S: Services> Server<S> {
         let message = request.message;
         let is_invite = request.method == Method::Invite;
         let reply = reply_flow(message.via(), request.flow);
-        let port = message.via().port.unwrap_or(crate::domain::DEFAULT_PORT);
+        let port = message.via().port.unwrap_or(DEFAULT_PORT);
         let context = self.contexts.next_key();
         let owner = owner_of(context, 0);
         let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
