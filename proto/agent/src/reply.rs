@@ -7,8 +7,8 @@ use crate::session::{NotAcceptable, SDP};
 use crate::{AccountId, Config, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Token};
-use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri, Via};
-use ringway_transaction::{DEFAULT_PORT, MatchKey, ServerId, reply_flow};
+use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
+use ringway_transaction::{DEFAULT_PORT, MatchKey, ServerId, answer_rejected, reply_flow};
 
 /// A request that came, while it is worked on.
 #[derive(Clone, Copy, Debug)]
@@ -136,20 +136,8 @@ impl UserAgent {
     /// A message that cannot be read. A request is told so, if it can be answered at all.
     pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow, out: &mut Out<'_>) {
         self.counters.unreadable += 1;
-        let fields = &rejected.fields;
-        let Some(via_line) = fields.first(HeaderName::Via) else { return };
-        if fields.is_response() || fields.as_bytes().starts_with(b"ACK ") {
-            return;
-        }
-        let via = Via::parse(ringway_sip::grammar::split_value(via_line).0);
-        let flow = via.map_or(flow, |via| reply_flow(&via, flow));
-        let phrase = alloc::format!("{}", rejected.reason);
-        let status = rejected.reason.status();
         let tag = self.new_tag();
-        out.packets.send_with(flow, Token::NONE, |arena| {
-            let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(&tag));
-            let _ = response.finish();
-        });
+        answer_rejected(rejected, flow, &tag, out.packets);
     }
 }
 

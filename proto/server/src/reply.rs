@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
-use ringway_transaction::{DEFAULT_PORT, reply_flow};
+use ringway_transaction::{DEFAULT_PORT, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
 
 impl<S: Services> Server<S> {
@@ -82,20 +82,7 @@ impl<S: Services> Server<S> {
         if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
             *count += 1;
         }
-        let fields = &rejected.fields;
-        let Some(via_line) = fields.first(HeaderName::Via) else { return };
-        if fields.is_response() || fields.as_bytes().starts_with(b"ACK ") {
-            return;
-        }
-        let via = Via::parse(ringway_sip::grammar::split_value(via_line).0);
-        let flow = via.map_or(flow, |via| reply_flow(&via, flow));
-        let phrase = alloc::format!("{}", rejected.reason);
-        let status = rejected.reason.status();
-        out.packets.send_with(flow, Token::NONE, |arena| {
-            let tag = b"rejected".as_slice();
-            let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(tag));
-            let _ = response.finish();
-        });
+        answer_rejected(rejected, flow, b"rejected", out.packets);
     }
 
     /// A stream's client is over its rate.

@@ -5,7 +5,8 @@
 //! to them, retransmits, runs timers A to M, and makes CANCEL and the ACK of a failed INVITE. [`SipFramer`] is the framing
 //! of every machine that speaks SIP.
 //!
-//! Does not: decide anything. What to answer and where to send is its user's (the server's, the phone's).
+//! Does not: decide anything. What to answer and where to send is its user's (the server's, the phone's); only what cannot
+//! be accepted as a message has one answer for all ([`answer_rejected`]).
 //!
 //! Start reading at [`Transactions`]; the machines are one file each in `state/`.
 #![no_std]
@@ -21,6 +22,7 @@ mod client;
 mod config;
 mod layer;
 mod matching;
+mod rejected;
 mod requesting;
 mod server;
 mod serving;
@@ -35,6 +37,7 @@ pub use client::{ClientId, Outgoing};
 pub use config::{Limits, Timers};
 pub use layer::{Answer, Counters, Incoming, Notice, Transactions};
 pub use matching::MatchKey;
+pub use rejected::answer_rejected;
 pub use server::ServerId;
 pub use slab::{Slab, SlabKey};
 pub use stream::SipFramer;

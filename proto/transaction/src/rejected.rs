@@ -1,0 +1,58 @@
+//! Messages that cannot be accepted (RFC 3261 §16.3 step 1).
+
+use crate::via::reply_flow;
+use ringway_sansio::{Flow, Outbox, Token};
+use ringway_sip::{HeaderName, Rejected, ResponseWriter, Via, grammar};
+
+/// Answers a request that cannot be accepted, without a transaction, if it can be answered at all; drops responses, ACKs
+/// and what has no Via. `flow` is the one it came by; `to_tag` is added when its To has no tag.
+pub fn answer_rejected(rejected: &Rejected<'_>, flow: Flow, to_tag: &[u8], out: &mut Outbox) {
+    let fields = &rejected.fields;
+    let Some(via_line) = fields.first(HeaderName::Via) else { return };
+    if fields.is_response() || fields.as_bytes().starts_with(b"ACK ") {
+        return;
+    }
+    let via = Via::parse(grammar::split_value(via_line).0);
+    let flow = via.map_or(flow, |via| reply_flow(&via, flow));
+    let phrase = alloc::format!("{}", rejected.reason);
+    let status = rejected.reason.status();
+    out.send_with(flow, Token::NONE, |arena| {
+        let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(to_tag));
+        let _ = response.finish();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use ringway_sansio::ListenerId;
+    use ringway_sip::{Limits, Message};
+
+    /// What is answered, and where to, when `message` comes without the Call-ID and CSeq it needs.
+    fn answer(message: &str) -> Option<(String, String)> {
+        let bytes = message.replace('\n', "\r\n").into_bytes();
+        let rejected = Message::parse(&bytes, &Limits::default()).unwrap_err();
+        let mut out = Outbox::new();
+        let flow = Flow::udp(ListenerId(0), "192.0.2.1:40000".parse().unwrap());
+        answer_rejected(&rejected, flow, b"t", &mut out);
+        let (packet, bytes) = out.packets().next()?;
+        Some((packet.flow.remote.to_string(), String::from_utf8(bytes.to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn only_requests_with_a_via_are_answered() {
+        let (to, text) =
+            answer("BYE sip:b@h SIP/2.0\nVia: SIP/2.0/UDP h:5070;branch=z9hG4bKa\nTo: <sip:b@h>\n\n")
+                .unwrap();
+        assert_eq!(to, "192.0.2.1:5070");
+        assert!(text.starts_with("SIP/2.0 400 ") && text.contains("\r\nTo: <sip:b@h>;tag=t\r\n"), "{text}");
+        for message in [
+            "ACK sip:b@h SIP/2.0\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\n\n",
+            "SIP/2.0 200 OK\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\n\n",
+            "BYE sip:b@h SIP/2.0\nTo: <sip:b@h>\n\n",
+        ] {
+            assert_eq!(answer(message), None, "{message}");
+        }
+    }
+}
