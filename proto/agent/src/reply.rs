@@ -2,7 +2,7 @@
 
 use crate::agent::Out;
 use crate::event::text;
-use crate::request::write_contact;
+use crate::request::{Body, write_contact};
 use crate::session::{NotAcceptable, SDP};
 use crate::{AccountId, Config, UserAgent};
 use alloc::vec::Vec;
@@ -40,7 +40,8 @@ impl UserAgent {
         id
     }
 
-    /// Answers a request in a transaction of its own. `to_tag` is for requests without one: a dialog's, or a new one.
+    /// Answers a request in a transaction of its own. `to_tag` is for requests without one: a dialog's, or a new one. `add`
+    /// adds header fields and gives the body.
     pub(crate) fn respond(
         &mut self,
         asked: &Asked<'_, '_>,
@@ -48,48 +49,19 @@ impl UserAgent {
         phrase: &str,
         to_tag: Option<&[u8]>,
         out: &mut Out<'_>,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(id) = self.begin(asked, 0, out) else { return };
         let tag = to_tag.map_or_else(|| self.new_tag(), <[u8]>::to_vec);
-        let user_agent = self.config.user_agent.as_bytes();
+        let config = &self.config;
         let was_sent = self.transactions.respond(asked.now, id, status, out.packets, |arena| {
             let source = asked.flow.remote;
-            let mut response = ResponseWriter::answer(arena, asked.message, status, phrase, source, &tag);
-            if !user_agent.is_empty() {
-                response.header(HeaderName::UserAgent, user_agent);
-            }
-            add(&mut response);
-            let _ = response.finish();
+            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, &tag);
+            finish(response, config, add);
         });
         if !was_sent {
             self.transactions.drop_server(id);
         }
-    }
-
-    /// Answers 200, perhaps with a body; `add` is given the configuration too.
-    pub(crate) fn respond_with_body(
-        &mut self,
-        asked: &Asked<'_, '_>,
-        body: Option<(&'static str, Vec<u8>)>,
-        out: &mut Out<'_>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config),
-    ) {
-        let Some(id) = self.begin(asked, 0, out) else { return };
-        let tag = self.new_tag();
-        let config = &self.config;
-        self.transactions.respond(asked.now, id, 200, out.packets, |arena| {
-            let source = asked.flow.remote;
-            let mut response = ResponseWriter::answer(arena, asked.message, 200, "OK", source, &tag);
-            if !config.user_agent.is_empty() {
-                response.header(HeaderName::UserAgent, config.user_agent.as_bytes());
-            }
-            add(&mut response, config);
-            let _ = match body {
-                Some((content_type, body)) => response.finish_with_body(content_type, &body),
-                None => response.finish(),
-            };
-        });
     }
 
     /// Refuses a request with a status alone.
@@ -113,7 +85,10 @@ impl UserAgent {
             513 => self.counters.body_too_large += 1,
             _ => self.counters.refused += 1,
         }
-        self.respond(asked, status, phrase, None, out, add);
+        self.respond(asked, status, phrase, None, out, |response, _| {
+            add(response);
+            None
+        });
     }
 
     /// Refuses a session description.
@@ -139,6 +114,21 @@ impl UserAgent {
         let tag = self.new_tag();
         answer_rejected(rejected, flow, &tag, out.packets);
     }
+}
+
+/// Ends an answer: who we are, what `add` adds, and the body it gives.
+pub(crate) fn finish(
+    mut response: ResponseWriter<'_>,
+    config: &Config,
+    add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+) {
+    if !config.user_agent.is_empty() {
+        response.header(HeaderName::UserAgent, config.user_agent.as_bytes());
+    }
+    let _ = match add(&mut response, config) {
+        Some(body) => response.finish_with_body(body.content_type, &body.bytes),
+        None => response.finish(),
+    };
 }
 
 /// Adds where we are reached, to an answer that makes or keeps a dialog.

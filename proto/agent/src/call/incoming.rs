@@ -6,11 +6,12 @@ use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::{Call, CallError, CallId, CallState, Role};
 use crate::dialog::Dialog;
 use crate::event::text;
-use crate::reply::{Asked, add_abilities, add_contact, phrase_of, write_refusal};
-use crate::request::{key_of, number_of};
+use crate::reply::{Asked, add_abilities, add_contact, finish, phrase_of, write_refusal};
+use crate::request::{Body, key_of, number_of};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
-use crate::{AccountId, Action, AgentEvent, By, UserAgent};
+use crate::{AccountId, Action, AgentEvent, By, Config, UserAgent};
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::time::Duration;
 use ringway_media::sdp::LocalMedia;
 use ringway_media::{Direction, MediaParams};
@@ -39,13 +40,7 @@ impl UserAgent {
         actions: &mut Vec<Action>,
     ) -> Result<(), CallError> {
         let mut out = Out::new(packets, actions);
-        let state = self.call_state(call).ok_or(CallError::NoCall)?;
-        if state != CallState::Ringing {
-            return Err(CallError::WrongState);
-        }
-        if !(101..200).contains(&status) {
-            return Err(CallError::BadStatus);
-        }
+        self.check_answer(call, status, 101..200)?;
         self.respond_to_invite(now, call, status, phrase_of(status), &mut out, |_| {});
         self.settle(now, &mut out);
         Ok(())
@@ -76,13 +71,7 @@ impl UserAgent {
         actions: &mut Vec<Action>,
     ) -> Result<(), CallError> {
         let mut out = Out::new(packets, actions);
-        let state = self.call_state(call).ok_or(CallError::NoCall)?;
-        if state != CallState::Ringing {
-            return Err(CallError::WrongState);
-        }
-        if !(400..700).contains(&status) {
-            return Err(CallError::BadStatus);
-        }
+        self.check_answer(call, status, 400..700)?;
         self.end_call(now, call, Some(status), &mut out);
         self.settle(now, &mut out);
         Ok(())
@@ -161,7 +150,7 @@ impl UserAgent {
         self.write_to_invite(id, 200, "OK", &mut response, |response, config| {
             add_contact(response, config, account, flow);
             add_abilities(response);
-            Some((SDP, body))
+            Some(Body { content_type: SDP, bytes: body })
         });
         self.wheel.cancel(ring);
         let Some(call) = self.call_mut(id) else { return Err(CallError::NoCall) };
@@ -238,13 +227,21 @@ impl UserAgent {
             .respond(now, server, status, out.packets, |arena| arena.extend_from_slice(&response));
     }
 
+    /// Whether the program may answer a call so: while it rings, and with one of `statuses`.
+    fn check_answer(&self, call: CallId, status: u16, statuses: Range<u16>) -> Result<(), CallError> {
+        if self.call_state(call).ok_or(CallError::NoCall)? != CallState::Ringing {
+            return Err(CallError::WrongState);
+        }
+        if statuses.contains(&status) { Ok(()) } else { Err(CallError::BadStatus) }
+    }
+
     fn write_to_invite(
         &self,
         id: CallId,
         status: u16,
         phrase: &str,
         bytes: &mut Vec<u8>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &crate::Config) -> Option<(&'static str, Vec<u8>)>,
+        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
@@ -258,13 +255,7 @@ impl UserAgent {
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }
-        if !self.config.user_agent.is_empty() {
-            response.header(HeaderName::UserAgent, self.config.user_agent.as_bytes());
-        }
-        let _ = match add(&mut response, &self.config) {
-            Some((content_type, body)) => response.finish_with_body(content_type, &body),
-            None => response.finish(),
-        };
+        finish(response, &self.config, add);
     }
 }
 

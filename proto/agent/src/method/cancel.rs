@@ -16,7 +16,7 @@ impl UserAgent {
         };
         let id = CallId(owner);
         let tag = self.call_at(id).map(|call| call.dialog.local_tag.clone());
-        self.respond(asked, 200, "OK", tag.as_deref(), out, |_| {});
+        self.respond(asked, 200, "OK", tag.as_deref(), out, |_, _| None);
         if self.call_state(id) == Some(CallState::Ringing) {
             self.decline(asked.now, id, 487, By::Remote, out);
         }

@@ -23,7 +23,7 @@ impl UserAgent {
                 response.header(HeaderName::Accept, b"message/sipfrag");
             });
         }
-        self.respond(asked, 200, "OK", None, out, |_| {});
+        self.respond(asked, 200, "OK", None, out, |_, _| None);
         self.on_transfer_report(asked.now, id, asked.message, out);
     }
 }

@@ -72,10 +72,11 @@ impl UserAgent {
             self.account_for(&asked.uri)
         };
         let Some(account) = account else { return self.refuse(asked, 404, "Not Found", out) };
-        self.respond_with_body(asked, None, out, |response, config| {
+        self.respond(asked, 200, "OK", None, out, |response, config| {
             add_contact(response, config, account, asked.flow);
             add_abilities(response);
             response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
+            None
         });
     }
 }

@@ -4,7 +4,7 @@ use crate::account::challenge::unfolded;
 use crate::agent::Out;
 use crate::call::CallState;
 use crate::event::text;
-use crate::reply::Asked;
+use crate::reply::{Asked, add_contact};
 use crate::way::Way;
 use crate::{AgentEvent, UserAgent};
 use alloc::vec::Vec;
@@ -29,18 +29,13 @@ impl UserAgent {
             Ok(wanted) => wanted,
             Err((status, phrase)) => return self.refuse(asked, status, phrase, out),
         };
-        self.respond_accepted(asked, account, out);
+        self.respond(asked, 202, "Accepted", None, out, |response, config| {
+            add_contact(response, config, account, asked.flow);
+            None
+        });
         let referred_by = text(asked.message.first(HeaderName::ReferredBy).unwrap_or_default());
         out.tell(AgentEvent::TransferRequested { call: id, target: text(&target), referred_by });
         self.begin_referral(asked.now, id, target, fields, out);
-    }
-
-    fn respond_accepted(&mut self, asked: &Asked<'_, '_>, account: crate::AccountId, out: &mut Out<'_>) {
-        let mut contact = Vec::new();
-        crate::request::write_contact(&self.config, account, asked.flow, &mut contact);
-        self.respond(asked, 202, "Accepted", None, out, |response| {
-            response.header(HeaderName::Contact, &contact);
-        });
     }
 }
 

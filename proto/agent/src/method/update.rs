@@ -3,6 +3,7 @@
 use crate::agent::Out;
 use crate::call::{CallState, Reoffer};
 use crate::reply::{Asked, add_abilities, add_contact};
+use crate::request::Body;
 use crate::session::SDP;
 use crate::{AgentEvent, UserAgent};
 
@@ -41,9 +42,10 @@ impl UserAgent {
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(asked.message);
         let account = call.account;
-        self.respond_with_body(asked, body.map(|body| (SDP, body)), out, |response, config| {
+        self.respond(asked, 200, "OK", None, out, |response, config| {
             add_contact(response, config, account, asked.flow);
             add_abilities(response);
+            body.map(|bytes| Body { content_type: SDP, bytes })
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::{ALICE, OWN, PEER, Table, account_at_server, answer, invite, media, sdp};
 use ringway_agent::{
-    Account, Action, AgentEvent, Ended, LargeRequests, MessageDirection, ServerAddress, Trace,
+    Account, Action, AgentEvent, Config, Ended, LargeRequests, MessageDirection, ServerAddress, Trace,
 };
 use ringway_sansio::{Event, Transport};
 
@@ -153,6 +153,15 @@ fn queries_are_asked_and_answered() {
     assert_eq!(ok.field("Accept"), Some("application/sdp, message/sipfrag"));
     table.receive(PEER, &invite("p", 1, None).replace("INVITE", "OPTIONS").replace("sip:alice@", "sip:x@"));
     assert_eq!(table.only().line(), "SIP/2.0 404 Not Found");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_leaves_no_transaction() {
+    let broken = |config: &mut Config| config.user_agent = "one\r\nInjected: 1".to_owned();
+    let mut table = Table::with(Account::direct("sip:alice@example.org"), broken);
+    table.receive(PEER, &invite("o", 1, None).replace("INVITE", "OPTIONS"));
+    assert!(table.sent().is_empty());
+    assert!(table.agent.transactions().is_idle());
 }
 
 #[test]
