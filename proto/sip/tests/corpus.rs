@@ -2,31 +2,15 @@
 //! the inputs that once broke something.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod harness;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Runs `harness` on every file of the target's corpus, and on `more`.
+/// Runs `harness` on the target's corpus and on the torture messages.
 fn replay(target: &str, harness: fn(&[u8])) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = files(&root.join("fuzz/corpus").join(target));
-    assert!(corpus.len() >= 10, "the corpus of {target} is missing");
-    let torture = files(&root.join("testdata/rfc4475"));
+    let torture = corpus::files("testdata/rfc4475");
     assert!(torture.len() >= 50, "the torture messages are missing");
-    for file in corpus.into_iter().chain(torture).chain(files(&root.join("testdata/regress"))) {
-        let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        // Said for whoever sees it fail; passing tests show nothing.
-        println!("{}", file.display());
-        harness(&bytes);
-    }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    files.sort();
-    files
+    corpus::replay(target, torture, harness);
 }
 
 #[test]

@@ -2,4 +2,9 @@
 //! `corpus` runs them with those that were found.
 
 pub(crate) mod offer_answer;
+pub(crate) mod rtcp;
+pub(crate) mod rtp;
 pub(crate) mod sdp;
+pub(crate) mod srtp;
+pub(crate) mod stun;
+pub(crate) mod zrtp;
