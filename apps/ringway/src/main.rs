@@ -13,6 +13,7 @@ mod log;
 mod output;
 mod password;
 mod phone;
+mod random;
 mod serve;
 mod show;
 mod user;

@@ -6,10 +6,11 @@
 use crate::failure::Failure;
 use crate::phone::line::{Line, Told};
 use crate::phone::settings::{MediaSettings, Settings};
+use crate::random;
 use ringway_agent::{AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, Role, UserAgent};
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
 use ringway_media::sdp::LocalMedia;
-use ringway_sansio::{Event, Instant, Outbox, Seed, Transport};
+use ringway_sansio::{Event, Instant, Outbox, Transport};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -54,7 +55,7 @@ impl Telephone {
         config.ring = ring;
         config.large_requests = settings.large_requests;
         config.trace = settings.trace;
-        let agent = UserAgent::new(config, new_seed()?, clock.now())
+        let agent = UserAgent::new(config, random::seed()?, clock.now())
             .map_err(|error| Failure::usage(error.to_string()))?;
         let (tell, events) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4())?;
@@ -213,7 +214,7 @@ impl Telephone {
 
     /// Ports and sound for a call.
     fn open_line(&self, media: &MediaSettings, role: Role) -> Result<(Line, LocalMedia), Failure> {
-        Line::open(media, role, self.advertised, self.stun, new_seed()?, self.clock)
+        Line::open(media, role, self.advertised, self.stun, random::seed()?, self.clock)
     }
 
     fn ask<R: Send + 'static>(
@@ -289,13 +290,6 @@ fn start_resolver(bound: &Bound, is_ipv4: bool) -> Result<Resolver, Failure> {
         inboxes.deliver(shard, Event::Resolved { query, address });
     };
     Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
-}
-
-fn new_seed() -> Result<Seed, Failure> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::failed(format!("the system gives no random bytes: {error}")))?;
-    Ok(Seed::from_bytes(bytes))
 }
 
 /// A phone without a screen has one.

@@ -11,6 +11,7 @@ mod view;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::random;
 use changes::Follower;
 use ringway_linux::admin::{Admin, AdminServer};
 use ringway_linux::signals::{Signal, watch};
@@ -61,8 +62,8 @@ impl Running {
         let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
         let secret = store.secret()?;
         let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
-        let services = Arc::new(SharedServices::new(&config, new_seed()?, clock.now()));
-        let mut nodes = new_nodes(&settings, &services, bound.workers(), new_seed()?, clock.now());
+        let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
+        let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let seq = load(&store, &config, &services, &mut nodes)?;
         let journal = recover(&config, &mut nodes, clock.now())?;
 
@@ -163,13 +164,6 @@ impl Running {
         writeln!(out, "{line}").and_then(|()| out.flush())?;
         Ok(())
     }
-}
-
-fn new_seed() -> Result<Seed, Failure> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::failed(format!("the system gives no random bytes: {error}")))?;
-    Ok(Seed::from_bytes(bytes))
 }
 
 fn new_nodes(

@@ -11,9 +11,10 @@ use super::wire::{self, Counted, Wired};
 use crate::failure::Failure;
 use crate::phone::line::{Line, Mute, Told};
 use crate::phone::telephone::{Happening, Telephone};
+use crate::random;
 use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection};
 use ringway_media::Protection;
-use ringway_media::zrtp::{SasCheck, Zid};
+use ringway_media::zrtp::SasCheck;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -52,7 +53,7 @@ impl Desk {
             serving: Vec::new(),
             levels_due: Instant::now(),
             recorded: 0,
-            known: KnownPhones::load(file, new_zid()?)?,
+            known: KnownPhones::load(file, random::bytes()?)?,
         };
         let thread = std::thread::Builder::new()
             .name("desk".to_owned())
@@ -499,13 +500,6 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
     fn refuse(&self, failure: &Failure) -> bool {
         (self.tell)(PhoneEvent::Refused { what: failure.lines().join("; ") })
     }
-}
-
-fn new_zid() -> Result<Zid, Failure> {
-    let mut zid = [0; 12];
-    getrandom::fill(&mut zid)
-        .map_err(|error| Failure::failed(format!("the system gives no random bytes: {error}")))?;
-    Ok(zid)
 }
 
 fn on_line(telephone: &mut Telephone, call: CallNumber, ask: impl FnOnce(&mut Line)) {
