@@ -12,7 +12,7 @@ mod sections;
 mod tests;
 
 pub(crate) use listeners::Listener;
-pub(crate) use reader::{ConfigError, Reader, Section};
+pub(crate) use reader::{ConfigError, Reader, Section, read_document};
 
 use crate::failure::Failure;
 use ringway_linux::store::{Durability, StoreUrl};

@@ -30,6 +30,29 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// Reads a whole file: `read` takes the values from its top. All errors are given, by line; keys that `read` did not ask
+/// for are errors too. Without `file` the errors name the one that is read by default.
+pub(crate) fn read_document<T>(
+    text: &str,
+    file: Option<&Path>,
+    read: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>) -> T,
+) -> Result<T, Vec<ConfigError>> {
+    let mut reader = Reader::new(text, file);
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            reader.error(at, "", format!("not TOML: {}; correct the line", error.message()));
+            return Err(reader.errors());
+        }
+    };
+    let mut top = Section::top(table.get_ref());
+    let values = read(&mut reader, &mut top);
+    top.finish(&mut reader);
+    let errors = reader.errors();
+    if errors.is_empty() { Ok(values) } else { Err(errors) }
+}
+
 /// A file being read: knows lines, collects errors.
 pub(crate) struct Reader<'a> {
     file: String,
@@ -38,7 +61,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(text: &'a str, file: Option<&Path>) -> Self {
+    fn new(text: &'a str, file: Option<&Path>) -> Self {
         let file = file.map_or_else(|| "ringway.toml".to_owned(), |file| file.display().to_string());
         Self { file, text, errors: Vec::new() }
     }
@@ -56,7 +79,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The errors, in the order of their lines.
-    pub(crate) fn errors(mut self) -> Vec<ConfigError> {
+    fn errors(mut self) -> Vec<ConfigError> {
         self.errors.sort_by_key(|error| error.line);
         self.errors
     }
@@ -72,7 +95,7 @@ pub(crate) struct Section<'t, 'i> {
 }
 
 impl<'t, 'i> Section<'t, 'i> {
-    pub(crate) fn top(table: &'t DeTable<'i>) -> Self {
+    fn top(table: &'t DeTable<'i>) -> Self {
         Self { name: "", table: Some(table), known: Vec::new() }
     }
 

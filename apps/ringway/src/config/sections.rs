@@ -1,7 +1,7 @@
 //! The sections, each key with its default and its limits.
 
 use super::listeners::{domains, listen};
-use super::reader::{ConfigError, Reader, Section};
+use super::reader::{ConfigError, Reader, Section, read_document};
 use super::{
     AdminConfig, Algorithm, Auth, Config, Level, Limits, Log, LogFormat, Mode, Registrar, Routing,
     StoreConfig,
@@ -9,7 +9,6 @@ use super::{
 use ringway_linux::store::{Durability, StoreUrl};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use toml::de::DeTable;
 
 const WORKERS_MAX: u32 = 255;
 const CONTACTS_MAX: u32 = 1000;
@@ -24,36 +23,26 @@ const ADMIN_PORT: u16 = 8060;
 const TEXT_BYTES_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
-    let mut reader = Reader::new(text, file);
-    let table = match DeTable::parse(text) {
-        Ok(table) => table,
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start);
-            reader.error(at, "", format!("not TOML: {}; correct the line", error.message()));
-            return Err(reader.errors());
-        }
-    };
-    let mut top = Section::top(table.get_ref());
-    let domains = domains(&mut reader, &mut top);
-    let realm = domains.first().cloned().unwrap_or_default();
-    let config = Config {
-        file: file.map(Path::to_owned),
-        listen: listen(&mut reader, &mut top),
-        workers: top.number(&mut reader, "workers", 0, 0..=WORKERS_MAX) as u16,
-        store: store(&mut reader, &mut top),
-        auth: auth(&mut reader, &mut top, realm),
-        registrar: registrar(&mut reader, &mut top),
-        routing: routing(&mut reader, &mut top),
-        limits: limits(&mut reader, &mut top),
-        admin: admin(&mut reader, &mut top),
-        log: log(&mut reader, &mut top),
-        domains,
-    };
-    location(&mut reader, &mut top);
-    tls(&mut reader, &mut top);
-    top.finish(&mut reader);
-    let errors = reader.errors();
-    if errors.is_empty() { Ok(config) } else { Err(errors) }
+    read_document(text, file, |reader, top| {
+        let domains = domains(reader, top);
+        let realm = domains.first().cloned().unwrap_or_default();
+        let config = Config {
+            file: file.map(Path::to_owned),
+            listen: listen(reader, top),
+            workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
+            store: store(reader, top),
+            auth: auth(reader, top, realm),
+            registrar: registrar(reader, top),
+            routing: routing(reader, top),
+            limits: limits(reader, top),
+            admin: admin(reader, top),
+            log: log(reader, top),
+            domains,
+        };
+        location(reader, top);
+        tls(reader, top);
+        config
+    })
 }
 
 fn store(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreConfig {

@@ -5,34 +5,20 @@ use super::{
     Account, CallSettings, Contact, NetworkSettings, Registration, Settings, SipTransport, Srtp,
     complete_uri, is_host_port,
 };
-use crate::config::{ConfigError, Reader, Section};
+use crate::config::{ConfigError, Reader, Section, read_document};
 use std::path::Path;
-use toml::de::DeTable;
 
 /// More would not fit a screen, nor a memory.
 const CONTACTS_MAX: usize = 10_000;
 const TEXT_CHARS_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
-    let mut reader = Reader::new(text, Some(file));
-    let table = match DeTable::parse(text) {
-        Ok(table) => table,
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start);
-            reader.error(at, "", format!("not TOML: {}; correct the line", error.message()));
-            return Err(reader.errors());
-        }
-    };
-    let mut top = Section::top(table.get_ref());
-    let settings = Settings {
-        account: account(&mut reader, &mut top, file),
-        call: call(&mut reader, &mut top),
-        network: network(&mut reader, &mut top),
-        contacts: contacts(&mut reader, &mut top),
-    };
-    top.finish(&mut reader);
-    let errors = reader.errors();
-    if errors.is_empty() { Ok(settings) } else { Err(errors) }
+    read_document(text, Some(file), |reader, top| Settings {
+        account: account(reader, top, file),
+        call: call(reader, top),
+        network: network(reader, top),
+        contacts: contacts(reader, top),
+    })
 }
 
 fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> Option<Account> {
