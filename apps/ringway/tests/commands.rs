@@ -3,64 +3,30 @@
 //! Tested: user, check, show, and what goes wrong with each. Not tested here: serve, which has tests of its own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod program;
+
+use program::{Done, Running};
 use ringway_linux::admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// What a command did.
-#[derive(Debug)]
-struct Done {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Done {
-    /// It did what was asked.
-    fn ok(self) -> String {
-        assert_eq!(self.status, 0, "{self:?}");
-        self.out
-    }
-
-    /// It failed with `status` and one line on standard error, which is given.
-    fn refused(self, status: i32) -> String {
-        assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.err.lines().count(), 1, "{self:?}");
-        assert!(self.out.is_empty(), "{self:?}");
-        self.err
-    }
-
-    fn json(self) -> Value {
-        serde_json::from_str(&self.ok()).unwrap()
-    }
-}
-
 fn ringway_with_input(folder: &Path, args: &[&str], input: &str) -> Done {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read its input may be gone already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    Done {
-        status: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    Running::start(folder, args, input).done()
 }
 
 fn ringway(folder: &Path, args: &[&str]) -> Done {
     ringway_with_input(folder, args, "")
+}
+
+/// What a command that did what was asked printed.
+fn ringway_json(folder: &Path, args: &[&str]) -> Value {
+    let done = ringway(folder, args);
+    assert_eq!(done.status, 0, "{done:?}");
+    done.json()
 }
 
 fn folder() -> TempDir {
@@ -69,7 +35,7 @@ fn folder() -> TempDir {
 
 /// All users, by `user list --json`.
 fn users(folder: &Path) -> Vec<String> {
-    let list = ringway(folder, &["user", "list", "--json"]).json();
+    let list = ringway_json(folder, &["user", "list", "--json"]);
     let users = list["users"].as_array().unwrap();
     assert_eq!(list["total"], users.len());
     users.iter().map(|user| format!("{}@{}", user["name"], user["domain"]).replace('"', "")).collect()
@@ -81,7 +47,7 @@ fn a_user_is_added_with_a_made_password_shown_once() {
     let out = ringway(folder.path(), &["user", "add", "alice"]).ok();
     let password = out.trim_end().rsplit(' ').next().unwrap();
     assert!(out.starts_with("alice@localhost added") && password.len() == 20, "{out}");
-    let again = ringway(folder.path(), &["user", "passwd", "alice", "--json"]).json();
+    let again = ringway_json(folder.path(), &["user", "passwd", "alice", "--json"]);
     assert_eq!(again["user"], "alice@localhost");
     assert_ne!(again["password"], password);
     assert_eq!(users(folder.path()), ["alice@localhost"]);
@@ -133,7 +99,7 @@ fn a_file_of_users_is_imported_whole_or_not_at_all() {
     assert!(users(folder.path()).is_empty());
     fs::write(&csv, "username,password\nalice,one\nbob,two\n").unwrap();
     assert_eq!(
-        ringway(folder.path(), &["user", "import", "users.csv", "--json"]).json(),
+        ringway_json(folder.path(), &["user", "import", "users.csv", "--json"]),
         json!({"imported": 2})
     );
     assert_eq!(users(folder.path()), ["alice@localhost", "bob@localhost"]);
@@ -192,7 +158,7 @@ fn a_configuration_is_checked_without_a_start() {
     fs::write(path.join("bad.toml"), "workers = 1000\n\n[registrar]\nmin_expires_s = 9000\n[tls]\n").unwrap();
     assert_eq!(ringway(path, &["check", "good.toml"]).ok(), "good.toml: ok\n");
     assert_eq!(
-        ringway(path, &["check", "good.toml", "--json"]).json(),
+        ringway_json(path, &["check", "good.toml", "--json"]),
         json!({"file": "good.toml", "ok": true, "errors": []})
     );
     let bad = ringway(path, &["check", "bad.toml"]);
@@ -319,15 +285,15 @@ fn registrations_are_shown_as_a_table_and_as_json_with_all_their_parts() {
     );
     assert_eq!(words(lines[2]).last().unwrap(), "permanent");
     assert_eq!(lines[12_001], "12000 registrations");
-    let value = ringway(folder.path(), &["show", "registrations", "--json", "--admin", &admin]).json();
+    let value = ringway_json(folder.path(), &["show", "registrations", "--json", "--admin", &admin]);
     assert_eq!((&value["total"], value["registrations"].as_array().unwrap().len()), (&json!(12_000), 12_000));
     assert_eq!(value["registrations"][11_999]["aor"], "sip:user11999@example.org");
     assert_eq!(value["registrations"][1]["permanent"], true);
     for what in ["calls", "connections"] {
-        let value = ringway(folder.path(), &["show", what, "--json", "--admin", &admin]).json();
+        let value = ringway_json(folder.path(), &["show", what, "--json", "--admin", &admin]);
         assert_eq!(value, json!({what: [], "total": 0}));
     }
-    let stats = ringway(folder.path(), &["show", "stats", "--json", "--admin", &admin]).json();
+    let stats = ringway_json(folder.path(), &["show", "stats", "--json", "--admin", &admin]);
     assert_eq!(stats, json!({"registrations": 12_000}));
     assert_eq!(ringway(folder.path(), &["show", "stats", "--admin", &admin]).ok(), "registrations  12000\n");
 }

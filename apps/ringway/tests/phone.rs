@@ -5,112 +5,20 @@
 //! exact timing, which the benchmarks have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod program;
+
+use program::{Done, Running};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What a command did.
-#[derive(Debug)]
-struct Done {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Done {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// It was bad usage, told in one line.
-    fn refused(&self) -> &str {
-        assert_eq!((self.status, self.err.lines().count(), self.out.len()), (2, 1, 0), "{self:?}");
-        &self.err
-    }
-}
-
-/// A command that runs.
-struct Running {
-    child: Child,
-    lines: Receiver<String>,
-    err: Vec<String>,
-}
-
-impl Running {
-    fn start(args: &[&str], input: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A command that does not read its input may be gone already.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        let (tell, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        Self { child, lines, err: Vec::new() }
-    }
-
-    /// The first line on standard error that begins so.
-    fn line(&mut self, begin: &str) -> String {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => {
-                    self.err.push(line.clone());
-                    if line.starts_with(begin) {
-                        return line;
-                    }
-                }
-                Err(_) => panic!("no line {begin:?}: {:?}", self.err),
-            }
-        }
-    }
-
-    /// Where it listens by UDP.
-    fn address(&mut self) -> String {
-        let ready = self.line("ready ");
-        ready.split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
-    }
-
-    fn end(&self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    }
-
-    fn done(mut self) -> Done {
-        let end = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < end, "it does not end: {:?}", self.err);
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let mut out = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.err.extend(self.lines.iter());
-        Done { status: status.code().unwrap(), out, err: self.err.join("\n") }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has usually ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(args: &[&str], input: &str) -> Running {
+    Running::start(Path::new("."), args, input)
 }
 
 fn ringway(args: &[&str]) -> Done {
-    Running::start(args, "").done()
+    start(args, "").done()
 }
 
 /// Bob on a free port of loopback, who answers one call.
@@ -118,7 +26,7 @@ fn bob(args: &[&str]) -> (Running, String) {
     let mut all =
         vec!["answer", "--as", "sip:bob@127.0.0.1", "--bind", "127.0.0.1:0", "--count", "1", "--json"];
     all.extend(args);
-    let mut bob = Running::start(&all, "");
+    let bob = start(&all, "");
     let uri = format!("sip:bob@{}", bob.address());
     (bob, uri)
 }
@@ -301,8 +209,8 @@ fn nobody_there_and_nobody_answering_are_failures() {
 #[test]
 fn a_signal_hangs_up_and_the_result_is_still_printed() {
     let (bob, uri) = bob(&["--play", "speech"]);
-    let mut alice = Running::start(&["call", &uri, "--json", "--play", "speech"], "");
-    alice.line(&format!("{uri} is connected"));
+    let alice = start(&["call", &uri, "--json", "--play", "speech"], "");
+    alice.says(&format!("{uri} is connected"));
     std::thread::sleep(Duration::from_millis(500));
     alice.end();
     let alice = alice.done();
@@ -323,40 +231,31 @@ fn through_the_server_with_digest() {
     let config = config.to_str().unwrap();
     for user in ["alice", "bob"] {
         let args = ["user", "add", user, "--password-stdin", "--config", config];
-        assert_eq!(Running::start(&args, "secret\n").done().status, 0);
+        assert_eq!(start(&args, "secret\n").done().status, 0);
     }
-    let mut server = Command::new(env!("CARGO_BIN_EXE_ringway"))
-        .args(["serve", "--config", config])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    let address = ready.trim().strip_prefix("ready udp:").unwrap().to_owned();
+    let server = start(&["serve", "--config", config], "");
+    let address = server.address();
 
     let common = ["--server", &address, "--password-stdin", "--json", "--play", "speech"];
     let mut args = vec!["answer", "--as", "sip:bob@example.org", "--register", "--count", "1"];
     args.extend(common);
-    let mut bob = Running::start(&args, "secret\n");
-    bob.line("ready ");
+    let bob = start(&args, "secret\n");
+    bob.ready();
     let mut args = vec!["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "2"];
     args.extend(common);
-    let wrong = Running::start(&args, "guess\n").done();
+    let wrong = start(&args, "guess\n").done();
     assert_eq!(wrong.status, 1, "{wrong:?}");
     assert!(
         wrong.json()["status"].as_u64().is_some_and(|status| status == 407 || status == 403),
         "{wrong:?}"
     );
     args.extend(["--srtp", "sdes"]);
-    let alice = Running::start(&args, "secret\n").done();
+    let alice = start(&args, "secret\n").done();
     assert_is_a_good_call(&alice.json());
     assert_is_a_good_call(&bob.done().json());
     let args = ["call", "sip:carol@example.org", "--from", "sip:alice@example.org", "--server", &address];
-    let unknown = Running::start(&[&args[..], &["--password-stdin", "--json"]].concat(), "secret\n").done();
+    let unknown = start(&[&args[..], &["--password-stdin", "--json"]].concat(), "secret\n").done();
     assert_eq!((unknown.status, &unknown.json()["status"]), (1, &404.into()), "{unknown:?}");
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 #[test]
@@ -368,11 +267,11 @@ fn what_is_not_there_yet_is_refused_by_name() {
         (&["--codec", "opus"], "opus"),
     ] {
         let done = ringway(&[&["call", "sip:bob@127.0.0.1"], args].concat());
-        let error = done.refused();
+        let error = done.refused(2);
         assert!(error.contains(word) && error.contains("not supported yet"), "{error}");
     }
     let done = ringway(&["call", "sips:bob@127.0.0.1"]);
-    assert!(done.refused().contains("TLS"), "{done:?}");
+    assert!(done.refused(2).contains("TLS"), "{done:?}");
 }
 
 #[test]
@@ -396,7 +295,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["answer", "--as", "sip:b@127.0.0.1", "--reject", "200"], "400"),
     ] {
         let done = ringway(args);
-        assert!(done.refused().contains(word), "{args:?}: {done:?}");
+        assert!(done.refused(2).contains(word), "{args:?}: {done:?}");
     }
     let folder = tempfile::tempdir().unwrap();
     let nowhere = file(&folder, "no/such/folder.wav");
@@ -417,6 +316,3 @@ fn the_demo_shows_a_call_and_is_quick() {
     let value = ringway(&["demo", "--json"]).json();
     assert_eq!(value["result"], "ok", "{value:#}");
 }
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,19 +10,19 @@
 
 #[path = "../src/phone/screen/picture.rs"]
 mod picture;
+mod program;
 
 use picture::{Glyph, Look};
+use program::{LOOK_EVERY, Output, PATIENCE, Running};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::num::NonZero;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
 
-const PATIENCE: Duration = Duration::from_secs(40);
 const ENTER: &str = "\r";
 const UP: &str = "\x1b[A";
 const DOWN: &str = "\x1b[B";
@@ -34,65 +34,11 @@ const F5: &str = "\x1b[15~";
 const F6: &str = "\x1b[17~";
 const F7: &str = "\x1b[18~";
 
-/// A program that runs until the test ends.
-struct Running(Child, Arc<Mutex<String>>);
-
-impl Running {
-    /// Starts it; what it says on either output is kept.
-    fn start(folder: &Path, args: &[&str], input: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
-            .args(args)
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        let said = Arc::new(Mutex::new(String::new()));
-        keep_lines(child.stdout.take().unwrap(), &said);
-        keep_lines(child.stderr.take().unwrap(), &said);
-        Self(child, said)
-    }
-
-    /// Waits until it has said this, and gives all that it said.
-    fn says(&self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let said = self.1.lock().unwrap().clone();
-            if said.contains(text) {
-                return said;
-            }
-            assert!(Instant::now() < end, "it does not say {text:?}, but:\n{said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn keep_lines(from: impl Read + Send + 'static, said: &Arc<Mutex<String>>) {
-    let said = said.clone();
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            let mut said = said.lock().unwrap();
-            said.push_str(&line);
-            said.push('\n');
-        }
-    });
-}
-
 /// `ringway phone` in a terminal of 80 by 24.
 struct Terminal {
     script: Child,
     keys: ChildStdin,
-    /// What it wrote so far.
-    written: Arc<Mutex<Vec<u8>>>,
+    written: Output,
 }
 
 impl Terminal {
@@ -107,14 +53,7 @@ impl Terminal {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (mut from, to) = (script.stdout.take().unwrap(), written.clone());
-        std::thread::spawn(move || {
-            let mut room = [0; 4096];
-            while let Ok(count @ 1..) = from.read(&mut room) {
-                to.lock().unwrap().extend_from_slice(&room[..count]);
-            }
-        });
+        let written = Output::of(script.stdout.take().unwrap());
         let keys = script.stdin.take().unwrap();
         Self { script, keys, written }
     }
@@ -128,7 +67,7 @@ impl Terminal {
 
     fn screen(&self) -> vt100::Parser {
         let mut parser = vt100::Parser::new(NonZero::new(24).unwrap(), NonZero::new(80).unwrap(), 0);
-        parser.process(&self.written.lock().unwrap());
+        parser.process(&self.written.bytes());
         parser
     }
 
@@ -141,7 +80,7 @@ impl Terminal {
                 return shown;
             }
             assert!(Instant::now() < end, "it does not show {texts:?}, but:\n{shown}");
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -170,7 +109,7 @@ impl Terminal {
                 return status.code().unwrap();
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.screen().screen().contents());
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -215,11 +154,10 @@ fn server(folder: &TempDir) -> (Running, String) {
     let config = "domains = [\"localhost\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     for name in ["alice", "bob", "carol"] {
-        Running::start(folder.path(), &["user", "add", name, "--password-stdin"], name).says("added");
+        Running::start(folder.path(), &["user", "add", name, "--password-stdin"], name).done().ok();
     }
     let server = Running::start(folder.path(), &["serve"], "");
-    let ready = server.says("ready ");
-    let address = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned();
+    let address = server.address();
     (server, address)
 }
 
@@ -230,7 +168,7 @@ fn a_person_signs_in_calls_and_leaves() {
     let answer =
         ["answer", "--as", "sip:bob@localhost", "--server", &address, "--register", "--password-stdin"];
     let bob = Running::start(folder.path(), &[&answer[..], &["--play", "speech"]].concat(), "bob");
-    bob.says("ready ");
+    bob.ready();
 
     fs::write(folder.path().join("phone.toml"), "# mine\n[call]\nplay = \"speech\"\n").unwrap();
     let mut phone = Terminal::open(folder.path());
@@ -308,8 +246,7 @@ fn zrtp_shows_the_same_sas_at_both_ends_and_remembers_that_it_was_compared() {
         "speech",
     ];
     let bob = Running::start(folder.path(), &answer, "");
-    let ready = bob.says("ready ");
-    let address = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap();
+    let address = bob.address();
     let mut phone = Terminal::open(folder.path());
     phone.shows(&["Quick dial"]);
     phone.press(&format!("bob@{address}\r"));
@@ -345,8 +282,7 @@ fn a_transfer_goes_from_phone_to_phone_when_its_person_agrees() {
     let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob");
     let answer = ["answer", "--as", "sip:carol@127.0.0.1", "--bind", "127.0.0.1:0"];
     let carol = Running::start(folders[0].path(), &answer, "");
-    let ready = carol.says("ready ");
-    let carol_at = ready.split([' ', '\n']).find_map(|word| word.strip_prefix("udp:")).unwrap();
+    let carol_at = carol.address();
 
     alice.press(F2);
     alice.press(&format!("{bob_at}\r"));
@@ -397,23 +333,13 @@ fn a_terminal_that_is_gone_ends_it() {
     // What has ended and waits for its parent to look has ended.
     while fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
         assert!(Instant::now() < end, "it still runs");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
 #[test]
 fn starts_that_are_refused_say_why_in_a_line() {
-    let refused = |folder: &Path| {
-        let program = Command::new(env!("CARGO_BIN_EXE_ringway"))
-            .arg("phone")
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let said = String::from_utf8(program.stderr).unwrap();
-        assert_eq!((program.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        said
-    };
+    let refused = |folder: &Path| Running::start(folder, &["phone"], "").done().refused(2);
     let folder = tempdir().unwrap();
     assert!(refused(folder.path()).contains("needs a terminal"));
     fs::write(folder.path().join("phone.toml"), "[account]\nurl = \"sip:a@b\"\nuri = \"sip:a@b\"\n").unwrap();

@@ -1,0 +1,172 @@
+//! The built program as a process: what it is given, what it says, how it ends.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "no test needs all of it, and a test fails by panicking"
+)]
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    /// It did what was asked.
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.status, 0, "{self:?}");
+        self.out
+    }
+
+    /// It failed with `status` and one line on standard error, which is given.
+    pub(crate) fn refused(&self, status: i32) -> String {
+        assert_eq!((self.status, self.err.lines().count(), self.out.len()), (status, 1, 0), "{self:?}");
+        self.err.clone()
+    }
+
+    /// What it printed, whatever its status is.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// A command that runs, at most until the test lets go of it.
+pub(crate) struct Running {
+    child: Child,
+    out: Output,
+    err: Output,
+}
+
+impl Running {
+    /// Starts `ringway` in a folder.
+    pub(crate) fn start(folder: &Path, args: &[&str], input: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read its input may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let (out, err) = (Output::of(child.stdout.take().unwrap()), Output::of(child.stderr.take().unwrap()));
+        Self { child, out, err }
+    }
+
+    /// Waits until it has said this on either output, and gives the line.
+    pub(crate) fn says(&self, text: &str) -> String {
+        self.line(text, |line| line.contains(text))
+    }
+
+    /// Waits until it listens, and gives the line that says where.
+    pub(crate) fn ready(&self) -> String {
+        self.line("ready", |line| line.starts_with("ready "))
+    }
+
+    /// Where it listens by UDP, once it does.
+    pub(crate) fn address(&self) -> String {
+        self.ready().split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn end(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn done(mut self) -> Done {
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            let status = self.child.try_wait().unwrap();
+            if let Some(status) = status.filter(|_| self.out.is_over() && self.err.is_over()) {
+                break status;
+            }
+            assert!(Instant::now() < end, "it does not end:\n{}", self.said());
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let text = |output: &Output| String::from_utf8(output.bytes()).unwrap();
+        Done { status: status.code().unwrap(), out: text(&self.out), err: text(&self.err) }
+    }
+
+    fn line(&self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // Asked before the lines are read: then nothing comes after them.
+            let is_over = self.out.is_over() && self.err.is_over();
+            let said = self.said();
+            if let Some(line) = said.lines().find(|line| is_wanted(line)) {
+                return line.to_owned();
+            }
+            assert!(!is_over && Instant::now() < end, "it does not say {what:?}, but:\n{said}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The lines it has said so far.
+    fn said(&self) -> String {
+        self.out.lines() + &self.err.lines()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has usually ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a program writes, read as it comes, so that it never waits for its reader.
+pub(crate) struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Output {
+    pub(crate) fn of(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let to = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let mut room = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut room) {
+                to.lock().unwrap().extend_from_slice(&room[..count]);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    /// True when nothing more comes.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// All that came.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    /// The whole lines that came.
+    fn lines(&self) -> String {
+        let bytes = self.bytes();
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether something has happened.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
