@@ -5,9 +5,10 @@ use core::net::IpAddr;
 /// Where a URI or a Via names no port (RFC 3261 §18.2.2, §19.1.2); UDP and TCP.
 pub const DEFAULT_PORT: u16 = 5060;
 
-/// False for an address that no message may go to, whoever named it (RFC 4475 §3.3.10): broadcast, multicast, unspecified.
+/// False for an address that no message may go to, whoever named it (RFC 4475 §3.3.10): broadcast, multicast, unspecified; in
+/// the IPv4-mapped spelling too.
 pub const fn may_send_to(ip: IpAddr) -> bool {
-    match ip {
+    match ip.to_canonical() {
         IpAddr::V4(v4) => !(v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified()),
         IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
     }
@@ -19,7 +20,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_to_everybody_or_nobody() {
-        for address in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "ff02::1", "::"] {
+        for address in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "ff02::1", "::", "::ffff:224.0.0.1"] {
             assert!(!may_send_to(address.parse().unwrap()), "{address}");
         }
         for address in ["192.0.2.1", "127.0.0.1", "2001:db8::1", "::1"] {
