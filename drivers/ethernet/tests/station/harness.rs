@@ -231,7 +231,11 @@ impl Host {
     }
 
     pub(crate) fn send(&mut self, socket: SocketHandle, bytes: &[u8]) {
-        let to = SocketAddrV4::new(OWN, 5060);
+        self.send_to(socket, bytes, SocketAddr::V4(SocketAddrV4::new(OWN, 5060)));
+    }
+
+    pub(crate) fn send_to(&mut self, socket: SocketHandle, bytes: &[u8], to: SocketAddr) {
+        let SocketAddr::V4(to) = to else { panic!("{to} is no IPv4 address") };
         self.sockets.get_mut::<udp::Socket<'_>>(socket).send_slice(bytes, to).unwrap();
     }
 

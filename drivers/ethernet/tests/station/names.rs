@@ -1,0 +1,82 @@
+//! DNS: a name that is there, one that is not, silence, and too many at once.
+
+use crate::harness::{Host, Link, OWN, PEER};
+use ringway_ethernet::Lease;
+use ringway_sansio::Event;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+fn link_with_name_server() -> Link {
+    let mut link = Link::new();
+    let lease = Lease { name_servers: vec![PEER], ..Lease::fixed(OWN, 24, Some(PEER)).unwrap() };
+    link.station.set_lease(Some(lease));
+    link
+}
+
+/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
+fn answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
+    let mut answer = question.to_vec();
+    answer[2] = 0x81;
+    answer[3] = if address.is_some() { 0x80 } else { 0x83 };
+    answer[7] = u8::from(address.is_some());
+    if let Some(address) = address {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(address.octets());
+    }
+    answer
+}
+
+fn resolved(address: Option<Ipv4Addr>) -> Event {
+    Event::Resolved { query: 7, address: address.map(IpAddr::V4) }
+}
+
+fn look_up(host_name: &str, address: Option<Ipv4Addr>) -> Vec<Event> {
+    let mut link = link_with_name_server();
+    let mut host = Host::new(&link);
+    let socket = host.udp(53);
+    link.station.resolve(link.now, 7, host_name);
+    for _ in 0..10 {
+        host.talk(&mut link, 2);
+        if let Some((question, from)) = host.received(socket) {
+            host.send_to(socket, &answer(&question, address), from);
+        }
+    }
+    link.node().events.clone()
+}
+
+#[test]
+fn a_name_becomes_an_address() {
+    let address = Ipv4Addr::new(198, 51, 100, 7);
+    assert_eq!(look_up("pbx.example.org", Some(address)), [resolved(Some(address))]);
+}
+
+#[test]
+fn a_name_that_is_not_there_and_one_that_is_none_are_told() {
+    assert_eq!(look_up("nobody.example.org", None), [resolved(None)]);
+    for name in ["", "a..b", &"x".repeat(64), &"x.".repeat(200)] {
+        assert_eq!(look_up(name, None), [resolved(None)], "{name:?}");
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let mut link = link_with_name_server();
+    let mut host = Host::new(&link);
+    host.udp(53);
+    link.station.resolve(link.now, 7, "pbx.example.org");
+    host.talk(&mut link, 10);
+    for _ in 0..120 {
+        host.poll(link.now);
+        link.pass(Duration::from_secs(1));
+    }
+    assert_eq!(link.node().events, [resolved(None)]);
+}
+
+#[test]
+fn a_fifth_look_up_is_refused_at_once() {
+    let mut link = link_with_name_server();
+    for _ in 0..5 {
+        link.station.resolve(link.now, 7, "pbx.example.org");
+    }
+    assert_eq!((link.node().events.len(), link.station.counters().lookups_refused), (1, 1));
+}
