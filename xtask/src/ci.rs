@@ -30,7 +30,7 @@ enum Step {
     Fmt,
     /// `cargo xtask tidy`
     Tidy,
-    /// The crates of proto/ for a target without std
+    /// The crates of proto/, and of bare metal, for a target without std
     Purity,
     /// `cargo clippy` with warnings as errors
     Clippy,

@@ -1,7 +1,7 @@
-//! `proto/` without an operating system: a compile error, not a habit.
+//! `proto/`, and what runs it on bare metal, without an operating system: a compile error, not a habit.
 //!
 //! The proof is a build for a target that has no std. Where that target cannot be had, a crate that brings its own
-//! panic handler and uses all of `proto/` is checked instead: std anywhere below it brings a second one (E0152).
+//! panic handler and uses all of them is checked instead: std anywhere below it brings a second one (E0152).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{cargo, root, succeed, target_dir};
+
+/// The crates outside `proto/` that must do without std too: their folders.
+const PURE_ELSEWHERE: [&str; 1] = ["drivers/ethernet"];
 
 /// A target that has core and alloc and nothing else.
 const BARE: &str = "x86_64-unknown-none";
@@ -22,7 +25,7 @@ pub(crate) fn run() -> Result<()> {
         for (name, _) in &crates {
             build.args(["--package", name.as_str()]);
         }
-        succeed(&mut build).context("proto/ does not build without std")?;
+        succeed(&mut build).context("a crate that must do without std does not build")?;
         println!("purity: {} crates build for {BARE}", crates.len());
         return Ok(());
     }
@@ -32,12 +35,21 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Name and folder (from the root) of every crate in `proto/`.
+/// Name and folder of every crate in `proto/`, and of those elsewhere that must do without std too.
 fn pure_crates() -> Result<Vec<(String, String)>> {
-    let mut crates = Vec::new();
+    let mut folders = Vec::new();
     for entry in std::fs::read_dir(root().join("proto")).context("cannot read the folder proto")? {
-        let folder = entry?.path();
-        let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        folders.push(entry?.path());
+    }
+    folders.retain(|folder| folder.join("Cargo.toml").exists());
+    if folders.is_empty() {
+        bail!("there is no crate in proto/");
+    }
+    folders.extend(PURE_ELSEWHERE.map(|folder| root().join(folder)));
+    let mut crates = Vec::new();
+    for folder in folders {
+        let text = std::fs::read_to_string(folder.join("Cargo.toml"))
+            .with_context(|| format!("cannot read {}/Cargo.toml", folder.display()))?;
         let manifest: toml::Table =
             text.parse().with_context(|| format!("{}/Cargo.toml", folder.display()))?;
         let name =
@@ -46,9 +58,6 @@ fn pure_crates() -> Result<Vec<(String, String)>> {
         crates.push((name.to_owned(), folder.display().to_string()));
     }
     crates.sort();
-    if crates.is_empty() {
-        bail!("there is no crate in proto/");
-    }
     Ok(crates)
 }
 
@@ -93,7 +102,7 @@ fn check_with_own_panic_handler(crates: &[(String, String)]) -> Result<()> {
             .current_dir(&folder)
             .env("CARGO_TARGET_DIR", own_target(&folder)),
     )
-    .context("something in proto/ brings std (E0152 names it)")
+    .context("something below brings std (E0152 names it)")
 }
 
 /// A target folder of its own, so that the check does not wait for another build's lock.
