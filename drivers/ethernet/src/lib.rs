@@ -1,8 +1,8 @@
 //! From Ethernet frames to protocol machines, without an operating system.
 //!
 //! Does: names what a network card is ([`Card`]), and runs a [`Node`](ringway_sansio::Node) on one ([`Station`]): UDP and
-//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS. Datagrams to the node's ports are read where the card put them; all else goes
-//! through smoltcp.
+//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS; fetches files by TFTP ([`Download`]). Datagrams to the node's ports are read
+//! where the card put them; all else goes through smoltcp.
 //!
 //! Does not: touch hardware, read clocks, know SIP, or have IPv6.
 //!
@@ -20,6 +20,7 @@ mod neighbours;
 mod stack;
 mod station;
 mod streams;
+mod tftp;
 mod wire;
 
 pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
@@ -27,3 +28,6 @@ pub use counters::StationCounters;
 pub use lease::{Lease, NAME_SERVERS_MAX};
 pub use stack::Change;
 pub use station::{Port, Station, Worked};
+pub use tftp::{
+    Download, DownloadError, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress, TFTP_PORT,
+};

@@ -1,0 +1,163 @@
+//! The packets of TFTP (RFC 1350 §5, RFC 2347 §3): a checked view of what arrives, and what we send.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packet<'a> {
+    /// A part of the file.
+    Data { block: u16, data: &'a [u8] },
+    /// The server gives up, or refuses.
+    Error { code: u16, said: &'a [u8] },
+    /// The server answers our options.
+    OptionsAccepted(Options<'a>),
+    /// What only a server is sent: a request or an acknowledgement.
+    ForServers,
+}
+
+impl<'a> Packet<'a> {
+    /// `None`: too short, or not a packet of TFTP.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (code, rest) = bytes.split_first_chunk::<2>()?;
+        match u16::from_be_bytes(*code) {
+            RRQ | WRQ | ACK => Some(Self::ForServers),
+            DATA => {
+                let (block, data) = rest.split_first_chunk::<2>()?;
+                Some(Self::Data { block: u16::from_be_bytes(*block), data })
+            }
+            ERROR => {
+                let (code, text) = rest.split_first_chunk::<2>()?;
+                // The text ends with a zero; where it does not, it is still the text.
+                let said = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                Some(Self::Error { code: u16::from_be_bytes(*code), said })
+            }
+            OACK => Options::parse(rest).map(Self::OptionsAccepted),
+            _ => None,
+        }
+    }
+}
+
+/// Options with their values, each ended by a zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Options<'a>(&'a [u8]);
+
+impl<'a> Options<'a> {
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let zeros = bytes.iter().filter(|byte| **byte == 0).count();
+        let is_whole = bytes.last().is_none_or(|last| *last == 0) && zeros.is_multiple_of(2);
+        is_whole.then_some(Self(bytes))
+    }
+
+    /// Name and value of each.
+    pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut words = self.0.split(|byte| *byte == 0);
+        // After the last zero stands an empty word that has no value.
+        core::iter::from_fn(move || Some((words.next()?, words.next()?)))
+    }
+}
+
+/// Writes a read request for `file` as it is, byte by byte; with the options that a [`Download`](super::Download) asks
+/// for unless `block_bytes` is `None`.
+pub(super) fn write_request(out: &mut Vec<u8>, file: &str, block_bytes: Option<usize>) {
+    out.extend_from_slice(&RRQ.to_be_bytes());
+    let mut word = |word: &[u8]| {
+        out.extend_from_slice(word);
+        out.push(0);
+    };
+    word(file.as_bytes());
+    word(b"octet");
+    let Some(block_bytes) = block_bytes else { return };
+    word(BLKSIZE);
+    word(format!("{block_bytes}").as_bytes());
+    // RFC 2349: 0 asks how large the file is.
+    word(TSIZE);
+    word(b"0");
+}
+
+/// Writes an acknowledgement; of block 0: of the options.
+pub(super) fn write_ack(out: &mut Vec<u8>, block: u16) {
+    out.extend_from_slice(&ACK.to_be_bytes());
+    out.extend_from_slice(&block.to_be_bytes());
+}
+
+/// Writes an error.
+pub(super) fn write_error(out: &mut Vec<u8>, code: u16, text: &str) {
+    out.extend_from_slice(&ERROR.to_be_bytes());
+    out.extend_from_slice(&code.to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+const RRQ: u16 = 1;
+const WRQ: u16 = 2;
+const DATA: u16 = 3;
+const ACK: u16 = 4;
+const ERROR: u16 = 5;
+const OACK: u16 = 6;
+
+/// RFC 2348.
+pub(super) const BLKSIZE: &[u8] = b"blksize";
+/// RFC 2349.
+pub(super) const TSIZE: &[u8] = b"tsize";
+
+/// The text says what it is.
+pub(super) const NOT_DEFINED: u16 = 0;
+/// There is no such file.
+pub(super) const FILE_NOT_FOUND: u16 = 1;
+/// No room for the file.
+pub(super) const DISK_FULL: u16 = 3;
+/// A packet that makes no sense here.
+pub(super) const ILLEGAL_OPERATION: u16 = 4;
+/// From a port that nobody talks with.
+pub(super) const UNKNOWN_TRANSFER: u16 = 5;
+/// Options were not agreed on (RFC 2347).
+pub(super) const OPTIONS_REFUSED: u16 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_file_mode_and_options() {
+        let mut out = Vec::new();
+        write_request(&mut out, "users.csv", Some(1428));
+        assert_eq!(out, b"\0\x01users.csv\0octet\0blksize\x001428\0tsize\x000\0");
+        out.clear();
+        write_request(&mut out, "users.csv", None);
+        assert_eq!(out, b"\0\x01users.csv\0octet\0");
+    }
+
+    #[test]
+    fn options_are_pairs_and_nothing_is_left_over() {
+        let parsed = |bytes| Packet::parse(bytes);
+        let Some(Packet::OptionsAccepted(options)) = parsed(b"\0\x06blksize\x00512\0tsize\x007\0") else {
+            panic!("these are options");
+        };
+        let pairs: Vec<_> = options.iter().collect();
+        assert_eq!(pairs, [(&b"blksize"[..], &b"512"[..]), (b"tsize", b"7")]);
+        let Some(Packet::OptionsAccepted(none)) = parsed(b"\0\x06") else { panic!("no options are options") };
+        assert_eq!(none.iter().count(), 0);
+        for bad in [&b"\0\x06blksize"[..], b"\0\x06blksize\0", b"\0\x06blksize\x001", b"\0\x06a\0b\0c\0"] {
+            assert_eq!(parsed(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_packet() {
+        for bad in [
+            &b""[..],
+            b"\0",
+            b"\0\x03",
+            b"\0\x03\0",
+            b"\0\x05\0",
+            b"\0\0\0\0",
+            b"\0\x07\0\0",
+            b"\x01\x03\0\0",
+        ] {
+            assert_eq!(Packet::parse(bad), None, "{bad:?}");
+        }
+        assert_eq!(Packet::parse(b"\0\x03\0\x01"), Some(Packet::Data { block: 1, data: b"" }));
+        assert_eq!(Packet::parse(b"\0\x05\0\x01no"), Some(Packet::Error { code: 1, said: b"no" }));
+    }
+}

@@ -1,0 +1,116 @@
+//! Networks that lose, double and delay, from seeds.
+
+use super::file;
+use super::network::{Faults, Network};
+use super::server::{FileServer, Options, data, server_port};
+use ringway_ethernet::{DownloadFailure, DownloadLimits};
+use ringway_sansio::{Rng, Seed};
+use std::time::Duration;
+
+const SEEDS: u64 = 200;
+
+#[test]
+fn whatever_a_network_does_the_file_is_whole_or_it_is_said_that_the_server_was_not_heard() {
+    let mut finished = 0;
+    for seed in 0..SEEDS {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let faults = Faults {
+            lost: rng.below(250) as u32,
+            doubled: rng.below(300) as u32,
+            late: rng.below(300) as u32,
+        };
+        let bytes = rng.below(20_000) as usize;
+        let options = [Options::Understood, Options::Ignored, Options::Refused(8)][rng.below(3) as usize];
+        let server = FileServer { options, ..FileServer::new(file(bytes)) };
+        let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
+        match network.run() {
+            Ok(came) => {
+                assert!(came == file(bytes), "seed {seed}: another file");
+                finished += 1;
+            }
+            Err(DownloadFailure::NoAnswer { .. } | DownloadFailure::Silent { .. }) => {}
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(finished > SEEDS * 9 / 10, "only {finished} of {SEEDS}");
+}
+
+#[test]
+fn on_a_network_that_only_doubles_and_delays_every_file_arrives() {
+    for seed in 0..SEEDS {
+        let faults = Faults { lost: 0, doubled: 500, late: 100 };
+        let server = FileServer::new(file(8_000));
+        let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
+        assert!(network.run() == Ok(file(8_000)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_acknowledgement_is_sent_again_when_the_block_comes_again() {
+    for lost in 0..=2_u16 {
+        let mut network = Network::new(FileServer::new(file(1_500)), DownloadLimits::default());
+        let ack = [[0, 4].as_slice(), &lost.to_be_bytes()].concat();
+        let is_sent = |network: &Network| network.sent.last().is_some_and(|(_, _, packet)| *packet == ack);
+        while !is_sent(&network) {
+            assert!(network.step());
+        }
+        network.lose_what_is_under_way();
+        let result = network.run();
+        assert_eq!(result, Ok(file(1_500)));
+        assert!(network.server.sessions[0].is_complete, "ACK {lost}");
+    }
+}
+
+#[test]
+fn a_block_that_comes_again_counts_once_and_one_from_before_is_passed_over() {
+    let mut network = Network::new(FileServer::new(Vec::new()), DownloadLimits::default());
+    network.step();
+    let from = server_port(50_000);
+    let at = |network: &mut Network, packet: Vec<u8>| {
+        network.now = network.now + Duration::from_millis(500);
+        network.inject(from, &packet).map(|(_, answer)| answer)
+    };
+    let block = |number: u16| data(number, &[number as u8; 8]);
+    assert_eq!(at(&mut network, b"\0\x06blksize\x008\0".to_vec()).unwrap(), [0, 4, 0, 0]);
+    assert_eq!(
+        at(&mut network, b"\0\x06blksize\x008\0".to_vec()).unwrap(),
+        [0, 4, 0, 0],
+        "options come again"
+    );
+    for number in 1..=4 {
+        assert_eq!(at(&mut network, block(number)).unwrap(), [0, 4, 0, number as u8]);
+        assert_eq!(at(&mut network, block(number)).unwrap(), [0, 4, 0, number as u8]);
+        assert_eq!(at(&mut network, block(number - 1)), None);
+        assert_eq!(at(&mut network, b"\0\x06blksize\x008\0".to_vec()), None);
+        assert_eq!(network.download.received().0, 8 * usize::from(number));
+    }
+    assert_eq!(at(&mut network, data(5, b"end")).unwrap(), [0, 4, 0, 5]);
+    let whole = [[1; 8], [2; 8], [3; 8], [4; 8]].concat();
+    assert_eq!(network.result(), Some(Ok([whole.as_slice(), b"end"].concat())));
+}
+
+#[test]
+fn repeated_blocks_do_not_put_off_the_next_reminder() {
+    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    while network.download.received().0 == 0 {
+        assert!(network.step());
+    }
+    let due = network.download.next_deadline().unwrap();
+    network.now = network.now + Duration::from_millis(400);
+    assert!(network.inject(server_port(50_000), &data(1, &file(1_428))).is_some());
+    assert_eq!(network.download.next_deadline(), Some(due));
+}
+
+#[test]
+fn a_simple_server_does_not_become_a_sorcerers_apprentice() {
+    let blocks = 200;
+    for seed in 0..20 {
+        let server = FileServer { is_sorcerers_apprentice: true, ..FileServer::new(file(1_428 * blocks)) };
+        let faults = Faults { lost: 0, doubled: 20, late: 0 };
+        let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
+        assert!(network.run() == Ok(file(1_428 * blocks)), "seed {seed}");
+        // Each doubled acknowledgement makes one block come twice, and that is the end of it.
+        let doubled = network.server.sent_of(3) - blocks;
+        assert!(doubled < 30, "seed {seed}: {doubled} blocks more");
+    }
+}

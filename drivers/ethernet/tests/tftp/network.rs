@@ -1,0 +1,163 @@
+//! Everything between a download and its server: time, ways, faults.
+
+use super::server::{FileServer, server_port};
+use ringway_ethernet::{Download, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress};
+use ringway_sansio::{Instant, Rng, Seed};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 69);
+pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 10), 40_000);
+pub(crate) const START: Instant = Instant::from_secs(1_000);
+
+/// What happens to packets on the way, each in so many of a thousand cases.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Faults {
+    pub(crate) lost: u32,
+    pub(crate) doubled: u32,
+    /// Held back for up to two seconds.
+    pub(crate) late: u32,
+}
+
+pub(crate) struct Network {
+    pub(crate) now: Instant,
+    pub(crate) download: Download,
+    pub(crate) server: FileServer,
+    pub(crate) faults: Faults,
+    /// How long a packet is under way.
+    pub(crate) way: Duration,
+    /// When each datagram was sent by the download, to whom, and what.
+    pub(crate) sent: Vec<(Instant, SocketAddrV4, Vec<u8>)>,
+    result: Option<Result<Vec<u8>, DownloadFailure>>,
+    rng: Rng,
+    /// Under way: when it arrives, from, to, what.
+    ways: Vec<(Instant, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
+}
+
+impl Network {
+    pub(crate) fn new(server: FileServer, limits: DownloadLimits) -> Self {
+        Self {
+            now: START,
+            download: Download::new(SERVER, "users.csv", limits, START).unwrap(),
+            server,
+            faults: Faults::default(),
+            way: Duration::from_millis(2),
+            sent: Vec::new(),
+            result: None,
+            rng: Rng::new(&Seed::from_number(0)),
+            ways: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_faults(mut self, faults: Faults, seed: u64) -> Self {
+        self.faults = faults;
+        self.rng = Rng::new(&Seed::from_number(seed));
+        self
+    }
+
+    /// Until the download is over and has nothing more to wait for.
+    pub(crate) fn run(&mut self) -> Result<Vec<u8>, DownloadFailure> {
+        for _ in 0..2_000_000 {
+            if !self.step() {
+                // What the server is told at last.
+                while let Some(at) = self.ways.iter().map(|way| way.0).min() {
+                    self.arrive(at);
+                }
+                let result = self.result.take();
+                return result.unwrap_or_else(|| panic!("nothing waits any more, and there is no result"));
+            }
+        }
+        panic!("it never ends: {:?}", self.download);
+    }
+
+    /// The next thing that happens. False: there is none, as far as the download is concerned.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(deadline) = self.download.next_deadline() else { return false };
+        let arrival = self.ways.iter().map(|way| way.0).min();
+        let next =
+            [arrival, self.server.next_deadline()].into_iter().flatten().fold(deadline.at, Instant::min);
+        self.now = self.now.max(next);
+        if arrival == Some(next) {
+            self.arrive(next);
+        } else if deadline.at == next {
+            let mut out = DownloadOutput::default();
+            let progress = self.download.on_timeout(self.now, &mut out);
+            self.take(progress, &out);
+        } else {
+            let mut out = Vec::new();
+            self.server.on_timeout(self.now, &mut out);
+            self.answers(out);
+        }
+        true
+    }
+
+    /// Gives the download a datagram at once.
+    pub(crate) fn inject(&mut self, from: SocketAddrV4, packet: &[u8]) -> Option<(SocketAddrV4, Vec<u8>)> {
+        let mut out = DownloadOutput::default();
+        let progress = self.download.on_datagram(self.now, from, packet, &mut out);
+        self.take(progress, &out);
+        out.datagram().map(|(to, bytes)| (to, bytes.to_vec()))
+    }
+
+    pub(crate) fn lose_what_is_under_way(&mut self) {
+        self.ways.clear();
+    }
+
+    /// What came of it, if it is over.
+    pub(crate) fn result(&mut self) -> Option<Result<Vec<u8>, DownloadFailure>> {
+        self.result.take()
+    }
+
+    /// The datagram that is due `at` arrives.
+    fn arrive(&mut self, at: Instant) {
+        let place = self.ways.iter().position(|way| way.0 == at).unwrap();
+        let (_, from, to, packet) = self.ways.remove(place);
+        if super::server::is_client(to) {
+            self.inject(from, &packet);
+        } else {
+            let mut out = Vec::new();
+            self.server.on_packet(self.now, to, &packet, &mut out);
+            self.answers(out);
+        }
+    }
+
+    fn answers(&mut self, out: Vec<(u16, Vec<u8>)>) {
+        for (port, packet) in out {
+            self.send(server_port(port), CLIENT, packet);
+        }
+    }
+
+    fn take(&mut self, progress: DownloadProgress, out: &DownloadOutput) {
+        let result = match progress {
+            DownloadProgress::Pending => None,
+            DownloadProgress::Finished(file) => Some(Ok(file)),
+            DownloadProgress::Failed(error) => {
+                assert_eq!((error.file.as_str(), error.server), ("users.csv", SERVER));
+                assert!(!error.to_string().contains('\n'));
+                Some(Err(error.failure))
+            }
+        };
+        if result.is_some() {
+            assert!(self.result.is_none(), "a second result");
+            self.result = result;
+        }
+        if let Some((to, packet)) = out.datagram() {
+            assert!(packet.len() <= 516);
+            self.sent.push((self.now, to, packet.to_vec()));
+            if to.ip() == SERVER.ip() {
+                self.send(CLIENT, to, packet.to_vec());
+            }
+        }
+    }
+
+    fn send(&mut self, from: SocketAddrV4, to: SocketAddrV4, packet: Vec<u8>) {
+        let copies = 1 + usize::from(self.rng.chance(self.faults.doubled));
+        for _ in 0..copies {
+            if self.rng.chance(self.faults.lost) {
+                continue;
+            }
+            let late = if self.rng.chance(self.faults.late) { self.rng.below(2000) } else { 0 };
+            self.ways.push((self.now + self.way + Duration::from_millis(late), from, to, packet.clone()));
+        }
+    }
+}
