@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod card;
 mod counters;
+mod fetch;
 mod frame;
 mod lease;
 mod neighbours;

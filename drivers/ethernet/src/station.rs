@@ -4,14 +4,16 @@
 //! [`Station::run`] does everything that is not about one frame. The program calls the first while there is work and the
 //! second often enough: after every burst, and at least every millisecond.
 
+use crate::fetch::Fetch;
 use crate::frame::{self, Arrived};
 use crate::stack::{Change, Stack, socket_address};
 use crate::streams::Streams;
+use crate::tftp::{Download, DownloadError};
 use crate::wire::Wire;
 use crate::{Card, Lease, StationCounters};
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
-use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport};
+use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token, Transport};
 use smoltcp::iface::SocketHandle;
 
 /// One card, one address, and a [`Node`] that takes what comes to its ports.
@@ -20,6 +22,11 @@ pub struct Station<C, N: Node> {
     stack: Stack,
     streams: Streams<N::Framer>,
     served: Option<Served<N>>,
+    fetch: Option<Fetch>,
+    /// What came of it.
+    fetched: Option<Result<Vec<u8>, DownloadError>>,
+    /// Chance for the ports of downloads (RFC 1350 §4).
+    rng: Rng,
 }
 
 /// A port that is served.
@@ -54,13 +61,16 @@ pub enum Worked {
 impl<C: Card, N: Node> Station<C, N> {
     /// A station without an address: give it one by [`Station::set_lease`], or let it ask by [`Station::start_dhcp`].
     pub fn new(mut card: C, seed: &Seed, now: Instant) -> Self {
-        let mut rng = ringway_sansio::Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let stack = Stack::new(&mut card, rng.next_u64(), now);
         Self {
             wire: Wire::new(card, rng.next_u64() as u16),
             stack,
             streams: Streams::new(rng.next_u64() as u16),
             served: None,
+            fetch: None,
+            fetched: None,
+            rng,
         }
     }
 
@@ -74,6 +84,7 @@ impl<C: Card, N: Node> Station<C, N> {
     pub fn set_lease(&mut self, lease: Option<Lease>) {
         let is_same = |own: &Lease| lease.as_ref().is_some_and(|lease| lease.address == own.address);
         if !self.wire.lease().is_some_and(is_same) {
+            self.end_fetch();
             self.streams.cut(&mut self.stack);
         }
         self.stack.apply(lease.as_ref());
@@ -177,6 +188,7 @@ impl<C: Card, N: Node> Station<C, N> {
         self.run_streams(now);
         self.take_reassembled(now);
         self.take_resolved(now);
+        self.run_fetch(now);
         self.run_timers(now);
         for _ in 0..REPORT_ROUNDS {
             self.send_packets(now);
@@ -205,6 +217,29 @@ impl<C: Card, N: Node> Station<C, N> {
             self.wire.counters.lookups_refused += 1;
             self.tell(now, Event::Resolved { query, address: None });
         }
+    }
+
+    /// Begins to fetch a file; one that is being fetched is given up.
+    pub fn fetch(&mut self, download: Download) {
+        self.end_fetch();
+        // A port that is served, or that the download before still had, is not to be had: then the next try takes another.
+        for _ in 0..2 {
+            let port = FETCH_PORT_MIN + self.rng.below(u64::from(u16::MAX - FETCH_PORT_MIN)) as u16;
+            if let Some(handle) = self.stack.open_datagrams(port, FETCH_BYTES) {
+                self.fetch = Some(Fetch::new(download, handle));
+                return;
+            }
+        }
+    }
+
+    /// What came of fetching, once.
+    pub fn take_fetched(&mut self) -> Option<Result<Vec<u8>, DownloadError>> {
+        self.fetched.take()
+    }
+
+    /// How many bytes of a file are here, and how many there will be, where the server said it.
+    pub fn fetching(&self) -> Option<(usize, Option<usize>)> {
+        self.fetch.as_ref().map(Fetch::received)
     }
 
     /// Calls the node; what it sends goes out.
@@ -272,6 +307,22 @@ impl<C: Card, N: Node> Station<C, N> {
                 let flow = Flow::udp(listener, SocketAddr::V4(socket_address(from.endpoint)));
                 served.node.on_message(now, Received { flow, bytes }, &mut served.out, &mut served.actions);
             }
+        }
+    }
+
+    fn run_fetch(&mut self, now: Instant) {
+        let Some(fetch) = &mut self.fetch else { return };
+        if let Some(end) = fetch.run(&mut self.stack, now) {
+            self.fetched = Some(end);
+        }
+        if fetch.is_over() {
+            self.end_fetch();
+        }
+    }
+
+    fn end_fetch(&mut self) {
+        if let Some(fetch) = self.fetch.take() {
+            fetch.close(&mut self.stack);
         }
     }
 
@@ -357,3 +408,9 @@ const REASSEMBLED_BYTES: usize = 128 << 10;
 
 /// What is left after so many rounds waits for the next call, so that a node that never gives up cannot stop the rest.
 const REPORT_ROUNDS: usize = 8;
+
+/// A window of one block, and what strangers send meanwhile.
+const FETCH_BYTES: usize = 16 << 10;
+
+/// RFC 6335 §6: ports for one use.
+const FETCH_PORT_MIN: u16 = 49_152;

@@ -1,11 +1,12 @@
 //! A station against another stack's host, on a cable in memory and a virtual clock.
 //!
-//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, DHCP, DNS, frames of every length, floods.
+//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, DHCP, DNS, TFTP, frames of every length, floods.
 //! Not tested here: hardware, ICMP echo.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod addresses;
 mod datagrams;
+mod files;
 mod harness;
 mod hostile;
 mod names;

@@ -1,0 +1,61 @@
+//! A file on its way: a TFTP download and the port it has.
+
+use crate::stack::{Stack, socket_address};
+use crate::tftp::{Download, DownloadError, DownloadOutput, DownloadProgress};
+use alloc::vec::Vec;
+use ringway_sansio::Instant;
+use smoltcp::iface::SocketHandle;
+
+pub(crate) struct Fetch {
+    download: Download,
+    handle: SocketHandle,
+    out: DownloadOutput,
+}
+
+impl Fetch {
+    /// A download over this socket.
+    pub(crate) fn new(download: Download, handle: SocketHandle) -> Self {
+        Self { download, handle, out: DownloadOutput::default() }
+    }
+
+    /// How many bytes are here, and how many there will be, where the server said it.
+    pub(crate) fn received(&self) -> (usize, Option<usize>) {
+        self.download.received()
+    }
+
+    /// Takes what came and sends what is due; the file, once.
+    pub(crate) fn run(&mut self, stack: &mut Stack, now: Instant) -> Option<Result<Vec<u8>, DownloadError>> {
+        let Self { download, handle, out } = self;
+        let mut end = None;
+        let socket = stack.datagrams(*handle);
+        loop {
+            let progress = match socket.recv() {
+                Ok((bytes, from)) => download.on_datagram(now, socket_address(from.endpoint), bytes, out),
+                Err(_) if download.next_deadline().is_some_and(|deadline| deadline.at <= now) => {
+                    download.on_timeout(now, out)
+                }
+                Err(_) => break,
+            };
+            if let Some((to, bytes)) = out.datagram() {
+                // A full buffer loses it, and TFTP repeats.
+                let _ = socket.send_slice(bytes, to);
+            }
+            match progress {
+                DownloadProgress::Pending => {}
+                DownloadProgress::Finished(file) => end = Some(Ok(file)),
+                DownloadProgress::Failed(error) => end = Some(Err(error)),
+            }
+        }
+        end
+    }
+
+    /// True when the port is needed no more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.download.next_deadline().is_none()
+    }
+
+    /// Gives the port back.
+    pub(crate) fn close(self, stack: &mut Stack) {
+        stack.close_datagrams(self.handle);
+    }
+}
