@@ -1,0 +1,364 @@
+//! Intel's gigabit cards: 8254x on PCI (QEMU's `e1000` is an 82540EM), 82574L on PCI Express (`e1000e`), and I217 to I219
+//! in chipsets. Legacy descriptors, polled, one queue each way.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
+use core::time::Duration;
+
+use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX};
+
+use super::dma::{Buffers, pages};
+use super::registers::*;
+use super::{CardError, FRAME_BYTES_MIN};
+use crate::clock::{wait, wait_until};
+use crate::pci::{self, Function};
+
+/// A card of this family.
+pub(crate) struct E1000 {
+    registers: Registers,
+    address: [u8; 6],
+    receive: Ring,
+    /// Descriptors given back since the card was told of any.
+    given_back: usize,
+    send: Ring,
+    /// The first descriptor whose frame may not be on the wire yet.
+    sent_from: usize,
+    /// Frames written since the card was told of any.
+    unflushed: bool,
+    counters: CardCounters,
+    /// What the card's own counters said; they begin anew when they are read.
+    damaged: Cell<u64>,
+}
+
+/// What differs inside the family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Generation {
+    /// 82543 to 82546 on PCI.
+    Pci,
+    /// 82574 and its like on PCI Express.
+    Express,
+    /// In the chipset; the transceiver is shared with the management firmware.
+    Chipset,
+}
+
+/// The name of a card of this family.
+pub(crate) fn name(vendor: u16, device: u16) -> Option<&'static str> {
+    (vendor == INTEL).then(|| kind(device)).flatten().map(|(name, _)| name)
+}
+
+impl E1000 {
+    /// Resets the card and gives it its rings.
+    pub(crate) fn start(function: &Function) -> Result<Self, CardError> {
+        let (_, generation) = kind(function.is.device_id).ok_or(CardError::Start)?;
+        pci::enable(function.at);
+        let (address, bytes) = pci::memory_bar(function.at, 0).ok_or(CardError::Bus)?;
+        let registers = Registers::at(address, bytes)?;
+        reset(&registers, generation)?;
+        let address = hardware_address(&registers, generation).ok_or(CardError::Address)?;
+        let card = Self {
+            registers,
+            address,
+            receive: Ring::new()?,
+            given_back: 0,
+            send: Ring::new()?,
+            sent_from: 0,
+            unflushed: false,
+            counters: CardCounters::default(),
+            damaged: Cell::new(0),
+        };
+        card.set_up(generation);
+        Ok(card)
+    }
+
+    fn set_up(&self, generation: Generation) {
+        let registers = &self.registers;
+        let [a, b, c, d, e, f] = self.address;
+        registers.write(RAL, u32::from_le_bytes([a, b, c, d]));
+        registers.write(RAH, u32::from_le_bytes([e, f, 0, 0]) | RAH_AV);
+        let table = if generation == Generation::Chipset { 32 } else { 128 };
+        (0..table).for_each(|index| registers.write(MTA + 4 * index, 0));
+
+        self.receive.describe_all();
+        let receive = self.receive.address();
+        registers.write(RDBAL, receive as u32);
+        registers.write(RDBAH, (receive >> 32) as u32);
+        registers.write(RDLEN, (RING * DESCRIPTOR_BYTES) as u32);
+        registers.write(RDH, 0);
+        registers.write(RDT, 0);
+        let send = self.send.address();
+        registers.write(TDBAL, send as u32);
+        registers.write(TDBAH, (send >> 32) as u32);
+        registers.write(TDLEN, (RING * DESCRIPTOR_BYTES) as u32);
+        registers.write(TDH, 0);
+        registers.write(TDT, 0);
+        if generation != Generation::Pci {
+            registers.set(TXDCTL, TXDCTL_EACH);
+        }
+        registers.write(TIPG, TIPG_COPPER);
+        registers.set(TCTL, TCTL_EN | TCTL_PSP | TCTL_COLLISIONS);
+        registers.write(RCTL, RCTL_EN | RCTL_BAM | RCTL_SECRC);
+        // All but one: a tail that meets the head would mean an empty ring.
+        registers.write(RDT, RING as u32 - 1);
+    }
+
+    /// Gives descriptors back to the card once there are many, or when there is nothing more to receive.
+    fn tell_given_back(&mut self, at_least: usize) {
+        if self.given_back >= at_least {
+            self.given_back = 0;
+            // Descriptors are in memory before the card hears of them.
+            fence(Ordering::SeqCst);
+            self.registers.write(RDT, (self.receive.next + RING - 1) as u32 % RING as u32);
+        }
+    }
+
+    fn tell_to_send(&mut self) {
+        if self.unflushed {
+            self.unflushed = false;
+            fence(Ordering::SeqCst);
+            self.registers.write(TDT, self.send.next as u32);
+        }
+    }
+
+    /// The next descriptor that holds a frame, and the frame's length; what is no frame is counted and given back.
+    fn next_received(&mut self) -> Option<(usize, usize)> {
+        loop {
+            let at = self.receive.next;
+            let status = self.receive.status(at);
+            if status & DONE == 0 {
+                return None;
+            }
+            // What the card wrote before it set the bit is read after it.
+            fence(Ordering::Acquire);
+            let (bytes, errors) = self.receive.received(at);
+            let is_whole = status & END_OF_PACKET != 0 && errors & ERRORS == 0;
+            if is_whole && (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&bytes) {
+                return Some((at, bytes));
+            }
+            self.counters.damaged += 1;
+            self.give_back(at);
+        }
+    }
+
+    fn give_back(&mut self, at: usize) {
+        self.receive.describe(at, 0, 0);
+        self.receive.next = (at + 1) % RING;
+        self.given_back += 1;
+        self.tell_given_back(TELL_AFTER);
+    }
+
+    /// Forgets the frames that are on the wire. True: there is room for one more.
+    fn reclaim(&mut self) -> bool {
+        while self.sent_from != self.send.next && self.send.status(self.sent_from) & DONE != 0 {
+            self.sent_from = (self.sent_from + 1) % RING;
+        }
+        (self.send.next + 1) % RING != self.sent_from
+    }
+}
+
+impl Card for E1000 {
+    fn address(&self) -> [u8; 6] {
+        self.address
+    }
+
+    fn is_up(&mut self) -> bool {
+        self.registers.read(STATUS) & STATUS_LU != 0
+    }
+
+    fn receive<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let Some((at, bytes)) = self.next_received() else {
+            self.tell_given_back(1);
+            return None;
+        };
+        self.counters.received += 1;
+        // SAFETY: a descriptor that is done is not the card's until it is given back below.
+        let taken = take(unsafe { &self.receive.buffers.get(at)[..bytes] });
+        self.give_back(at);
+        Some(taken)
+    }
+
+    fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let mut has_room = (self.send.next + 1) % RING != self.sent_from || self.reclaim();
+        if !has_room {
+            self.tell_to_send();
+            has_room = self.reclaim();
+        }
+        if !has_room || bytes > FRAME_BYTES_MAX {
+            self.counters.not_sent += 1;
+            return false;
+        }
+        let at = self.send.next;
+        // SAFETY: the descriptor is behind the tail, so the card does not look at its buffer.
+        fill(unsafe { &mut self.send.buffers.get_mut(at)[..bytes] });
+        self.send.describe(at, bytes as u16, END_OF_PACKET_AND_REPORT);
+        self.send.next = (at + 1) % RING;
+        self.unflushed = true;
+        self.counters.sent += 1;
+        true
+    }
+
+    fn flush(&mut self) {
+        self.tell_to_send();
+        self.reclaim();
+    }
+
+    fn counters(&self) -> CardCounters {
+        let more: u64 = DAMAGED.iter().map(|counter| u64::from(self.registers.read(*counter))).sum();
+        self.damaged.set(self.damaged.get() + more);
+        CardCounters { damaged: self.counters.damaged + self.damaged.get(), ..self.counters }
+    }
+}
+
+/// Stops everything and resets the card but for its transceiver, whose link stays as it is.
+fn reset(registers: &Registers, generation: Generation) -> Result<(), CardError> {
+    registers.write(IMC, u32::MAX);
+    registers.write(RCTL, 0);
+    registers.write(TCTL, TCTL_PSP);
+    if generation != Generation::Pci {
+        registers.set(CTRL, CTRL_GIO_MASTER_DISABLE);
+        // A card that goes on all the same is reset all the same.
+        wait_until(MASTER_TIME_MAX, || registers.read(STATUS) & STATUS_GIO_MASTER == 0);
+    }
+    registers.set(CTRL, CTRL_RST);
+    // The chipset's card hangs when it is spoken to too early.
+    wait(if generation == Generation::Chipset { RESET_TIME_CHIPSET } else { RESET_TIME });
+    if !wait_until(RESET_TIME_MAX, || registers.read(CTRL) & CTRL_RST == 0) {
+        return Err(CardError::Start);
+    }
+    registers.write(IMC, u32::MAX);
+    registers.read(ICR);
+    let off = CTRL_LRST | CTRL_ILOS | CTRL_FRCSPD | CTRL_FRCDPX | CTRL_FLOW | CTRL_VME | CTRL_PHY_RST;
+    registers.write(
+        CTRL,
+        registers.read(CTRL) & !(off | CTRL_GIO_MASTER_DISABLE) | CTRL_SLU | CTRL_ASDE | CTRL_FD,
+    );
+    if generation != Generation::Pci {
+        registers.set(CTRL_EXT, CTRL_EXT_DRV_LOAD);
+    }
+    FLOW_CONTROL.iter().for_each(|register| registers.write(*register, 0));
+    Ok(())
+}
+
+/// The address that the reset loaded, or else the first three words of the EEPROM.
+fn hardware_address(registers: &Registers, generation: Generation) -> Option<[u8; 6]> {
+    let (low, high) = (registers.read(RAL), registers.read(RAH));
+    let is_address = |address: &[u8; 6]| address != &[0; 6] && address[0] & 1 == 0;
+    let ([a, b, c, d], [e, f, _, _]) = (low.to_le_bytes(), high.to_le_bytes());
+    if high & RAH_AV != 0 && is_address(&[a, b, c, d, e, f]) {
+        return Some([a, b, c, d, e, f]);
+    }
+    let mut address = [0; 6];
+    for (word, bytes) in address.chunks_exact_mut(2).enumerate() {
+        bytes.copy_from_slice(&eeprom(registers, generation, word as u32)?.to_le_bytes());
+    }
+    Some(address).filter(is_address)
+}
+
+/// A word of the EEPROM. `None`: it does not answer.
+fn eeprom(registers: &Registers, generation: Generation, word: u32) -> Option<u16> {
+    let (shift, done) = if generation == Generation::Pci { (8, 1 << 4) } else { (2, 1 << 1) };
+    registers.write(EERD, word << shift | 1);
+    let is_there = wait_until(EEPROM_TIME_MAX, || registers.read(EERD) & done != 0);
+    is_there.then(|| (registers.read(EERD) >> 16) as u16)
+}
+
+/// A ring of legacy descriptors, each with its buffer.
+struct Ring {
+    descriptors: NonNull<Descriptor>,
+    buffers: Buffers,
+    /// The next descriptor of the driver.
+    next: usize,
+}
+
+impl Ring {
+    fn new() -> Result<Self, CardError> {
+        let descriptors =
+            pages((RING * DESCRIPTOR_BYTES).div_ceil(super::dma::PAGE_BYTES)).ok_or(CardError::Memory)?;
+        let buffers = Buffers::new(RING).ok_or(CardError::Memory)?;
+        Ok(Self { descriptors: descriptors.cast(), buffers, next: 0 })
+    }
+
+    fn address(&self) -> u64 {
+        self.descriptors.as_ptr() as u64
+    }
+
+    fn describe_all(&self) {
+        (0..RING).for_each(|at| self.describe(at, 0, 0));
+    }
+
+    fn describe(&self, at: usize, bytes: u16, command: u8) {
+        let address = self.buffers.address(at);
+        let descriptor = Descriptor { address, bytes, offset: 0, command, status: 0, errors: 0, special: 0 };
+        // SAFETY: the place is in the ring, and is the driver's while it writes.
+        unsafe { self.pointer(at).write_volatile(descriptor) };
+    }
+
+    /// The byte whose lowest bit says that the card is done.
+    fn status(&self, at: usize) -> u8 {
+        // SAFETY: the place is in the ring; any byte is a value.
+        unsafe { (&raw const (*self.pointer(at)).status).read_volatile() }
+    }
+
+    /// Bytes of a frame, and its errors.
+    fn received(&self, at: usize) -> (usize, u8) {
+        // SAFETY: as above; a descriptor that is done is no longer written to.
+        let descriptor = unsafe { self.pointer(at).read_volatile() };
+        (usize::from(descriptor.bytes), descriptor.errors)
+    }
+
+    fn pointer(&self, at: usize) -> *mut Descriptor {
+        self.descriptors.as_ptr().wrapping_add(at % RING)
+    }
+}
+
+/// A legacy descriptor of either ring, 8254x manual 3.2.3 and 3.3.3. Byte 12 is the status in both. Byte 11 is the command
+/// when sending and belongs to the checksum when receiving; byte 13 has the errors of receiving.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Descriptor {
+    address: u64,
+    bytes: u16,
+    offset: u8,
+    command: u8,
+    status: u8,
+    errors: u8,
+    special: u16,
+}
+
+/// Cards with the registers that this driver uses.
+fn kind(device: u16) -> Option<(&'static str, Generation)> {
+    Some(match device {
+        0x1004 => ("Intel 82543GC", Generation::Pci),
+        0x1008 | 0x100C | 0x100D => ("Intel 82544", Generation::Pci),
+        0x100E | 0x1015 => ("Intel 82540EM", Generation::Pci),
+        0x100F => ("Intel 82545EM", Generation::Pci),
+        0x1010 => ("Intel 82546EB", Generation::Pci),
+        0x10D3 | 0x10F6 => ("Intel 82574L", Generation::Express),
+        0x150C => ("Intel 82583V", Generation::Express),
+        0x153A | 0x153B => ("Intel I217", Generation::Chipset),
+        0x155A | 0x1559 | 0x15A0..=0x15A3 => ("Intel I218", Generation::Chipset),
+        0x156F | 0x1570 | 0x15B7..=0x15BE | 0x15D6..=0x15D8 | 0x15DF..=0x15E3 => {
+            ("Intel I219", Generation::Chipset)
+        }
+        0x0D4C..=0x0D4F | 0x0D53 | 0x0D55 => ("Intel I219", Generation::Chipset),
+        _ => return None,
+    })
+}
+
+const INTEL: u16 = 0x8086;
+const RING: usize = 256;
+const DESCRIPTOR_BYTES: usize = 16;
+const TELL_AFTER: usize = 64;
+/// DD.
+const DONE: u8 = 1;
+/// EOP.
+const END_OF_PACKET: u8 = 2;
+/// EOP, IFCS (the card adds the check sequence), RS (it reports when it is done).
+const END_OF_PACKET_AND_REPORT: u8 = 1 | 2 | 8;
+/// CE, SE, SEQ, CXE, RXE; the bits of checksums do not count, nobody asked for them.
+const ERRORS: u8 = 0x97;
+const MASTER_TIME_MAX: Duration = Duration::from_millis(20);
+const RESET_TIME: Duration = Duration::from_millis(1);
+const RESET_TIME_CHIPSET: Duration = Duration::from_millis(20);
+const RESET_TIME_MAX: Duration = Duration::from_millis(50);
+const EEPROM_TIME_MAX: Duration = Duration::from_millis(10);

@@ -1,0 +1,215 @@
+//! virtio-net (OASIS Virtio 1.2, 5.1): the card of virtual machines.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX};
+use virtio_drivers::device::net::VirtIONetRaw;
+use virtio_drivers::transport::Transport as _;
+use virtio_drivers::transport::pci::PciTransport;
+
+use super::dma::{Buffers, Identity};
+use super::doorbell::Doorbell;
+use super::{CardError, FRAME_BYTES_MIN};
+use crate::pci::{self, Function};
+
+/// A virtio-net device with a queue each way.
+pub(crate) struct VirtioNet {
+    device: Box<VirtIONetRaw<Identity, Doorbell, QUEUE>>,
+    doorbell: Doorbell,
+    counters: CardCounters,
+    receive_buffers: Buffers,
+    /// For each descriptor that the device holds: its buffer.
+    receiving: Box<[u16; QUEUE]>,
+    /// Buffers given back since the device was told of any.
+    given_back: usize,
+    send_buffers: Buffers,
+    /// For each descriptor that the device holds: what it sends.
+    sending: Box<[Sending; QUEUE]>,
+    free: Vec<u16>,
+    /// Bytes of the header before each frame.
+    header_bytes: usize,
+}
+
+impl VirtioNet {
+    /// Resets the device and gives it its buffers.
+    pub(crate) fn start(function: &Function) -> Result<Self, CardError> {
+        pci::enable(function.at);
+        let transport =
+            PciTransport::new::<Identity, _>(&mut pci::root(), function.at).map_err(|_| CardError::Bus)?;
+        let doorbell = Doorbell::new(transport);
+        let mut device = Box::new(VirtIONetRaw::new(doorbell.clone()).map_err(|_| CardError::Start)?);
+        device.disable_interrupts();
+        let mut send_buffers = Buffers::new(QUEUE).ok_or(CardError::Memory)?;
+        let mut header_bytes = 0;
+        for index in 0..QUEUE {
+            // SAFETY: the device knows nothing of this buffer yet.
+            let buffer = unsafe { send_buffers.get_mut(index) };
+            header_bytes = device.fill_buffer_header(buffer).map_err(|_| CardError::Start)?;
+        }
+        let mut card = Self {
+            device,
+            doorbell,
+            counters: CardCounters::default(),
+            receive_buffers: Buffers::new(QUEUE).ok_or(CardError::Memory)?,
+            receiving: Box::new([0; QUEUE]),
+            given_back: 0,
+            send_buffers,
+            sending: Box::new([Sending::default(); QUEUE]),
+            free: (0..QUEUE as u16).collect(),
+            header_bytes,
+        };
+        for index in 0..QUEUE {
+            if !card.give_back(index) {
+                return Err(CardError::Start);
+            }
+        }
+        card.doorbell.ring(RECEIVE);
+        Ok(card)
+    }
+
+    /// Gives a buffer to the device to receive into.
+    fn give_back(&mut self, index: usize) -> bool {
+        // SAFETY: the device does not hold this buffer, and nobody uses it from here until `take_received`.
+        let token = unsafe {
+            let buffer = self.receive_buffers.get_mut(index);
+            self.device.receive_begin(buffer)
+        };
+        let Some(slot) = token.ok().and_then(|token| self.receiving.get_mut(usize::from(token))) else {
+            return false;
+        };
+        *slot = index as u16;
+        self.given_back += 1;
+        true
+    }
+
+    /// The next buffer that holds a frame, and where in it the frame is; what is no frame is counted and given back.
+    fn next_received(&mut self) -> Option<(usize, Range<usize>)> {
+        while let Some(token) = self.device.poll_receive() {
+            let index = usize::from(*self.receiving.get(usize::from(token))?);
+            // SAFETY: this is the buffer that was given with this token, and the device is done with it.
+            let received = unsafe {
+                let buffer = self.receive_buffers.get_mut(index);
+                self.device.receive_complete(token, buffer)
+            };
+            match received {
+                Ok((header, bytes)) if (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&bytes) => {
+                    return Some((index, header..header + bytes));
+                }
+                Ok(_) | Err(_) => {
+                    self.counters.damaged += 1;
+                    self.give_back(index);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes back the buffers whose frames are on the wire.
+    fn reclaim(&mut self) {
+        while let Some(token) = self.device.poll_transmit() {
+            let Some(&Sending { buffer, bytes }) = self.sending.get(usize::from(token)) else { return };
+            // SAFETY: this is what was given with this token, and the device is done with it.
+            let completed = unsafe {
+                let sent = &self.send_buffers.get(usize::from(buffer))[..usize::from(bytes)];
+                self.device.transmit_complete(token, sent)
+            };
+            if completed.is_err() {
+                return;
+            }
+            self.free.push(buffer);
+        }
+    }
+}
+
+impl Card for VirtioNet {
+    fn address(&self) -> [u8; 6] {
+        self.device.mac_address()
+    }
+
+    fn is_up(&mut self) -> bool {
+        // A device that does not tell has no cable that could be pulled.
+        !self.doorbell.has_feature(FEATURE_STATUS)
+            || self.doorbell.read_config_space::<u16>(CONFIG_STATUS).is_ok_and(|status| status & LINK_UP != 0)
+    }
+
+    fn receive<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let Some((index, place)) = self.next_received() else {
+            self.given_back = 0;
+            self.doorbell.ring(RECEIVE);
+            return None;
+        };
+        self.counters.received += 1;
+        // SAFETY: the device gave this buffer away, and gets it again below.
+        let taken = take(unsafe { &self.receive_buffers.get(index)[place] });
+        self.give_back(index);
+        if self.given_back >= RING_AFTER {
+            self.given_back = 0;
+            self.doorbell.ring(RECEIVE);
+        }
+        Some(taken)
+    }
+
+    fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if self.free.is_empty() {
+            self.doorbell.ring(SEND);
+            self.reclaim();
+        }
+        let buffer = match self.free.pop() {
+            Some(buffer) if bytes <= FRAME_BYTES_MAX => buffer,
+            Some(buffer) => {
+                self.free.push(buffer);
+                self.counters.not_sent += 1;
+                return false;
+            }
+            None => {
+                self.counters.not_sent += 1;
+                return false;
+            }
+        };
+        let all = self.header_bytes + bytes;
+        // SAFETY: a free buffer is not the device's; from `transmit_begin` on nobody uses it until `reclaim`.
+        let token = unsafe {
+            let room = &mut self.send_buffers.get_mut(usize::from(buffer))[..all];
+            fill(&mut room[self.header_bytes..]);
+            self.device.transmit_begin(room)
+        };
+        let Some(sending) = token.ok().and_then(|token| self.sending.get_mut(usize::from(token))) else {
+            self.counters.not_sent += 1;
+            return false;
+        };
+        *sending = Sending { buffer, bytes: all as u16 };
+        self.counters.sent += 1;
+        true
+    }
+
+    fn flush(&mut self) {
+        self.doorbell.ring(SEND);
+        self.reclaim();
+    }
+
+    fn counters(&self) -> CardCounters {
+        self.counters
+    }
+}
+
+/// A buffer that the device sends from.
+#[derive(Clone, Copy, Default)]
+struct Sending {
+    buffer: u16,
+    bytes: u16,
+}
+
+/// Descriptors of each queue, as many as QEMU offers.
+const QUEUE: usize = 256;
+const RECEIVE: u16 = 0;
+const SEND: u16 = 1;
+/// The device is told of buffers given back when there are this many, or nothing more to receive.
+const RING_AFTER: usize = 64;
+
+/// VIRTIO_NET_F_STATUS.
+const FEATURE_STATUS: u32 = 16;
+/// Offset of the status in the device's configuration.
+const CONFIG_STATUS: usize = 6;
+const LINK_UP: u16 = 1;

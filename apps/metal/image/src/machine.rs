@@ -1,0 +1,134 @@
+//! A started machine: everything that the server needs from the hardware.
+
+use alloc::vec::Vec;
+
+use ringway_ethernet::Card as _;
+
+use crate::boot::{Boot, Region};
+use crate::card::AnyCard;
+use crate::chance::{self, Sources};
+use crate::keyboard::Keyboard;
+use crate::pci::{self, Function};
+use crate::{clock, descriptors, fault, heap, paging, port, provoke, say, serial, vga};
+
+/// What there is of hardware.
+pub(crate) struct Hardware {
+    /// What the loader said: the command line, memory.
+    pub(crate) boot: Boot,
+    /// The network card, started.
+    pub(crate) card: AnyCard,
+    /// Its name.
+    pub(crate) card_name: &'static str,
+    /// Chance for the server's seed, and where it came from. `None`: the hardware has none that could be trusted.
+    pub(crate) chance: Option<([u8; 32], Sources)>,
+    /// The PS/2 keyboard.
+    pub(crate) keyboard: Keyboard,
+}
+
+/// Starts the machine and says what it found. Ends in the panic handler where it cannot go on.
+///
+/// # Safety
+/// Called once, with what the loader handed over, on the stack and the tables of boot.s.
+pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
+    serial::start();
+    // SAFETY: the caller's promise; nothing has written to memory yet but this image to itself.
+    let boot = unsafe { Boot::read(magic, information) };
+    vga::start(boot.has_text_screen);
+    if boot.value("fault") == Some("stop") {
+        fault::stop_afterwards();
+    }
+    // SAFETY: called once. The heap takes what the firmware says is free and the image is not in.
+    let (has_no_execute, heap_bytes) = unsafe {
+        descriptors::start();
+        let has_no_execute = paging::start(boot.memory);
+        let layout = paging::layout();
+        let image = Region { start: layout.text.start, end: layout.data.end };
+        (has_no_execute, heap::start(boot.memory, image))
+    };
+    say!("Ringway {} with no operating system", env!("CARGO_PKG_VERSION"));
+    let total: u64 = boot.memory.iter().map(|region| region.bytes()).sum();
+    say!("boot: {}, command line \"{}\"", boot.loader, boot.command_line);
+    say!(
+        "memory: {} MiB free, heap {} MiB, data {}executable",
+        total >> 20,
+        heap_bytes >> 20,
+        if has_no_execute { "not " } else { "(for want of NX) " }
+    );
+    let source = clock::start();
+    say!(
+        "clock: {}.{:03} MHz ({source:?}), {}, {} s since 1970",
+        clock::hertz() / 1_000_000,
+        clock::hertz() / 1000 % 1000,
+        if clock::is_invariant() { "invariant" } else { "not said to be invariant" },
+        clock::now().as_secs()
+    );
+    let name = processor_name();
+    say!("processor: {}", core::str::from_utf8(&name).unwrap_or_default().trim_matches(['\0', ' ']));
+    if let Some(name) = boot.value("provoke") {
+        provoke::provoke(name);
+    }
+    let functions = functions();
+    let (card, card_name) = start_card(&functions);
+    let chance = chance::seed(&functions, card.address());
+    say!("chance: {chance}", chance = sources(chance.map(|(_, sources)| sources)));
+    Hardware { boot, card, card_name, chance, keyboard: Keyboard::new() }
+}
+
+/// What is on the PCI bus; all buses are searched only where there is no card on those that bridges lead to.
+fn functions() -> Vec<Function> {
+    let functions = pci::functions(false);
+    if functions.iter().any(|function| AnyCard::name(function).is_some()) {
+        return functions;
+    }
+    pci::functions(true)
+}
+
+/// The first card that starts.
+fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
+    for function in functions {
+        let Some(name) = AnyCard::name(function) else { continue };
+        match AnyCard::start(function) {
+            Some(Ok(mut card)) => {
+                let [a, b, c, d, e, f] = card.address();
+                let link = if card.is_up() { "link up" } else { "no link" };
+                say!(
+                    "card: {name} at {}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, {link}",
+                    function.at
+                );
+                return (card, name);
+            }
+            Some(Err(error)) => say!("card: {name} at {}: {error}", function.at),
+            None => {}
+        }
+    }
+    for function in functions.iter().filter(|function| function.is.class == NETWORK) {
+        let (vendor, device) = (function.is.vendor_id, function.is.device_id);
+        say!("card: no driver for {vendor:04x}:{device:04x} at {}", function.at);
+    }
+    panic!(
+        "there is no network card that Ringway can drive: virtio-net, Intel 8254x, 82574, I217, I218, I219"
+    );
+}
+
+fn sources(sources: Option<Sources>) -> &'static str {
+    match sources {
+        Some(Sources { rdrand: true, virtio_rng: true }) => "RDRAND and virtio-rng",
+        Some(Sources { rdrand: true, virtio_rng: false }) => "RDRAND",
+        Some(Sources { rdrand: false, virtio_rng: true }) => "virtio-rng",
+        Some(Sources { rdrand: false, virtio_rng: false }) | None => "none that could be trusted",
+    }
+}
+
+/// CPUID 0x8000_0002 to 0x8000_0004.
+fn processor_name() -> [u8; 48] {
+    let mut name = [0; 48];
+    for (part, leaf) in name.chunks_exact_mut(16).zip(0x8000_0002..) {
+        for (bytes, register) in part.chunks_exact_mut(4).zip(port::cpuid(leaf, 0)) {
+            bytes.copy_from_slice(&register.to_le_bytes());
+        }
+    }
+    name
+}
+
+/// The class of network controllers.
+const NETWORK: u8 = 2;

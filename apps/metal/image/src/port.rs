@@ -1,0 +1,56 @@
+//! The processor's input and output ports, and its other single instructions.
+
+use core::arch::asm;
+use core::arch::x86_64::{__cpuid_count, _rdtsc};
+
+/// Reads a byte from a port.
+pub(crate) fn inb(port: u16) -> u8 {
+    let value;
+    // SAFETY: reading a port changes no memory of ours. What a device makes of it is its driver's to know.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes a byte to a port.
+pub(crate) fn outb(port: u16, value: u8) {
+    // SAFETY: only the devices of this crate are written to, and none of them is made to write into memory by a port.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// Reads 32 bits from a port.
+pub(crate) fn inl(port: u16) -> u32 {
+    let value;
+    // SAFETY: as in `inb`.
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes 32 bits to a port.
+pub(crate) fn outl(port: u16, value: u32) {
+    // SAFETY: as in `outb`.
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// The time-stamp counter: cycles since the processor was reset.
+pub(crate) fn tsc() -> u64 {
+    // SAFETY: every 64-bit processor has the instruction, and nothing here forbids it (CR4.TSD is clear).
+    unsafe { _rdtsc() }
+}
+
+/// CPUID: EAX, EBX, ECX and EDX of a leaf; zeros when the processor does not know the leaf.
+pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    let highest = __cpuid_count(leaf & 0xC000_0000, 0).eax;
+    if leaf > highest {
+        return [0; 4];
+    }
+    let found = __cpuid_count(leaf, subleaf);
+    [found.eax, found.ebx, found.ecx, found.edx]
+}
+
+/// Waits for nothing that could come: the end of a machine that is not reset.
+pub(crate) fn halt() -> ! {
+    loop {
+        // SAFETY: interrupts are off and stay off, so the processor rests here.
+        unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}

@@ -1,0 +1,77 @@
+//! The first serial port (16550, COM1): 115,200 bits a second, 8 bits, no parity, one stop bit.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::time::Duration;
+
+use crate::clock::wait_until;
+use crate::port::{inb, outb};
+
+/// The port. Where there is none, what is written is gone and nothing comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Serial;
+
+/// Sets the port up. False: there is none.
+pub(crate) fn start() -> bool {
+    // A byte must come back from the scratch register.
+    outb(SCRATCH, 0xA5);
+    if inb(SCRATCH) != 0xA5 {
+        return false;
+    }
+    outb(INTERRUPT_ENABLE, 0);
+    outb(LINE_CONTROL, DIVISOR_LATCH);
+    outb(DATA, 1); // 115,200 divided by 1
+    outb(INTERRUPT_ENABLE, 0);
+    outb(LINE_CONTROL, EIGHT_BITS);
+    outb(FIFO_CONTROL, FIFO_ON_AND_EMPTY);
+    outb(MODEM_CONTROL, READY);
+    IS_THERE.store(true, Relaxed);
+    true
+}
+
+impl Serial {
+    /// Writes what the port takes at once, at most its queue of 16 bytes; says how many bytes that were.
+    pub(crate) fn write_some(self, bytes: &[u8]) -> usize {
+        if !IS_THERE.load(Relaxed) || inb(LINE_STATUS) & QUEUE_EMPTY == 0 {
+            return 0;
+        }
+        let now = bytes.len().min(QUEUE_BYTES);
+        bytes.iter().take(now).for_each(|byte| outb(DATA, *byte));
+        now
+    }
+
+    /// Writes all of it and waits for the line; a port that stops taking is left alone from then on.
+    pub(crate) fn write_all(self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && IS_THERE.load(Relaxed) {
+            let written = self.write_some(bytes);
+            bytes = bytes.get(written..).unwrap_or_default();
+            if written == 0 && !wait_until(QUEUE_TIME_MAX, || inb(LINE_STATUS) & QUEUE_EMPTY != 0) {
+                IS_THERE.store(false, Relaxed);
+            }
+        }
+    }
+
+    /// The next byte that came.
+    pub(crate) fn read(self) -> Option<u8> {
+        (IS_THERE.load(Relaxed) && inb(LINE_STATUS) & BYTE_CAME != 0).then(|| inb(DATA))
+    }
+}
+
+static IS_THERE: AtomicBool = AtomicBool::new(false);
+
+const DATA: u16 = 0x3F8;
+const INTERRUPT_ENABLE: u16 = DATA + 1;
+const FIFO_CONTROL: u16 = DATA + 2;
+const LINE_CONTROL: u16 = DATA + 3;
+const MODEM_CONTROL: u16 = DATA + 4;
+const LINE_STATUS: u16 = DATA + 5;
+const SCRATCH: u16 = DATA + 7;
+const DIVISOR_LATCH: u8 = 0x80;
+const EIGHT_BITS: u8 = 0x03;
+const FIFO_ON_AND_EMPTY: u8 = 0xC7;
+/// DTR, RTS.
+const READY: u8 = 0x03;
+const BYTE_CAME: u8 = 0x01;
+const QUEUE_EMPTY: u8 = 0x20;
+const QUEUE_BYTES: usize = 16;
+/// 16 bytes take 1.4 milliseconds.
+const QUEUE_TIME_MAX: Duration = Duration::from_millis(20);

@@ -1,0 +1,86 @@
+//! The text screen of a PC: 80 by 25 cells at 0xB8000.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::port::outb;
+
+/// The screen. Where there is none, nothing happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vga;
+
+/// Takes the screen, if the firmware left one in text mode: clears it and hides the cursor.
+pub(crate) fn start(has_text_screen: bool) -> bool {
+    if has_text_screen {
+        IS_THERE.store(true, Relaxed);
+        // Cursor start register, bit 5: off.
+        outb(CRT_INDEX, 0x0A);
+        outb(CRT_DATA, 0x20);
+        Vga.clear();
+    }
+    has_text_screen
+}
+
+impl Vga {
+    /// True where there is a screen.
+    pub(crate) fn is_there(self) -> bool {
+        IS_THERE.load(Relaxed)
+    }
+
+    /// Writes a cell: a character of code page 437 and its colours (low half: foreground, high half: background).
+    /// Nothing happens outside the screen.
+    pub(crate) fn set(self, column: usize, row: usize, character: u8, colours: u8) {
+        if self.is_there() && column < COLUMNS && row < ROWS {
+            let cell = (CELLS as *mut u16).wrapping_add(row * COLUMNS + column);
+            // SAFETY: the cell is in the screen's memory, which is mapped and nobody else's.
+            unsafe { cell.write_volatile(u16::from(colours) << 8 | u16::from(character)) };
+        }
+    }
+
+    /// Empties the screen; [`Vga::print`] goes on at its top.
+    pub(crate) fn clear(self) {
+        (0..ROWS).for_each(|row| self.clear_row(row));
+        PRINTED.store(0, Relaxed);
+    }
+
+    /// Prints below what was printed last, and begins anew at the top when the screen is full. What is not ASCII is shown
+    /// as a question mark.
+    pub(crate) fn print(self, text: &str, colours: u8) {
+        let mut at = PRINTED.load(Relaxed);
+        for character in text.chars() {
+            if character == '\n' {
+                at = (at / COLUMNS + 1) * COLUMNS;
+            } else {
+                at %= COLUMNS * ROWS;
+                let shown = u8::try_from(character).ok().filter(|byte| (b' '..0x7F).contains(byte));
+                self.set(at % COLUMNS, at / COLUMNS, shown.unwrap_or(b'?'), colours);
+                at += 1;
+            }
+            if at.is_multiple_of(COLUMNS) {
+                at %= COLUMNS * ROWS;
+                self.clear_row(at / COLUMNS);
+            }
+        }
+        PRINTED.store(at, Relaxed);
+    }
+
+    fn clear_row(self, row: usize) {
+        (0..COLUMNS).for_each(|column| self.set(column, row, b' ', GREY));
+    }
+}
+
+static IS_THERE: AtomicBool = AtomicBool::new(false);
+/// The cell after what was printed last.
+static PRINTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Cells of a row.
+pub(crate) const COLUMNS: usize = 80;
+/// Rows of the screen.
+pub(crate) const ROWS: usize = 25;
+/// Grey on black.
+pub(crate) const GREY: u8 = 0x07;
+/// White on red.
+pub(crate) const ALARM: u8 = 0x4F;
+
+const CELLS: usize = 0xB_8000;
+const CRT_INDEX: u16 = 0x3D4;
+const CRT_DATA: u16 = 0x3D5;
