@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
+use crate::metal;
 use crate::purity_build;
 use crate::tidy;
 use crate::workspace::{cargo, first_line, has_program, succeed};
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn outcome_of(step: Step) -> Outcome {
     let result = match step {
-        Step::Fmt => succeed(&mut cargo(&["fmt", "--all", "--check"])),
+        Step::Fmt => succeed(&mut cargo(&["fmt", "--all", "--check"])).and_then(|()| metal::check_format()),
         Step::Tidy => tidy::run(),
         Step::Purity => purity_build::run(),
         Step::Clippy => succeed(&mut cargo(&[
@@ -103,7 +104,8 @@ fn outcome_of(step: Step) -> Outcome {
             "--",
             "-D",
             "warnings",
-        ])),
+        ]))
+        .and_then(|()| metal::check_lints()),
         Step::Test => succeed(&mut cargo(&["test", "--quiet", "--workspace", "--release"])),
         Step::Doc => {
             let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);

@@ -1,7 +1,8 @@
 //! The project's own tasks, run as `cargo xtask …`.
 //!
 //! Does: everything that checks or measures the project: `ci` (all checks, one command), `tidy` (the house rules),
-//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`.
+//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`; `metal` builds and runs the image
+//! that needs no operating system.
 //!
 //! Does not: anything a user of Ringway needs.
 //!
@@ -12,6 +13,7 @@ mod ci;
 mod fuzz;
 mod interop;
 mod libsrtp;
+mod metal;
 mod purity_build;
 mod sim;
 mod tidy;
@@ -42,6 +44,8 @@ enum Task {
     Interop(interop::Args),
     /// What an operation costs
     Bench(bench::Args),
+    /// Ringway with no operating system: its image, and a PC in QEMU that runs it
+    Metal(metal::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Interop(args) => interop::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Metal(args) => metal::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,163 @@
+//! Builds `apps/metal/image` for a machine without an operating system, with the core library of the ordinary target.
+//!
+//! The flags are given here and nowhere else, so that everything else in the workspace is built as always. The target is
+//! named on the command line, or cargo would give the flags to build scripts too.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Image, bytes_of, elf, need};
+use crate::workspace::{cargo, root, succeed, target_dir};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Words of the command line that the ISO file gives to the image
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    append: String,
+    /// Only the ELF file, which needs neither GRUB nor xorriso
+    #[arg(long)]
+    elf_only: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    let image = Image::paths();
+    build_elf(&image)?;
+    println!("{} ({} bytes)", image.elf.display(), bytes_of(&image.elf)?);
+    if !args.elf_only {
+        build_iso(&image, &args.append)?;
+        println!("{} ({} bytes)", image.iso.display(), bytes_of(&image.iso)?);
+    }
+    Ok(())
+}
+
+/// Builds the ELF file and checks that nothing of an operating system is in it.
+pub(super) fn build_elf(image: &Image) -> Result<()> {
+    let target = target_dir().join("metal");
+    let guard = target.join("no-libc");
+    write_empty_libraries(&guard)?;
+    let mut build =
+        cargo(&["build", "--quiet", "--release", "--locked", "--target", TARGET, "--manifest-path"]);
+    build.arg(root().join(MANIFEST)).arg("--target-dir").arg(&target);
+    build.env("CARGO_ENCODED_RUSTFLAGS", flags(&guard)?.join("\x1f"));
+    succeed(&mut build).context(
+        "the image does not build. `duplicate lang item` means that something below it brings std; undefined symbols \
+         mean that something below it wants an operating system",
+    )?;
+    std::fs::copy(target.join(TARGET).join("release/ringway-metal"), &image.elf)?;
+    let bytes = bytes_of(&image.elf)?;
+    if bytes > ELF_BYTES_MAX {
+        bail!("{} has {bytes} bytes; {ELF_BYTES_MAX} is the limit (ELF_BYTES_MAX)", image.elf.display());
+    }
+    elf::check(&image.elf)
+}
+
+/// `cargo fmt --check` of the image, which the workspace's does not reach.
+pub(crate) fn check_format() -> Result<()> {
+    succeed(cargo(&["fmt", "--check", "--manifest-path"]).arg(root().join(MANIFEST)))
+}
+
+/// `cargo clippy` of the image with warnings as errors, which the workspace's does not reach.
+pub(crate) fn check_lints() -> Result<()> {
+    let mut clippy =
+        cargo(&["clippy", "--quiet", "--release", "--locked", "--target", TARGET, "--manifest-path"]);
+    clippy.arg(root().join(MANIFEST)).arg("--target-dir").arg(target_dir().join("metal"));
+    succeed(clippy.args(["--", "-D", "warnings"]))
+}
+
+/// Wraps the ELF file in GRUB: a file that boots as a CD and as a disk.
+pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
+    need("grub-mkrescue", "grub-common")?;
+    need("xorriso", "xorriso")?;
+    need("mformat", "mtools")?;
+    if !Path::new(GRUB_BIOS).is_dir() {
+        bail!("{GRUB_BIOS} is missing: `apt-get install --no-install-recommends grub-pc-bin`");
+    }
+    let folder = target_dir().join("metal/iso");
+    std::fs::create_dir_all(folder.join("boot/grub"))?;
+    std::fs::copy(&image.elf, folder.join("boot/ringway-metal.elf"))?;
+    std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(words))?;
+    let mut mkrescue = std::process::Command::new("grub-mkrescue");
+    // Only for a BIOS, and only what this menu needs: that is faster to load as well.
+    mkrescue.args(["-d", GRUB_BIOS, "--locales=", "--fonts=", "--themes=", "--compress=xz"]);
+    mkrescue.arg(format!("--install-modules={GRUB_MODULES}")).arg("-o").arg(&image.iso).arg(&folder);
+    let output = mkrescue.output().context("cannot start grub-mkrescue")?;
+    if !output.status.success() {
+        bail!("grub-mkrescue failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+fn flags(guard: &Path) -> Result<Vec<String>> {
+    let text = |path: &Path| {
+        path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
+    };
+    let root = text(&root())?;
+    let mut flags: Vec<String> =
+        ["-Crelocation-model=static", "-Ccode-model=small", "-Cno-redzone=yes"].map(str::to_owned).into();
+    let to_linker =
+        ["-nostartfiles", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-Wl,--gc-sections"];
+    flags.extend(to_linker.map(|argument| format!("-Clink-arg={argument}")));
+    flags.push("-Clink-arg=-Wl,-z,max-page-size=4096".into());
+    flags.push(format!("-Clink-arg=-Wl,-T{root}/apps/metal/image/link.ld"));
+    // A crate of C's library adds -lc: it finds an empty one, and what it wants from it stays undefined, an error.
+    flags.push(format!("-Lnative={}", text(guard)?));
+    flags.push("-Clink-arg=-Wl,-Bstatic".into());
+    // Panics name files as they are called in the project, wherever it was built.
+    flags.push(format!("--remap-path-prefix={root}/="));
+    if let Some(registry) = cargo_home() {
+        flags.push(format!("--remap-path-prefix={}/registry/src/=", text(&registry)?));
+    }
+    Ok(flags)
+}
+
+fn cargo_home() -> Option<std::path::PathBuf> {
+    let home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(Into::into).or_else(home)
+}
+
+/// What the linker finds where it looks for the C library.
+fn write_empty_libraries(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for name in ["libc.a", "libgcc_s.a"] {
+        let path = folder.join(name);
+        if std::fs::read(&path).ok().as_deref() != Some(EMPTY_ARCHIVE) {
+            std::fs::write(&path, EMPTY_ARCHIVE)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// GRUB's menu: one entry, taken at once.
+fn grub_menu(words: &str) -> String {
+    let quoted: String =
+        words.split_whitespace().map(|word| format!(" '{}'", word.replace('\'', "'\\''"))).collect();
+    format!(
+        "set timeout=0\nset default=0\nmenuentry 'Ringway' {{\n    multiboot2 /boot/ringway-metal.elf{quoted}\n}}\n"
+    )
+}
+
+const MANIFEST: &str = "apps/metal/image/Cargo.toml";
+/// The ordinary target: its core library is the one that is always there.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The image without GRUB has to fit where a boot loader is small.
+const ELF_BYTES_MAX: u64 = 1_500_000;
+const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
+const GRUB_BIOS: &str = "/usr/lib/grub/i386-pc";
+const GRUB_MODULES: &str = "multiboot2 normal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_grub_as_they_are() {
+        let menu = grub_menu("domains=a.example  auth=off it's");
+        assert!(
+            menu.contains("multiboot2 /boot/ringway-metal.elf 'domains=a.example' 'auth=off' 'it'\\''s'\n"),
+            "{menu}"
+        );
+        assert!(grub_menu("").contains("ringway-metal.elf\n"));
+    }
+}

@@ -1,0 +1,106 @@
+//! A PC in QEMU, its processor emulated (TCG), so that it runs everywhere.
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::need;
+
+/// Network cards that the image drives and QEMU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Card {
+    /// virtio-net
+    Virtio,
+    /// Intel 82540EM; QEMU lets it receive only one second after it was set up
+    E1000,
+    /// Intel 82574L
+    E1000e,
+}
+
+/// What the PC boots from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BootFrom {
+    /// The ELF file, loaded by QEMU, with these words as its command line.
+    Kernel(PathBuf, String),
+    /// The ISO file as a CD.
+    Cd(PathBuf),
+    /// The ISO file as a USB stick.
+    Usb(PathBuf),
+}
+
+/// What the PC is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Emulator {
+    /// What it boots from.
+    pub(crate) boot: BootFrom,
+    /// Its network card.
+    pub(crate) card: Card,
+    /// Its memory.
+    pub(crate) memory_mib: u32,
+    /// The port of 127.0.0.1, UDP and TCP, that is its port 5060.
+    pub(crate) sip_port: u16,
+    /// The folder whose files its network gives away by TFTP, from 10.0.2.2.
+    pub(crate) tftp: Option<PathBuf>,
+}
+
+impl Emulator {
+    /// The command that starts it; where its serial port and its screen go is the caller's to add.
+    pub(crate) fn command(&self) -> Result<Command> {
+        need(QEMU, "qemu-system-x86")?;
+        let mut command = Command::new(QEMU);
+        command.args(["-accel", "tcg", "-cpu", "max", "-nodefaults", "-m", &self.memory_mib.to_string()]);
+        match &self.boot {
+            BootFrom::Kernel(elf, words) => command.arg("-kernel").arg(elf).args(["-append", words]),
+            BootFrom::Cd(iso) => command.arg("-cdrom").arg(iso).args(["-boot", "d"]),
+            BootFrom::Usb(iso) => {
+                command.args(["-device", "qemu-xhci", "-device", "usb-storage,drive=stick,bootindex=0"]);
+                command
+                    .arg("-drive")
+                    .arg(format!("if=none,id=stick,format=raw,readonly=on,file={}", file(iso)?))
+            }
+        };
+        let port = self.sip_port;
+        let mut net =
+            format!("user,id=net,hostfwd=udp:127.0.0.1:{port}-:5060,hostfwd=tcp:127.0.0.1:{port}-:5060");
+        if let Some(folder) = &self.tftp {
+            net.push_str(&format!(",tftp={}", file(folder)?));
+        }
+        // Without its option ROM, which would try to boot from the network.
+        command
+            .arg("-netdev")
+            .arg(net)
+            .arg("-device")
+            .arg(format!("{},netdev=net,romfile=", self.card.device()));
+        Ok(command)
+    }
+}
+
+impl Card {
+    fn device(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio-net-pci",
+            Self::E1000 => "e1000",
+            Self::E1000e => "e1000e",
+        }
+    }
+}
+
+/// Fails where the port is taken: QEMU would say so less clearly.
+pub(crate) fn need_free_port(port: u16) -> Result<()> {
+    let at = (Ipv4Addr::LOCALHOST, port);
+    let is_free = UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok();
+    if !is_free {
+        bail!("port {port} of 127.0.0.1 is taken; name another one with --port");
+    }
+    Ok(())
+}
+
+/// A file's name as a value of QEMU's options, where a comma is doubled.
+fn file(path: &Path) -> Result<String> {
+    let name = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    Ok(name.replace(',', ",,"))
+}
+
+const QEMU: &str = "qemu-system-x86_64";

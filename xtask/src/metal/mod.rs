@@ -1,0 +1,64 @@
+//! `cargo xtask metal`: Ringway with no operating system, built as an image and run in an emulated PC.
+
+mod build;
+mod elf;
+mod emulator;
+mod run;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{has_program, target_dir};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Makes the image: an ELF file for `qemu -kernel`, and an ISO file for a CD or a USB stick
+    Build(build::Args),
+    /// Runs the image in QEMU, with SIP on a port of this machine; Ctrl-C ends it
+    Run(run::Args),
+}
+
+pub(crate) use build::{check_format, check_lints};
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.task {
+        Task::Build(args) => build::run(args),
+        Task::Run(args) => run::run(args),
+    }
+}
+
+/// What a build makes.
+struct Image {
+    /// The kernel, an ELF file for loaders of Multiboot2 and PVH.
+    elf: PathBuf,
+    /// The same with GRUB, for a CD or, byte for byte, a USB stick.
+    iso: PathBuf,
+}
+
+impl Image {
+    fn paths() -> Self {
+        let target = target_dir();
+        Self { elf: target.join("ringway-metal.elf"), iso: target.join("ringway-metal.iso") }
+    }
+}
+
+/// Fails with the package's name where a program is missing.
+fn need(program: &str, package: &str) -> Result<()> {
+    if !has_program(program) {
+        bail!(
+            "{program} is missing: `apt-get install --no-install-recommends {package}`, or .ci/install for all"
+        );
+    }
+    Ok(())
+}
+
+fn bytes_of(path: &Path) -> Result<u64> {
+    Ok(std::fs::metadata(path)?.len())
+}

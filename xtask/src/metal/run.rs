@@ -1,0 +1,100 @@
+//! The image in an emulated PC, for a person at a terminal.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::emulator::{BootFrom, Card, Emulator, need_free_port};
+use super::{Image, build, need};
+use crate::workspace::target_dir;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The network card
+    #[arg(long, value_enum, default_value = "virtio")]
+    card: Card,
+    /// The port of 127.0.0.1, UDP and TCP, where the machine is reached
+    #[arg(long, default_value_t = 15060)]
+    port: u16,
+    /// Users, as `ringway user import` reads them; served by TFTP from 10.0.2.2 as users.csv
+    #[arg(long, value_name = "FILE.csv")]
+    users: Option<PathBuf>,
+    /// Settings; served by TFTP from 10.0.2.2 as ringway.toml
+    #[arg(long, value_name = "FILE.toml")]
+    settings: Option<PathBuf>,
+    /// Words of the image's command line
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    append: String,
+    /// Memory in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    memory: u32,
+    /// Boot the ISO file as a CD
+    #[arg(long, conflicts_with = "usb")]
+    iso: bool,
+    /// Boot the ISO file as a USB stick
+    #[arg(long)]
+    usb: bool,
+    /// Show the PC's screen in this terminal, and write what its serial port says to a file
+    #[arg(long)]
+    screen: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    need("qemu-system-x86_64", "qemu-system-x86")?;
+    need_free_port(args.port)?;
+    let image = Image::paths();
+    build::build_elf(&image)?;
+    if args.iso || args.usb {
+        build::build_iso(&image, &args.append)?;
+    }
+    let boot = match (args.iso, args.usb) {
+        (true, _) => BootFrom::Cd(image.iso),
+        (false, true) => BootFrom::Usb(image.iso),
+        (false, false) => BootFrom::Kernel(image.elf, args.append.clone()),
+    };
+    let tftp = tftp_folder(args)?;
+    let emulator =
+        Emulator { boot, card: args.card, memory_mib: args.memory, sip_port: args.port, tftp: Some(tftp) };
+    let mut command = emulator.command()?;
+    command.args(["-vga", "std"]);
+    println!("SIP is on 127.0.0.1:{} (UDP and TCP); Ctrl-C ends the machine", args.port);
+    if args.screen {
+        let serial = target_dir().join("ringway-metal.log");
+        println!("its serial port goes to {}", serial.display());
+        command.arg("-serial").arg(format!("file:{}", serial.display())).args(["-display", "curses"]);
+    } else {
+        command.args([
+            "-display",
+            "none",
+            "-chardev",
+            "stdio,id=serial,signal=on",
+            "-serial",
+            "chardev:serial",
+        ]);
+    }
+    let status = command.status().context("cannot start QEMU")?;
+    if !status.success() {
+        bail!("QEMU ended with {status}");
+    }
+    Ok(())
+}
+
+/// A folder with nothing but the files that the machine may read.
+fn tftp_folder(args: &Args) -> Result<PathBuf> {
+    let folder = target_dir().join("metal/tftp");
+    std::fs::create_dir_all(&folder)?;
+    for (file, name) in [(&args.users, "users.csv"), (&args.settings, "ringway.toml")] {
+        put(file.as_deref(), &folder.join(name))?;
+    }
+    Ok(folder)
+}
+
+fn put(file: Option<&Path>, to: &Path) -> Result<()> {
+    if to.exists() {
+        std::fs::remove_file(to)?;
+    }
+    if let Some(file) = file {
+        std::fs::copy(file, to).with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    Ok(())
+}
