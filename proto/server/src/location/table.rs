@@ -111,16 +111,41 @@ impl RegistrationRef<'_> {
         self.aor
     }
 
+    /// The contact URI.
+    pub fn contact(&self) -> &[u8] {
+        self.binding.uri()
+    }
+
+    /// How the REGISTER came, or for a permanent contact how it is reached.
+    pub const fn transport(&self) -> Transport {
+        self.binding.flow.transport
+    }
+
+    /// Where the REGISTER came from; unspecified for a permanent contact.
+    pub const fn address(&self) -> core::net::SocketAddr {
+        self.binding.flow.remote
+    }
+
+    /// When it ends.
+    pub const fn expires(&self) -> Instant {
+        self.binding.expires
+    }
+
+    /// True for an administrator's contact.
+    pub fn is_permanent(&self) -> bool {
+        self.binding.is_permanent()
+    }
+
     /// A copy to keep.
     pub fn to_owned(&self) -> Registration {
         Registration {
             aor: self.aor.to_vec(),
-            contact: self.binding.uri().to_vec(),
-            transport: self.binding.flow.transport,
-            address: self.binding.flow.remote,
-            expires: self.binding.expires,
+            contact: self.contact().to_vec(),
+            transport: self.transport(),
+            address: self.address(),
+            expires: self.expires(),
             q: self.binding.q,
-            is_permanent: self.binding.is_permanent(),
+            is_permanent: self.is_permanent(),
         }
     }
 }
