@@ -70,7 +70,7 @@ start:
     mov eax, offset boot_pml4
     mov cr3, eax
     mov eax, cr4
-    or eax, 0x620                       # PAE, OSFXSR, OSXMMEXCPT
+    or eax, 0x660                       # PAE, MCE, OSFXSR, OSXMMEXCPT
     mov cr4, eax
     mov ecx, 0xC0000080                 # EFER
     rdmsr

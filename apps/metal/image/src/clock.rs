@@ -102,31 +102,56 @@ fn base_hertz() -> Option<u64> {
     (megahertz > 0).then_some(u64::from(megahertz) * 1_000_000)
 }
 
-/// Several shots, of which the shortest counts: one that was interrupted (by the firmware, by a hypervisor) is too long,
-/// and none can be too short, because the counter is read before the timer starts.
+/// Several shots, of which the shortest counts. A pause between two marks (by the firmware, by a hypervisor) does no harm,
+/// since both counters run on; but one in which the timer goes round looks like too many cycles.
 fn hertz_by_timer() -> Option<u64> {
-    let cycles = (0..SHOTS).filter_map(|_| shot()).min()?;
-    Some((u128::from(cycles) * u128::from(TIMER_HERTZ) / u128::from(SHOT_TICKS)) as u64)
+    // Gate on, speaker off; mode 2, low byte then high byte: counts down from 65,536, again and again.
+    outb(PORT_B, inb(PORT_B) & !SPEAKER | GATE_2);
+    outb(TIMER_CONTROL, 0b1011_0100);
+    outb(TIMER_2, 0);
+    outb(TIMER_2, 0);
+    let mut shortest = shot()?;
+    for _ in 1..SHOTS {
+        shortest = shortest.min(shot()?);
+    }
+    Some(shortest)
 }
 
-/// Cycles while channel 2 of the timer (Intel 8254) counts down once; `None` where it does not.
+/// Cycles of a second, by one shot; `None` where the timer does not count.
 fn shot() -> Option<u64> {
-    // Gate on, speaker off; mode 0 (output goes up at the end of the count), low byte then high byte.
-    outb(PORT_B, inb(PORT_B) & !SPEAKER | GATE_2);
-    outb(TIMER_CONTROL, 0b1011_0000);
-    outb(TIMER_2, SHOT_TICKS as u8);
-    let from = tsc();
-    outb(TIMER_2, (SHOT_TICKS >> 8) as u8);
+    let from = mark();
     loop {
-        let is_over = inb(PORT_B) & OUTPUT_2 != 0;
-        let cycles = tsc().saturating_sub(from);
-        if is_over {
-            return (cycles > CYCLES_MIN).then_some(cycles);
+        let now = mark();
+        let cycles = now.cycles.saturating_sub(from.cycles);
+        let ticks = u64::from(from.ticks.wrapping_sub(now.ticks));
+        if ticks >= SHOT_TICKS {
+            return Some((u128::from(cycles) * u128::from(TIMER_HERTZ) / u128::from(ticks)) as u64);
         }
         if cycles > CYCLES_MAX {
             return None;
         }
     }
+}
+
+/// Both counters at the same time.
+struct Mark {
+    cycles: u64,
+    ticks: u16,
+}
+
+/// Of several tries the one in which least passed between the two readings around the timer's.
+fn mark() -> Mark {
+    let mut best = (u64::MAX, Mark { cycles: 0, ticks: 0 });
+    for _ in 0..TRIES {
+        let before = tsc();
+        outb(TIMER_CONTROL, LATCH_2);
+        let width = tsc().saturating_sub(before);
+        let ticks = u16::from_le_bytes([inb(TIMER_2), inb(TIMER_2)]);
+        if width < best.0 {
+            best = (width, Mark { cycles: before + width / 2, ticks });
+        }
+    }
+    best.1
 }
 
 static HERTZ: AtomicU64 = AtomicU64::new(4_000_000_000);
@@ -135,18 +160,18 @@ static NANOS_PER_CYCLE: AtomicU64 = AtomicU64::new(1 << 30);
 static START: AtomicU64 = AtomicU64::new(0);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-const SHOTS: usize = 5;
+const SHOTS: usize = 3;
+const TRIES: usize = 6;
 const TIMER_HERTZ: u64 = 1_193_182;
-/// 4 milliseconds.
-const SHOT_TICKS: u64 = 4773;
-/// At 100 megahertz.
-const CYCLES_MIN: u64 = 400_000;
-/// A tenth of a second at ten gigahertz.
+/// 6 milliseconds.
+const SHOT_TICKS: u64 = 7159;
+/// A tenth of a second at ten gigahertz: a timer that has not counted so far by then does not count.
 const CYCLES_MAX: u64 = 1_000_000_000;
 
 const TIMER_2: u16 = 0x42;
 const TIMER_CONTROL: u16 = 0x43;
+/// Keeps the count of channel 2 until it is read.
+const LATCH_2: u8 = 0b1000_0000;
 const PORT_B: u16 = 0x61;
 const GATE_2: u8 = 1;
 const SPEAKER: u8 = 2;
-const OUTPUT_2: u8 = 1 << 5;

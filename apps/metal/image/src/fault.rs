@@ -10,6 +10,7 @@ use crate::clock;
 use crate::console::Console;
 use crate::paging::{Place, place};
 use crate::port::{halt, inb, outb};
+use crate::vga::Vga;
 
 /// After a fault's report the machine stops instead of resetting itself: a person can read, and QEMU ends where it has its
 /// exit device (`-device isa-debug-exit,iobase=0xf4`).
@@ -94,6 +95,7 @@ fn end(exit: Exit, report: impl FnOnce(&mut Console) -> fmt::Result) -> ! {
     if DEPTH.fetch_add(1, Relaxed) > 0 {
         reset();
     }
+    Vga.clear();
     let mut to = Console::alarm();
     let stops = STOPS.load(Relaxed);
     let _ = writeln!(to, "\nRingway cannot go on.").and_then(|()| report(&mut to)).and_then(|()| {

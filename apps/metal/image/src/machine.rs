@@ -1,6 +1,7 @@
 //! A started machine: everything that the server needs from the hardware.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use ringway_ethernet::Card as _;
 
@@ -9,7 +10,7 @@ use crate::card::AnyCard;
 use crate::chance::{self, Sources};
 use crate::keyboard::Keyboard;
 use crate::pci::{self, Function};
-use crate::{clock, descriptors, fault, heap, paging, port, provoke, say, serial, vga};
+use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, say, serial, vga};
 
 /// What there is of hardware.
 pub(crate) struct Hardware {
@@ -64,6 +65,9 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     );
     let name = processor_name();
     say!("processor: {}", core::str::from_utf8(&name).unwrap_or_default().trim_matches(['\0', ' ']));
+    if boot.value("check") == Some("memory") {
+        check::memory_functions();
+    }
     if let Some(name) = boot.value("provoke") {
         provoke::provoke(name);
     }
@@ -83,23 +87,35 @@ fn functions() -> Vec<Function> {
     pci::functions(true)
 }
 
-/// The first card that starts.
+/// The first card that has a link; where none has, the first that starts.
 fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
+    let mut cards = Vec::new();
     for function in functions {
         let Some(name) = AnyCard::name(function) else { continue };
         match AnyCard::start(function) {
-            Some(Ok(mut card)) => {
+            Some(Ok(card)) => {
                 let [a, b, c, d, e, f] = card.address();
-                let link = if card.is_up() { "link up" } else { "no link" };
-                say!(
-                    "card: {name} at {}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, {link}",
-                    function.at
-                );
-                return (card, name);
+                say!("card: {name} at {}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", function.at);
+                cards.push((card, name));
             }
             Some(Err(error)) => say!("card: {name} at {}: {error}", function.at),
             None => {}
         }
+    }
+    // Speed is agreed on after a reset, which takes a while; with one card there is no choice to wait for.
+    let limit = if cards.len() > 1 { LINK_TIME_MAX } else { Duration::ZERO };
+    let mut chosen = 0;
+    let has_link = clock::wait_until(limit, || {
+        let up = cards.iter_mut().position(|(card, _)| card.is_up());
+        chosen = up.unwrap_or_default();
+        up.is_some()
+    });
+    if chosen < cards.len() {
+        let (card, name) = cards.swap_remove(chosen);
+        say!("card: using {name}, {}", if has_link { "link up" } else { "no link yet" });
+        // The others go on writing frames into their buffers, so these must stay theirs.
+        core::mem::forget(cards);
+        return (card, name);
     }
     for function in functions.iter().filter(|function| function.is.class == NETWORK) {
         let (vendor, device) = (function.is.vendor_id, function.is.device_id);
@@ -130,5 +146,7 @@ fn processor_name() -> [u8; 48] {
     name
 }
 
+/// Cards of copper agree within three seconds.
+const LINK_TIME_MAX: Duration = Duration::from_secs(3);
 /// The class of network controllers.
 const NETWORK: u8 = 2;

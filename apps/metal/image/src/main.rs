@@ -15,6 +15,7 @@ extern crate alloc;
 mod boot;
 mod card;
 mod chance;
+mod check;
 mod clock;
 mod console;
 mod descriptors;
