@@ -121,11 +121,13 @@ fn report(to: &mut Console, exception: &Exception, address: u64) -> fmt::Result 
         };
         writeln!(to, "address {address:#x} was to be {deed}: {}", meaning(place(address), deed))?;
     }
-    writeln!(to, "rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}", e.rax, e.rbx, e.rcx, e.rdx)?;
-    writeln!(to, "rsi {:016x} rdi {:016x} rbp {:016x} rsp {:016x}", e.rsi, e.rdi, e.rbp, e.rsp)?;
-    writeln!(to, "r8  {:016x} r9  {:016x} r10 {:016x} r11 {:016x}", e.r8, e.r9, e.r10, e.r11)?;
-    writeln!(to, "r12 {:016x} r13 {:016x} r14 {:016x} r15 {:016x}", e.r12, e.r13, e.r14, e.r15)?;
-    writeln!(to, "cr2 {address:016x} rflags {:x} cs {:x} ss {:x}", e.rflags, e.cs, e.ss)
+    // Three to a row, which the screen has room for.
+    writeln!(to, "rax {:016x} rbx {:016x} rcx {:016x}", e.rax, e.rbx, e.rcx)?;
+    writeln!(to, "rdx {:016x} rsi {:016x} rdi {:016x}", e.rdx, e.rsi, e.rdi)?;
+    writeln!(to, "rbp {:016x} rsp {:016x} r8  {:016x}", e.rbp, e.rsp, e.r8)?;
+    writeln!(to, "r9  {:016x} r10 {:016x} r11 {:016x}", e.r9, e.r10, e.r11)?;
+    writeln!(to, "r12 {:016x} r13 {:016x} r14 {:016x}", e.r12, e.r13, e.r14)?;
+    writeln!(to, "r15 {:016x} cr2 {address:016x} rflags {:x} cs {:x} ss {:x}", e.r15, e.rflags, e.cs, e.ss)
 }
 
 fn meaning(place: Place, deed: &str) -> &'static str {

@@ -24,8 +24,8 @@ pub(crate) struct E1000 {
     send: Ring,
     /// The first descriptor whose frame may not be on the wire yet.
     sent_from: usize,
-    /// Frames written since the card was told of any.
-    unflushed: bool,
+    /// Frames that the card was not told of.
+    unflushed: usize,
     counters: CardCounters,
     /// What the card's own counters said; they begin anew when they are read.
     damaged: Cell<u64>,
@@ -63,7 +63,7 @@ impl E1000 {
             given_back: 0,
             send: Ring::new()?,
             sent_from: 0,
-            unflushed: false,
+            unflushed: 0,
             counters: CardCounters::default(),
             damaged: Cell::new(0),
         };
@@ -113,8 +113,8 @@ impl E1000 {
     }
 
     fn tell_to_send(&mut self) {
-        if self.unflushed {
-            self.unflushed = false;
+        if self.unflushed > 0 {
+            self.unflushed = 0;
             fence(Ordering::SeqCst);
             self.registers.write(TDT, self.send.next as u32);
         }
@@ -192,8 +192,11 @@ impl Card for E1000 {
         fill(unsafe { &mut self.send.buffers.get_mut(at)[..bytes] });
         self.send.describe(at, bytes as u16, END_OF_PACKET_AND_REPORT);
         self.send.next = (at + 1) % RING;
-        self.unflushed = true;
+        self.unflushed += 1;
         self.counters.sent += 1;
+        if self.unflushed >= TELL_AFTER {
+            self.tell_to_send();
+        }
         true
     }
 
@@ -224,6 +227,10 @@ fn reset(registers: &Registers, generation: Generation) -> Result<(), CardError>
     wait(if generation == Generation::Chipset { RESET_TIME_CHIPSET } else { RESET_TIME });
     if !wait_until(RESET_TIME_MAX, || registers.read(CTRL) & CTRL_RST == 0) {
         return Err(CardError::Start);
+    }
+    if generation == Generation::Express {
+        // Where it is not said, `hardware_address` asks the EEPROM itself.
+        wait_until(EEPROM_TIME_MAX, || registers.read(EECD) & EECD_AUTO_RD != 0);
     }
     registers.write(IMC, u32::MAX);
     registers.read(ICR);
@@ -348,6 +355,7 @@ fn kind(device: u16) -> Option<(&'static str, Generation)> {
 const INTEL: u16 = 0x8086;
 const RING: usize = 256;
 const DESCRIPTOR_BYTES: usize = 16;
+/// The card is told of descriptors given back, and of frames to send, when there are this many; or at the end of a burst.
 const TELL_AFTER: usize = 64;
 /// DD.
 const DONE: u8 = 1;

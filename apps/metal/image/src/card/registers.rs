@@ -73,6 +73,10 @@ pub(crate) const STATUS: u32 = 0x0008;
 pub(crate) const STATUS_LU: u32 = 1 << 1;
 /// Requests as bus master are under way (PCI Express).
 pub(crate) const STATUS_GIO_MASTER: u32 = 1 << 19;
+/// EEPROM control.
+pub(crate) const EECD: u32 = 0x0010;
+/// What the reset loads from the EEPROM is loaded (82574 and later).
+pub(crate) const EECD_AUTO_RD: u32 = 1 << 9;
 /// EEPROM read.
 pub(crate) const EERD: u32 = 0x0014;
 /// Extended device control.

@@ -28,6 +28,8 @@ pub(crate) struct VirtioNet {
     /// For each descriptor that the device holds: what it sends.
     sending: Box<[Sending; QUEUE]>,
     free: Vec<u16>,
+    /// Frames that the device was not told of.
+    unflushed: usize,
     /// Bytes of the header before each frame.
     header_bytes: usize,
 }
@@ -58,6 +60,7 @@ impl VirtioNet {
             send_buffers,
             sending: Box::new([Sending::default(); QUEUE]),
             free: (0..QUEUE as u16).collect(),
+            unflushed: 0,
             header_bytes,
         };
         for index in 0..QUEUE {
@@ -104,6 +107,11 @@ impl VirtioNet {
             }
         }
         None
+    }
+
+    fn ring_to_send(&mut self) {
+        self.unflushed = 0;
+        self.doorbell.ring(SEND);
     }
 
     /// Takes back the buffers whose frames are on the wire.
@@ -153,7 +161,7 @@ impl Card for VirtioNet {
 
     fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if self.free.is_empty() {
-            self.doorbell.ring(SEND);
+            self.ring_to_send();
             self.reclaim();
         }
         let buffer = match self.free.pop() {
@@ -181,11 +189,15 @@ impl Card for VirtioNet {
         };
         *sending = Sending { buffer, bytes: all as u16 };
         self.counters.sent += 1;
+        self.unflushed += 1;
+        if self.unflushed >= RING_AFTER {
+            self.ring_to_send();
+        }
         true
     }
 
     fn flush(&mut self) {
-        self.doorbell.ring(SEND);
+        self.ring_to_send();
         self.reclaim();
     }
 
@@ -205,7 +217,8 @@ struct Sending {
 const QUEUE: usize = 256;
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
-/// The device is told of buffers given back when there are this many, or nothing more to receive.
+/// The device is told of buffers given back when there are this many, or nothing more to receive; of frames to send when
+/// there are this many, or at the end of a burst.
 const RING_AFTER: usize = 64;
 
 /// VIRTIO_NET_F_STATUS.
