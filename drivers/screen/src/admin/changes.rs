@@ -1,0 +1,133 @@
+//! The latest changes to the registered users.
+
+use super::roll::Beginning;
+use crate::cells::Cells;
+use crate::clip::Clip;
+use crate::figures::{Grouped, Span};
+use crate::style::Style;
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+use ringway_sansio::{Instant, Transport};
+
+/// A change to the registered users.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// What happened.
+    pub what: What,
+    /// To whom: `user@domain`.
+    pub aor: &'a [u8],
+    /// Where the user is or was, if that is known.
+    pub address: Option<SocketAddr>,
+    /// How it is or was reached.
+    pub transport: Transport,
+}
+
+/// What happened to a contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is new.
+    Registered,
+    /// It stays longer.
+    Refreshed,
+    /// The phone took it back.
+    Removed,
+    /// Its time was over, or its connection is gone.
+    Expired,
+}
+
+/// The last changes, newest last.
+#[derive(Debug)]
+pub(super) struct Changes {
+    kept: VecDeque<Kept>,
+    /// All there ever were.
+    count: u64,
+    is_paused: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: Instant,
+    what: What,
+    aor: Clip<AOR_COLUMNS>,
+    address: Option<SocketAddr>,
+    transport: Transport,
+}
+
+impl Changes {
+    /// Changes that are kept: more than a page, so that a search among them finds something.
+    const KEPT_MAX: usize = 200;
+
+    pub(super) fn new() -> Self {
+        Self { kept: VecDeque::with_capacity(Self::KEPT_MAX), count: 0, is_paused: false }
+    }
+
+    pub(super) fn push(&mut self, now: Instant, change: &Change<'_>) {
+        self.count += 1;
+        if self.is_paused {
+            return;
+        }
+        if self.kept.len() >= Self::KEPT_MAX {
+            self.kept.pop_front();
+        }
+        let Change { what, aor, address, transport } = *change;
+        self.kept.push_back(Kept { at: now, what, aor: Clip::new(aor), address, transport });
+    }
+
+    /// What happens meanwhile is counted, and not shown later.
+    pub(super) fn pause(&mut self) {
+        self.is_paused = !self.is_paused;
+    }
+
+    /// Fills `rows` rows below a row of headings, the newest change on top.
+    pub(super) fn draw(
+        &self,
+        cells: &mut Cells,
+        y: usize,
+        rows: usize,
+        now: Instant,
+        wanted: &Beginning<'_>,
+    ) {
+        cells.right(0, y, AGE_COLUMNS, Style::HEADING, "ago");
+        cells.text(WHAT_X, y, 10, Style::HEADING, "what");
+        cells.text(AOR_X, y, AOR_COLUMNS, Style::HEADING, "user");
+        cells.text(ADDRESS_X, y, ADDRESS_COLUMNS, Style::HEADING, "from");
+        let fitting = self.kept.iter().rev().filter(|kept| wanted.fits(kept.aor.codes()));
+        for (kept, y) in fitting.zip(y + 1..y + 1 + rows) {
+            let (name, style) = match kept.what {
+                What::Registered => ("registered", Style::GOOD),
+                What::Refreshed => ("refreshed", Style::PLAIN),
+                What::Removed => ("removed", Style::STRONG),
+                What::Expired => ("expired", Style::WARNING),
+            };
+            cells.right(0, y, AGE_COLUMNS, Style::PLAIN, Span(now.since(kept.at)));
+            cells.text(WHAT_X, y, 10, style, name);
+            cells.field(AOR_X, y, AOR_COLUMNS, Style::STRONG).clip(&kept.aor);
+            if let Some(address) = kept.address {
+                cells.value(ADDRESS_X, y, ADDRESS_COLUMNS, Style::PLAIN, address);
+            }
+            cells.text(TRANSPORT_X, y, 3, Style::PLAIN, kept.transport.name());
+        }
+        if self.kept.is_empty() {
+            cells.text(AOR_X, y + 1, AOR_COLUMNS, Style::QUIET, "Nothing has changed yet.");
+        }
+    }
+
+    /// The line below.
+    pub(super) fn status(&self, cells: &mut Cells, y: usize) {
+        let x = Cells::COLUMNS - 1 - STATUS_COLUMNS;
+        let count = format_args!("{} changes since the start", Grouped(self.count));
+        cells.right(x, y, STATUS_COLUMNS, Style::PLAIN, count);
+        if self.is_paused {
+            cells.text(1, y, 40, Style::WARNING, "PAUSED: p goes on");
+        }
+    }
+}
+
+const AGE_COLUMNS: usize = 12;
+const WHAT_X: usize = 14;
+const AOR_X: usize = 25;
+const AOR_COLUMNS: usize = 28;
+const ADDRESS_X: usize = 54;
+const ADDRESS_COLUMNS: usize = 21;
+const TRANSPORT_X: usize = 76;
+const STATUS_COLUMNS: usize = 44;

@@ -1,0 +1,331 @@
+//! The screen as cells, and how to draw into them.
+//!
+//! Whatever is drawn stays in its columns and its row, and inside the screen. A cell holds a character of code page 437
+//! from 0x20 on, 0x7f and 0xff excepted: there is no way to put anything else there.
+
+use crate::clip::{CUT, Clip, each_code};
+use crate::cp437;
+use crate::history::History;
+use crate::style::Style;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use core::fmt;
+
+/// A character and how it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    code: u8,
+    style: Style,
+}
+
+impl Cell {
+    /// An empty place.
+    pub const BLANK: Self = Self { code: cp437::BLANK, style: Style::PLAIN };
+
+    /// Its character in code page 437: 0x20 to 0x7e or 0x80 to 0xfe.
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
+    /// Its character.
+    pub fn character(self) -> char {
+        cp437::character(self.code)
+    }
+
+    /// How it looks.
+    pub const fn style(self) -> Style {
+        self.style
+    }
+}
+
+/// A screen of [`Cells::COLUMNS`] by [`Cells::ROWS`]. Places count from 0, the first is the upper left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cells(Box<[Cell]>);
+
+impl Cells {
+    /// Columns of the screen.
+    pub const COLUMNS: usize = 80;
+    /// Rows of the screen.
+    pub const ROWS: usize = 25;
+    /// Cells of the screen.
+    pub const COUNT: usize = Self::COLUMNS * Self::ROWS;
+
+    /// An empty screen.
+    pub fn new() -> Self {
+        Self(vec![Cell::BLANK; Self::COUNT].into_boxed_slice())
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.0.fill(Cell::BLANK);
+    }
+
+    /// All cells, row by row.
+    pub fn all(&self) -> &[Cell] {
+        &self.0
+    }
+
+    /// A row's characters.
+    pub fn row_text(&self, y: usize) -> String {
+        self.row(y).iter().map(|cell| cell.character()).collect()
+    }
+
+    /// A place for text: `columns` from column `x` of row `y`, as far as they are on the screen.
+    pub fn field(&mut self, x: usize, y: usize, columns: usize, style: Style) -> Field<'_> {
+        let end = x.saturating_add(columns).min(Self::COLUMNS);
+        let row = self.row_mut(y);
+        Field { cells: row.get_mut(x..end).unwrap_or_default(), at: 0, style }
+    }
+
+    /// Writes text from the left; what does not fit is cut off, with `~` in the last column. Gives the column behind it.
+    pub fn text(
+        &mut self,
+        x: usize,
+        y: usize,
+        columns: usize,
+        style: Style,
+        text: impl AsRef<[u8]>,
+    ) -> usize {
+        let mut field = self.field(x, y, columns, style);
+        field.text(text);
+        x + field.at
+    }
+
+    /// The same for a value. Use [`format_args`] for more than one.
+    pub fn value(
+        &mut self,
+        x: usize,
+        y: usize,
+        columns: usize,
+        style: Style,
+        value: impl fmt::Display,
+    ) -> usize {
+        let mut field = self.field(x, y, columns, style);
+        field.value(value);
+        x + field.at
+    }
+
+    /// Writes a figure from the right. One that does not fit is shown as `###`, because the rest of a figure is another
+    /// figure.
+    pub fn right(&mut self, x: usize, y: usize, columns: usize, style: Style, value: impl fmt::Display) {
+        let text = Clip::<{ Self::COLUMNS + 1 }>::of(value);
+        let mut field = self.field(x, y, columns, style);
+        match field.cells.len().checked_sub(text.codes().len()) {
+            Some(blanks) => {
+                field.at = blanks;
+                field.codes(text.codes());
+            }
+            None => field.fill(b'#'),
+        }
+    }
+
+    /// A horizontal bar: `part` of `whole`.
+    pub fn bar(&mut self, x: usize, y: usize, columns: usize, style: Style, part: u64, whole: u64) {
+        let mut field = self.field(x, y, columns, style);
+        let room = field.cells.len() as u128;
+        let share = u128::from(part.min(whole)) * room;
+        // Rounded up: what is there is seen.
+        let filled = share.checked_div(u128::from(whole)).unwrap_or(0)
+            + u128::from(whole > 0 && !share.is_multiple_of(u128::from(whole)));
+        for place in 0..room {
+            field.code(cp437::code(if place < filled { '█' } else { '░' }));
+        }
+    }
+
+    /// One column for each second, the newest on the right; a full column is the highest value that is kept.
+    pub(crate) fn history(&mut self, x: usize, y: usize, columns: usize, style: Style, history: &History) {
+        let most = u128::from(history.most());
+        let field = self.field(x, y, columns, style);
+        for (cell, value) in field.cells.iter_mut().rev().zip(history.newest_first()) {
+            let height = (u128::from(value) * 3).div_ceil(most.max(1));
+            let (c, style) = match height {
+                0 => ('·', Style::QUIET),
+                1 => ('_', style),
+                2 => ('▄', style),
+                _ => ('█', style),
+            };
+            *cell = Cell { code: cp437::code(c), style };
+        }
+    }
+
+    /// Fills columns of a row with a blank of this style.
+    pub fn fill(&mut self, x: usize, y: usize, columns: usize, style: Style) {
+        self.field(x, y, columns, style).fill(cp437::BLANK);
+    }
+
+    /// A line across the screen.
+    pub fn rule(&mut self, y: usize, style: Style) {
+        self.field(0, y, Self::COLUMNS, style).fill(cp437::code('─'));
+    }
+
+    /// An empty box with a border and a title.
+    pub fn frame(&mut self, x: usize, y: usize, columns: usize, rows: usize, style: Style, title: &str) {
+        let (Some(last_row), Some(inner)) = (rows.checked_sub(1), columns.checked_sub(2)) else { return };
+        for row in 0..rows {
+            let (left, middle, right) = match row {
+                0 => ('┌', '─', '┐'),
+                row if row == last_row => ('└', '─', '┘'),
+                _ => ('│', ' ', '│'),
+            };
+            let mut field = self.field(x, y + row, columns, style);
+            field.code(cp437::code(left));
+            (0..inner).for_each(|_| field.code(cp437::code(middle)));
+            field.code(cp437::code(right));
+        }
+        self.value(x + 1, y, inner, style, format_args!(" {title} "));
+    }
+
+    fn row(&self, y: usize) -> &[Cell] {
+        self.0.chunks(Self::COLUMNS).nth(y).unwrap_or_default()
+    }
+
+    fn row_mut(&mut self, y: usize) -> &mut [Cell] {
+        self.0.chunks_mut(Self::COLUMNS).nth(y).unwrap_or_default()
+    }
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Columns of a row, written from left to right. What does not fit is left out, and the last column says so with `~`.
+#[derive(Debug)]
+pub struct Field<'c> {
+    cells: &'c mut [Cell],
+    at: usize,
+    style: Style,
+}
+
+impl Field<'_> {
+    /// How what follows looks.
+    pub fn style(&mut self, style: Style) -> &mut Self {
+        self.style = style;
+        self
+    }
+
+    /// Appends bytes that should be UTF-8; what is none, or not in code page 437, is `?`.
+    pub fn text(&mut self, text: impl AsRef<[u8]>) -> &mut Self {
+        each_code(text.as_ref(), |code| self.push(code));
+        self
+    }
+
+    /// Appends a value. Use [`format_args`] for more than one.
+    pub fn value(&mut self, value: impl fmt::Display) -> &mut Self {
+        // Writing into a field does not fail; a value that fails to be written has said what it could.
+        let _ = fmt::write(self, format_args!("{value}"));
+        self
+    }
+
+    /// Appends text that was kept.
+    pub fn clip<const N: usize>(&mut self, clip: &Clip<N>) -> &mut Self {
+        self.codes(clip.codes());
+        self
+    }
+
+    /// Moves on to a column of the field; never back.
+    pub fn skip_to(&mut self, column: usize) -> &mut Self {
+        self.at = self.at.max(column.min(self.cells.len()));
+        self
+    }
+
+    pub(crate) fn codes(&mut self, codes: &[u8]) {
+        codes.iter().for_each(|code| self.code(*code));
+    }
+
+    fn code(&mut self, code: u8) {
+        self.push(code);
+    }
+
+    fn fill(&mut self, code: u8) {
+        self.cells.fill(Cell { code, style: self.style });
+        self.at = self.cells.len();
+    }
+
+    /// False: there is no room for more, and the end is marked.
+    fn push(&mut self, code: u8) -> bool {
+        if let Some(place) = self.cells.get_mut(self.at) {
+            *place = Cell { code, style: self.style };
+            self.at += 1;
+            return true;
+        }
+        if let Some(last) = self.cells.last_mut() {
+            last.code = CUT;
+        }
+        false
+    }
+}
+
+impl fmt::Write for Field<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leaves_its_field() {
+        let mut cells = Cells::new();
+        let end = cells.text(10, 3, 8, Style::STRONG, "\u{1b}[2Jbobby and more");
+        assert_eq!((end, cells.row_text(3).trim()), (18, "?[2Jbob~"));
+        assert_eq!(cells.row_text(3).find('?'), Some(10));
+        cells.text(78, 4, 8, Style::PLAIN, "abc");
+        assert_eq!((cells.row_text(4).trim(), cells.row_text(5).trim()), ("a~", ""));
+        cells.text(80, 5, 8, Style::PLAIN, "abc");
+        cells.text(usize::MAX, 5, 8, Style::PLAIN, "abc");
+        cells.text(0, 25, usize::MAX, Style::PLAIN, "abc");
+        cells.bar(75, 26, 10, Style::PLAIN, 1, 2);
+        assert!((5..25).all(|y| cells.row_text(y).trim().is_empty()));
+        assert_eq!(cells.all().len(), Cells::COUNT);
+    }
+
+    #[test]
+    fn a_field_is_written_piece_by_piece() {
+        let mut cells = Cells::new();
+        let mut field = cells.field(0, 0, 12, Style::PLAIN);
+        field.text("a").style(Style::BAD).value(12).skip_to(6).clip(&Clip::<3>::new("xyz")).text("1234");
+        assert_eq!(cells.row_text(0).trim(), "a12   xyz12~");
+        let styles: [Style; 2] = [cells.all()[0].style(), cells.all()[1].style()];
+        assert_eq!(styles, [Style::PLAIN, Style::BAD]);
+    }
+
+    #[test]
+    fn a_figure_is_whole_or_not_there() {
+        let mut cells = Cells::new();
+        cells.right(0, 0, 6, Style::PLAIN, 12_345);
+        cells.right(0, 1, 4, Style::PLAIN, 12_345);
+        cells.right(0, 2, 5, Style::PLAIN, 12_345);
+        assert_eq!(cells.row_text(0).trim_end(), " 12345");
+        assert_eq!(cells.row_text(1).trim_end(), "####");
+        assert_eq!(cells.row_text(2).trim_end(), "12345");
+    }
+
+    #[test]
+    fn bars_show_what_is_there() {
+        let mut cells = Cells::new();
+        let parts = [(0, 10), (1, 1000), (5, 10), (999, 1000), (20, 10), (3, 0), (u64::MAX, u64::MAX)];
+        for (y, (part, whole)) in parts.into_iter().enumerate() {
+            cells.bar(0, y, 4, Style::PLAIN, part, whole);
+        }
+        let rows: [String; 7] = core::array::from_fn(|y| cells.row_text(y).trim_end().into());
+        assert_eq!(rows, ["░░░░", "█░░░", "██░░", "████", "████", "░░░░", "████"]);
+        let mut history = History::new();
+        [0, 1, 30, 60, 90].into_iter().for_each(|value| history.push(value));
+        cells.history(0, 9, 6, Style::PLAIN, &history);
+        assert_eq!(cells.row_text(9).trim_end(), "··__▄█");
+    }
+
+    #[test]
+    fn a_frame_has_corners() {
+        let mut cells = Cells::new();
+        cells.frame(2, 1, 12, 3, Style::PLAIN, "Help");
+        let rows: [String; 3] = core::array::from_fn(|y| cells.row_text(y + 1).trim().into());
+        assert_eq!(rows, ["┌ Help ────┐", "│          │", "└──────────┘"]);
+    }
+}

@@ -1,0 +1,58 @@
+//! Keys, whether they come from a serial line or from a PC's keyboard.
+
+mod ps2;
+mod serial;
+
+pub use ps2::Ps2Keys;
+pub use serial::SerialKeys;
+
+/// A key that was pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A printable character of ASCII.
+    Char(char),
+    /// Return.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace, or Delete where a terminal sends it for Backspace.
+    Backspace,
+    /// Delete.
+    Delete,
+    /// Tabulator.
+    Tab,
+    /// Arrow up.
+    Up,
+    /// Arrow down.
+    Down,
+    /// Arrow left.
+    Left,
+    /// Arrow right.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// To the beginning.
+    Home,
+    /// To the end.
+    End,
+    /// A function key, 1 to 12.
+    Function(u8),
+    /// Ctrl-L: draw everything again.
+    Redraw,
+}
+
+/// What came from a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// A key.
+    Key(Key),
+    /// The terminal says its size (see [`Terminal::set_size`](crate::Terminal::set_size)).
+    Size {
+        /// Its rows.
+        rows: u16,
+        /// Its columns.
+        columns: u16,
+    },
+}

@@ -1,0 +1,53 @@
+//! What all pages have: a title above, keys below.
+
+use crate::cells::Cells;
+use crate::figures::Span;
+use crate::style::Style;
+use core::fmt;
+use core::time::Duration;
+
+/// The row under the title.
+pub(crate) const TABS_ROW: usize = 1;
+/// The first row of a page's own.
+pub(crate) const BODY_ROW: usize = 2;
+/// Rows of a page's own.
+pub(crate) const BODY_ROWS: usize = RULE_ROW - BODY_ROW;
+/// A line across; a terminal with a row too few does without it.
+pub(crate) const RULE_ROW: usize = Cells::ROWS - 2;
+const KEYS_ROW: usize = Cells::ROWS - 1;
+
+/// Where labels stand.
+pub(crate) const LABEL_X: usize = 1;
+/// Where values stand behind their labels.
+pub(crate) const VALUE_X: usize = 14;
+/// Columns for values.
+pub(crate) const VALUE_COLUMNS: usize = Cells::COLUMNS - VALUE_X - 1;
+
+/// The first row: what this is, whose, and for how long it has been running.
+pub(crate) fn title(cells: &mut Cells, what: impl fmt::Display, whose: impl AsRef<[u8]>, uptime: Duration) {
+    cells.fill(0, 0, Cells::COLUMNS, Style::TITLE);
+    let x = cells.value(LABEL_X, 0, 30, Style::TITLE, what);
+    cells.text(x + 2, 0, UP_X.saturating_sub(x + 4), Style::TITLE, whose);
+    let up = format_args!("up {}", Span(uptime));
+    cells.right(UP_X, 0, Cells::COLUMNS - UP_X - 1, Style::TITLE, up);
+}
+
+/// The last two rows. `keys` holds pairs: a key, what it does.
+pub(crate) fn keys(cells: &mut Cells, keys: &[(&str, &str)]) {
+    cells.rule(RULE_ROW, Style::QUIET);
+    cells.fill(0, KEYS_ROW, Cells::COLUMNS, Style::BAR);
+    let mut field = cells.field(LABEL_X, KEYS_ROW, Cells::COLUMNS - 2, Style::BAR);
+    for (number, (key, does)) in keys.iter().enumerate() {
+        field.style(Style::BAR).text(if number == 0 { "" } else { "   " });
+        field.style(Style::KEY).text(key).style(Style::BAR).text(" ").text(does);
+    }
+}
+
+/// A label and the field for its value.
+pub(crate) fn value<'c>(cells: &'c mut Cells, y: usize, label: &str, style: Style) -> crate::Field<'c> {
+    cells.text(LABEL_X, y, VALUE_X - LABEL_X - 1, Style::PLAIN, label);
+    cells.field(VALUE_X, y, VALUE_COLUMNS, style)
+}
+
+/// Where the uptime's columns begin.
+const UP_X: usize = 60;
