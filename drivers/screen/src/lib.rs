@@ -1,6 +1,7 @@
 //! A text screen of 80 by 25 cells for a machine without an operating system.
 //!
-//! Does: draws what an administrator wants to know ([`admin`]) into [`Cells`], from plain values; carries changed cells to VGA text memory ([`Vga`]) and to a terminal at a serial line
+//! Does: draws what an administrator wants to know ([`admin`]) and what a person at a phone needs ([`phone`]) into
+//! [`Cells`], from plain values; carries changed cells to VGA text memory ([`Vga`]) and to a terminal at a serial line
 //! ([`Terminal`]); makes keys of what a serial line ([`SerialKeys`]) or a PC keyboard ([`Ps2Keys`]) sends.
 //!
 //! Does not: touch hardware, read clocks, or know SIP. Text from the network is shown inside the columns meant for it, and
@@ -21,6 +22,7 @@ mod history;
 mod keys;
 mod log;
 mod network;
+pub mod phone;
 mod style;
 mod terminal;
 mod vga;

@@ -1,8 +1,9 @@
 //! What strangers can put on the screen.
 
-use crate::scene::{Scene, Town};
-use ringway_sansio::Transport;
+use crate::scene::{Scene, Town, network};
+use ringway_sansio::{Instant, Transport};
 use ringway_screen::admin::{Authentication, Change, Limit, Users, What};
+use ringway_screen::phone::{Call, Facts, Hold, Phase, Phone, Quick, Registration, Security};
 use ringway_screen::{Cells, Charset, Key, Level, Terminal, Vga};
 use std::time::Duration;
 
@@ -157,4 +158,45 @@ fn figures_of_any_size_stay_in_their_columns() {
     assert!(cells.row_text(19).contains("##########"), "{}", cells.row_text(19));
     scene.now = scene.now + Duration::from_secs(400 * 365 * 86_400);
     assert_harmless(scene.press(&[Key::Char('2')]));
+}
+
+#[test]
+fn who_calls_the_phone_stays_in_its_rows() {
+    for text in hostile() {
+        let lossy = String::from_utf8_lossy(&text).into_owned();
+        let draw = |bytes: &[u8], text: &str| {
+            let call = Call {
+                phase: Phase::RingsHere,
+                name: bytes,
+                uri: bytes,
+                codec: text,
+                hold: Hold::None,
+                security: Security::Zrtp { suite: text, sas: text, is_compared: false },
+                digits: text,
+                sound: None,
+            };
+            let facts = Facts {
+                version: "0.1.0",
+                uptime: Duration::ZERO,
+                own: b"sip:alice@example.org",
+                registration: Registration::Failed { reason: bytes, retry: Some(Duration::from_secs(7)) },
+                quick: &[Quick { name: text, uri: text }; 12],
+                call: Some(call),
+                last: Some(bytes),
+                sound: text,
+                network: network(),
+            };
+            let mut cells = Cells::new();
+            Phone::new(Instant::from_secs(1)).draw(Instant::from_secs(1), &facts, &mut cells);
+            cells
+        };
+        let cells = draw(&text, &lossy);
+        assert_harmless(&cells);
+        let plain = draw(b"", "");
+        for y in [0, 2, 7, 8, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24] {
+            assert_eq!(plain.row_text(y), cells.row_text(y), "row {y}");
+        }
+        assert!(cells.row_text(1).contains("; again in 7 s"), "{}", cells.row_text(1));
+        assert_eq!(cells.row_text(3).get(..14), plain.row_text(3).get(..14));
+    }
 }

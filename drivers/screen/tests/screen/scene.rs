@@ -1,4 +1,4 @@
-//! A made-up server, so that a page can be drawn in one line.
+//! A made-up server and a made-up phone, so that a page can be drawn in one line.
 
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::admin::{
