@@ -12,6 +12,7 @@ mod datagram;
 mod event;
 mod port_row;
 mod receive;
+mod receiving;
 mod report;
 mod send;
 mod shield;
@@ -111,14 +112,16 @@ impl MediaSession {
     }
 
     /// What both sides agreed on: for the first time, or again (hold, resume, another address or key). Our SSRC and
-    /// numbers go on; an SRTP context whose key is the same is kept, with its rollover counters (RFC 3711 §3.3.1).
+    /// numbers go on; an SRTP context whose key is the same is kept, with its rollover counters (RFC 3711 §3.3.1). Of a
+    /// peer that has another key and is where it was, packets under the previous key are heard for 2 s more.
     pub fn set_params(&mut self, now: Instant, params: MediaParams) {
         if self.is_closed {
             return;
         }
         let remote = Flow::canonical(params.remote);
         let was = self.lock.as_ref().map(SourceLock::signalled);
-        if was.is_none() || is_reachable(remote) && was != Some(remote) {
+        let has_moved = was.is_none() || is_reachable(remote) && was != Some(remote);
+        if has_moved {
             self.row.start(now);
             self.control_from = None;
         }
@@ -129,6 +132,10 @@ impl MediaSession {
             None => self.lock = Some(SourceLock::new(self.config.symmetric, remote)),
         }
         self.set_protection(now, &params.protection);
+        if has_moved {
+            // It may be somebody else now: who has been left must not be heard any longer, nor draw our sound back.
+            self.shield.forget_previous();
+        }
         self.incoming.set_heard(params.direction.receives());
         self.control.start(now, &mut self.rng);
         self.params = Some(params);
@@ -258,7 +265,7 @@ impl MediaSession {
                 self.shield = Shield::None;
             }
             Protection::Sdes { suite, send, receive } => {
-                match self.shield.set_sdes(*suite, (send, receive), self.config.srtp) {
+                match self.shield.set_sdes(now, *suite, (send, receive), self.config.srtp) {
                     Ok(Changed::Yes) => self.tell(MediaEvent::Secured(SecuredBy {
                         method: SecurityMethod::Sdes,
                         suite: *suite,
@@ -359,6 +366,8 @@ fn ip_header_bytes(address: SocketAddr) -> u32 {
     if address.is_ipv6() { 48 } else { 28 }
 }
 
+#[cfg(test)]
+mod rekey_tests;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]

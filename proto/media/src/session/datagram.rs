@@ -4,6 +4,7 @@ use super::config::SymmetricRtp;
 use super::control::Heard;
 use super::event::MediaEvent;
 use super::receive::{Payload, Transit};
+use super::receiving::Under;
 use super::shield::Opened;
 use super::source_lock::{Sender, SourceLock};
 use super::{MediaSession, RTP_PORT, ip_header_bytes};
@@ -33,7 +34,7 @@ impl MediaSession {
             DatagramKind::Zrtp => self.on_zrtp(now, from, datagram, out),
             DatagramKind::Rtp => self.on_sound(now, arrived, from, datagram),
             DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
-                self.on_control(arrived, from, datagram);
+                self.on_control((now, arrived), from, datagram);
             }
             DatagramKind::Rtcp | DatagramKind::Dtls | DatagramKind::Unknown => {
                 self.refuse(from, |refused| &mut refused.unknown);
@@ -42,10 +43,10 @@ impl MediaSession {
     }
 
     /// Takes a datagram of the RTCP port, which nothing but RTCP may use.
-    pub fn on_rtcp(&mut self, _now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    pub fn on_rtcp(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let from = Flow::canonical(from);
         match DatagramKind::of(datagram) {
-            DatagramKind::Rtcp => self.on_control(arrived, from, datagram),
+            DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
             DatagramKind::Rtp
             | DatagramKind::Stun
             | DatagramKind::Zrtp
@@ -60,20 +61,22 @@ impl MediaSession {
             self.refused.strangers += 1;
             return;
         };
-        let is_authenticated = match self.shield.open_rtp(datagram) {
-            Opened::Plain => None,
-            Opened::Authenticated(len) => Some(len),
+        let (len, proof) = match self.shield.open_rtp(now, datagram) {
+            Opened::Plain => (datagram.len(), None),
+            Opened::Authenticated(len, under) => (len, Some(under)),
             Opened::Refused(error) => return self.refuse_srtp(from, error),
             Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
         };
-        let clear = datagram.get(..is_authenticated.unwrap_or(datagram.len())).unwrap_or_default();
+        let clear = datagram.get(..len).unwrap_or_default();
         let Ok(packet) = RtpPacket::parse(clear) else {
             return self.refuse(from, |refused| &mut refused.malformed);
         };
         let (Some(params), Some(lock)) = (&self.params, &mut self.lock) else { return };
         let payload = Payload::of(params, packet.header().payload_type);
-        let sender = match is_authenticated {
-            Some(_) => lock.on_authenticated(now, from),
+        let sender = match proof {
+            // Only the present key proves that the peer has moved.
+            Some(Under::Previous) if !lock.is_peer(from) => Sender::Stranger,
+            Some(Under::Present | Under::Previous) => lock.on_authenticated(now, from),
             None if payload == Payload::Unknown && !lock.is_peer(from) => Sender::Stranger,
             None => lock.on_plain(now, from, packet.header()),
         };
@@ -87,14 +90,15 @@ impl MediaSession {
         }
         let (events, events_max) = (&mut self.events, self.config.limits.events_max);
         let dropped = &mut self.events_dropped;
-        self.incoming.on_packet(Transit { now, arrived, ip_bytes }, &packet, payload, |digit| {
+        let is_late = proof == Some(Under::Previous);
+        self.incoming.on_packet(Transit { now, arrived, ip_bytes, is_late }, &packet, payload, |digit| {
             if events.len() < events_max {
                 events.push_back(MediaEvent::Digit(digit));
             } else {
                 *dropped += 1;
             }
         });
-        if is_authenticated.is_some() && !self.shield.may_send() {
+        if proof.is_some() && !self.shield.may_send() {
             self.on_first_authenticated(now);
         }
     }
@@ -109,19 +113,20 @@ impl MediaSession {
         self.tell(MediaEvent::LatchedTo(from));
     }
 
-    fn on_control(&mut self, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
         let (Some(params), false) = (&self.params, self.is_closed) else {
             self.refused.strangers += 1;
             return;
         };
         let is_peer = is_control_peer(params, self.lock.as_ref(), from);
-        let len = match self.shield.open_rtcp(datagram) {
+        let len = match self.shield.open_rtcp(now, datagram) {
             Opened::Plain if is_peer => datagram.len(),
-            Opened::Plain => {
+            Opened::Authenticated(len, Under::Present) => len,
+            Opened::Authenticated(len, Under::Previous) if is_peer => len,
+            Opened::Plain | Opened::Authenticated(_, Under::Previous) => {
                 self.refused.strangers += 1;
                 return;
             }
-            Opened::Authenticated(len) => len,
             Opened::Refused(error) => return self.refuse_srtp(from, error),
             Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
         };

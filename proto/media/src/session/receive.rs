@@ -35,6 +35,8 @@ pub(super) struct Transit {
     /// By the kernel's clock.
     pub(super) arrived: Instant,
     pub(super) ip_bytes: u32,
+    /// Under a key that the peer has given up since.
+    pub(super) is_late: bool,
 }
 
 /// What a payload type stands for.
@@ -86,7 +88,7 @@ impl Incoming {
         pressed: impl FnMut(char),
     ) {
         let header = packet.header();
-        if !self.follows(transit.now, header) {
+        if !self.follows(transit, header) {
             return;
         }
         let place = self.reception.on_packet(&Arrival {
@@ -153,10 +155,15 @@ impl Incoming {
 
     /// Whether a packet belongs to the source we follow. Another one is followed when the first is silent, or when two
     /// of its packets came in a row: one forged packet must not make us change.
-    fn follows(&mut self, now: Instant, header: RtpHeader) -> bool {
+    fn follows(&mut self, transit: Transit, header: RtpHeader) -> bool {
+        let Transit { now, is_late, .. } = transit;
         if let Some(source) = self.source.as_mut().filter(|source| source.ssrc == header.ssrc) {
             source.last_at = now;
             return true;
+        }
+        if is_late && self.source.is_some() {
+            // A peer may begin another source with its new key, and does not come back to the old one.
+            return false;
         }
         let is_silent = self.source.is_none_or(|source| now.since(source.last_at) > SOURCE_SILENCE);
         if !is_silent && self.rival != Some((header.ssrc, header.sequence)) {

@@ -1,8 +1,10 @@
 //! What protects a stream at the moment: the two SRTP contexts, kept as long as their keys are the same.
 
 use super::event::{SecurityFailure, SecurityMethod};
+use super::receiving::{Receiving, Under};
 use crate::srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
 use crate::{MasterKey, Suite};
+use ringway_sansio::Instant;
 
 /// What protects a stream.
 #[derive(Debug)]
@@ -11,9 +13,9 @@ pub(super) enum Shield {
     None,
     /// Keys are being agreed on. Until then nothing is sent, and heard only what authenticates under a key that is
     /// known already.
-    Agreeing { receive: Option<SrtpReceiver> },
+    Agreeing { receive: Option<Receiving> },
     /// Both ways.
-    Keyed { method: SecurityMethod, send: SrtpSender, receive: SrtpReceiver },
+    Keyed { method: SecurityMethod, send: SrtpSender, receive: Receiving },
     /// What was agreed on does not protect: nothing is sent or heard.
     Failed,
 }
@@ -23,8 +25,8 @@ pub(super) enum Shield {
 pub(super) enum Opened {
     /// In the clear, as agreed: nothing proves who sent it.
     Plain,
-    /// Checked; this many bytes are the packet.
-    Authenticated(usize),
+    /// Checked, under this key of the peer; this many bytes are the packet.
+    Authenticated(usize, Under),
     /// Not to be believed.
     Refused(UnprotectError),
     /// It may be in the clear, or protected under a key that we do not have yet.
@@ -47,6 +49,7 @@ impl Shield {
     /// peer, which keeps its own, would understand nothing else (RFC 3711 §3.3.1).
     pub(super) fn set_sdes(
         &mut self,
+        now: Instant,
         suite: Suite,
         keys: (&MasterKey, &MasterKey),
         settings: SrtpSettings,
@@ -54,7 +57,7 @@ impl Shield {
         let (send_key, receive_key) = keys;
         if let Self::Keyed { method: SecurityMethod::Sdes, send, receive } = self {
             let changed = !send.is_keyed_by(suite, send_key) || !receive.is_keyed_by(suite, receive_key);
-            let result = rekey(suite, keys, settings, send, receive);
+            let result = rekey(now, suite, keys, settings, (send, receive));
             if let Err(error) = result {
                 *self = Self::Failed;
                 return Err(SecurityFailure::Key(error));
@@ -62,7 +65,7 @@ impl Shield {
             return Ok(if changed { Changed::Yes } else { Changed::No });
         }
         let contexts = SrtpSender::with_settings(suite, send_key, settings)
-            .and_then(|send| Ok((send, SrtpReceiver::with_settings(suite, receive_key, settings)?)));
+            .and_then(|send| Ok((send, Receiving::new(suite, receive_key, settings)?)));
         match contexts {
             Ok((send, receive)) => {
                 *self = Self::Keyed { method: SecurityMethod::Sdes, send, receive };
@@ -82,7 +85,7 @@ impl Shield {
         key: &MasterKey,
         settings: SrtpSettings,
     ) -> Result<(), KeyError> {
-        *self = Self::Agreeing { receive: Some(SrtpReceiver::with_settings(suite, key, settings)?) };
+        *self = Self::Agreeing { receive: Some(Receiving::new(suite, key, settings)?) };
         Ok(())
     }
 
@@ -98,7 +101,7 @@ impl Shield {
         let receive = match core::mem::replace(self, Self::Failed) {
             Self::Agreeing { receive: Some(receive) } if receive.is_keyed_by(suite, receive_key) => receive,
             Self::None | Self::Agreeing { .. } | Self::Keyed { .. } | Self::Failed => {
-                SrtpReceiver::with_settings(suite, receive_key, settings)?
+                Receiving::new(suite, receive_key, settings)?
             }
         };
         *self = Self::Keyed { method: SecurityMethod::Zrtp, send, receive };
@@ -124,13 +127,37 @@ impl Shield {
     }
 
     /// Opens an RTP packet in place.
-    pub(super) fn open_rtp(&mut self, packet: &mut [u8]) -> Opened {
-        self.open(|receive| receive.unprotect_rtp(packet))
+    pub(super) fn open_rtp(&mut self, now: Instant, packet: &mut [u8]) -> Opened {
+        self.open(now, |receive| receive.unprotect_rtp(packet))
     }
 
     /// Opens an RTCP packet in place.
-    pub(super) fn open_rtcp(&mut self, packet: &mut [u8]) -> Opened {
-        self.open(|receive| receive.unprotect_rtcp(packet))
+    pub(super) fn open_rtcp(&mut self, now: Instant, packet: &mut [u8]) -> Opened {
+        self.open(now, |receive| receive.unprotect_rtcp(packet))
+    }
+
+    /// Gives the peer's previous key up when its time has come.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if let Some(receive) = self.receiving() {
+            receive.on_time(now);
+        }
+    }
+
+    /// Gives the peer's previous key up at once.
+    pub(super) fn forget_previous(&mut self) {
+        if let Some(receive) = self.receiving() {
+            receive.forget_previous();
+        }
+    }
+
+    /// Until when the peer's previous key is taken.
+    pub(super) fn previous_until(&self) -> Option<Instant> {
+        match self {
+            Self::Keyed { receive, .. } | Self::Agreeing { receive: Some(receive) } => {
+                receive.previous_until()
+            }
+            Self::None | Self::Agreeing { receive: None } | Self::Failed => None,
+        }
     }
 
     /// True when our sound may go out.
@@ -146,15 +173,26 @@ impl Shield {
         }
     }
 
-    fn open(&mut self, unprotect: impl FnOnce(&mut SrtpReceiver) -> Result<usize, UnprotectError>) -> Opened {
+    fn open(
+        &mut self,
+        now: Instant,
+        unprotect: impl FnMut(&mut SrtpReceiver) -> Result<usize, UnprotectError>,
+    ) -> Opened {
         let receive = match self {
             Self::None => return Opened::Plain,
             Self::Failed | Self::Agreeing { receive: None } => return Opened::NotYet,
             Self::Agreeing { receive: Some(receive) } | Self::Keyed { receive, .. } => receive,
         };
-        match unprotect(receive) {
-            Ok(len) => Opened::Authenticated(len),
+        match receive.open(now, unprotect) {
+            Ok((len, under)) => Opened::Authenticated(len, under),
             Err(error) => Opened::Refused(error),
+        }
+    }
+
+    fn receiving(&mut self) -> Option<&mut Receiving> {
+        match self {
+            Self::Keyed { receive, .. } | Self::Agreeing { receive: Some(receive) } => Some(receive),
+            Self::None | Self::Agreeing { receive: None } | Self::Failed => None,
         }
     }
 }
@@ -168,20 +206,17 @@ pub(super) enum Changed {
 
 /// Puts other keys in the place of those that are no longer the same.
 fn rekey(
+    now: Instant,
     suite: Suite,
     (send_key, receive_key): (&MasterKey, &MasterKey),
     settings: SrtpSettings,
-    send: &mut SrtpSender,
-    receive: &mut SrtpReceiver,
+    (send, receive): (&mut SrtpSender, &mut Receiving),
 ) -> Result<(), KeyError> {
     if !send.is_keyed_by(suite, send_key) {
         // RFC 4568 §7.1.4: a new key is a new context, whose rollover counter is 0.
         *send = SrtpSender::with_settings(suite, send_key, settings)?;
     }
-    if !receive.is_keyed_by(suite, receive_key) {
-        receive.rekey(suite, receive_key)?;
-    }
-    Ok(())
+    receive.rekey(now, suite, receive_key)
 }
 
 impl From<ProtectError> for NotSent {

@@ -20,6 +20,7 @@ impl MediaSession {
         if self.is_closed {
             return;
         }
+        self.shield.on_time(now);
         self.on_stun_time(now, out);
         self.on_zrtp_time(now, out);
         if self.control.due().is_some_and(|due| due <= now) {
@@ -60,6 +61,7 @@ impl MediaSession {
             self.zrtp_deadline(),
             named(self.control.due(), "RTCP report"),
             named(self.row.due(), "nobody heard: another port"),
+            named(self.shield.previous_until(), "the peer's previous key is given up"),
         ]
         .into_iter()
         .flatten()

@@ -89,20 +89,23 @@ impl SrtpReceiver {
         Ok(())
     }
 
-    /// Goes on with a new key in place of all others; with the key that is there already nothing changes. Rollover
-    /// counters count on (RFC 3711 §3.3.1); a peer that starts them anew with its new key is understood too.
+    /// The context for a new key of the same peer. Rollover counters count on in it (RFC 3711 §3.3.1); a peer that
+    /// starts them anew with its new key is understood too. This context stays as it is, for packets that are still on
+    /// their way.
     ///
-    /// A key that was given up must not come back: the replay window does not remember what came under it.
+    /// The key must be new: what has come under it already, the successor does not know.
     ///
     /// # Errors
-    /// The key does not fit the suite; the old ones stay.
-    pub fn rekey(&mut self, suite: Suite, key: &MasterKey) -> Result<(), KeyError> {
-        if self.is_keyed_by(suite, key) {
-            return Ok(());
-        }
-        self.keys = Vec::from([Key::new(suite, key)?]);
-        self.streams.allow_restart();
-        Ok(())
+    /// The key does not fit the suite.
+    pub fn successor(&self, suite: Suite, key: &MasterKey) -> Result<Self, KeyError> {
+        let mut streams = self.streams.clone();
+        streams.allow_restart();
+        Ok(Self {
+            keys: Vec::from([Key::new(suite, key)?]),
+            streams,
+            rtcp_encryption: self.rtcp_encryption,
+            counts: SrtpCounts::default(),
+        })
     }
 
     /// Checks and decrypts the SRTP packet that fills `packet`, and returns how many bytes of it are the RTP packet.
@@ -317,9 +320,9 @@ mod tests {
         }
 
         /// All state but the counts.
-        pub(in crate::srtp) fn state(&self) -> (Streams, Vec<(u64, u64)>) {
+        pub(crate) fn state(&self) -> impl PartialEq + fmt::Debug + use<> {
             let uses = self.keys.iter().map(|key| (key.rtp_use.left(), key.rtcp_use.left()));
-            (self.streams.clone(), uses.collect())
+            (self.streams.clone(), uses.collect::<Vec<_>>())
         }
     }
 }
