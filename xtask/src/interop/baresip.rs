@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::audio::{Recording, write_tone};
-use super::process::{Running, free_port};
+use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
@@ -39,7 +39,7 @@ fn call(stage: &Stage, transport: Transport) -> Result<()> {
     bob.established()?;
     std::thread::sleep(Duration::from_secs(3));
     alice.hang_up()?;
-    bob.ended(Duration::from_secs(5))?;
+    bob.ended()?;
     Recording::read(&alice.recording()?)?.expect_tone(1000.0, 2.0).context("alice")?;
     Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
@@ -88,15 +88,13 @@ impl Phone {
         let mut command = Command::new("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
         let mut running = Running::start(user, &mut command, &stage.folder)?;
-        running.wait_for_output("baresip is ready", Duration::from_secs(5))?;
+        running.wait_for_output("baresip is ready")?;
         Ok(Self { running, control: Control::connect(control)?, card, uri: line.uri(port) })
     }
 
     /// Waits until it is registered.
     pub(crate) fn registered(&mut self) -> Result<()> {
-        self.running
-            .wait_for_output("registered successfully", Duration::from_secs(5))
-            .context("baresip did not register")
+        self.running.wait_for_output("registered successfully").context("baresip did not register")
     }
 }
 
@@ -114,7 +112,7 @@ impl Softphone for Phone {
     }
 
     fn established(&mut self) -> Result<()> {
-        self.control.wait_for("CALL_ESTABLISHED", Duration::from_secs(8)).context("baresip has no call")
+        self.control.wait_for("CALL_ESTABLISHED").context("baresip has no call")
     }
 
     fn hold(&mut self) -> Result<()> {
@@ -133,8 +131,8 @@ impl Softphone for Phone {
         self.control.command("hangup", "")
     }
 
-    fn ended(&mut self, limit: Duration) -> Result<()> {
-        self.control.wait_for("CALL_CLOSED", limit).context("baresip's call did not end")
+    fn ended(&mut self) -> Result<()> {
+        self.control.wait_for("CALL_CLOSED").context("baresip's call did not end")
     }
 
     fn digits(&self) -> String {
@@ -186,16 +184,16 @@ impl Control {
         let token = format!("command-{}", self.commands);
         let json = serde_json::json!({ "command": name, "params": parameters, "token": token }).to_string();
         write!(self.stream, "{}:{json},", json.len())?;
-        self.wait_for(&format!("\"token\":\"{token}\""), Duration::from_secs(3))
+        self.wait_for(&format!("\"token\":\"{token}\""))
             .with_context(|| format!("baresip did not answer its command {name}"))
     }
 
     /// Waits until baresip has said `text`.
-    fn wait_for(&self, text: &str, limit: Duration) -> Result<()> {
-        let deadline = Instant::now() + limit;
+    fn wait_for(&self, text: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         while !self.heard().contains(text) {
             if Instant::now() > deadline {
-                bail!("no {text} within {} s", limit.as_secs());
+                bail!("no {text} within {} s", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

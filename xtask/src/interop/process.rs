@@ -31,24 +31,24 @@ impl Running {
     }
 
     /// Waits for the program to end by itself.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+        self.wait_for(PATIENCE)
+    }
+
+    /// The same for a program that takes long.
+    pub(crate) fn wait_for(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.ended_within(limit)?
             .with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
     }
 
     /// Waits until the program's standard output or error has `text`, and fails when it ends first.
-    pub(crate) fn wait_for_output(&mut self, text: &str, limit: Duration) -> Result<()> {
-        self.wait_until(text, limit, |output| output.contains(text))
+    pub(crate) fn wait_for_output(&mut self, text: &str) -> Result<()> {
+        self.wait_until(text, |output| output.contains(text))
     }
 
     /// Waits until `is_so` of its output, which means that it said `what`, and fails when the program ends first.
-    pub(crate) fn wait_until(
-        &mut self,
-        what: &str,
-        limit: Duration,
-        is_so: impl Fn(&str) -> bool,
-    ) -> Result<()> {
-        let deadline = Instant::now() + limit;
+    pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             // A program that has ended has said all: the order matters.
             let status = self.child.try_wait()?;
@@ -59,7 +59,7 @@ impl Running {
                 bail!("{} ended ({status}) before it said \"{what}\"", self.name);
             }
             if Instant::now() > deadline {
-                bail!("{} did not say \"{what}\" within {} s", self.name, limit.as_secs());
+                bail!("{} did not say \"{what}\" within {} s", self.name, PATIENCE.as_secs());
             }
             std::thread::sleep(POLL);
         }
@@ -77,10 +77,15 @@ impl Running {
         drop(self.child.stdin.take());
     }
 
-    /// Asks the program to end (SIGTERM) and insists after five seconds.
-    pub(crate) fn stop(&mut self) {
+    /// Asks the program to end (SIGTERM).
+    pub(crate) fn ask_to_end(&mut self) {
         self.signal(Signal::TERM);
-        if !matches!(self.ended_within(Duration::from_secs(5)), Ok(Some(_))) {
+    }
+
+    /// Asks the program to end, and insists after a while.
+    pub(crate) fn stop(&mut self) {
+        self.ask_to_end();
+        if !matches!(self.ended_within(INSIST_AFTER), Ok(Some(_))) {
             self.kill();
         }
     }
@@ -146,7 +151,7 @@ pub(crate) fn free_port() -> Result<u16> {
 
 /// Waits until somebody listens at the port, without touching it: a test by binding would be in the listener's way.
 pub(crate) fn await_listener(port: u16, tables: [&str; 2]) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + PATIENCE;
     let wanted = format!(":{port:04X}");
     let is_local = |line: &str| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&wanted));
     while Instant::now() < deadline {
@@ -166,5 +171,12 @@ fn is_free(port: u16) -> bool {
     let at = (Ipv4Addr::UNSPECIFIED, port);
     UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
 }
+
+/// How long a program is waited for that is to do something. Nothing is faster for a shorter time, and machines are slow
+/// when others use them too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a program may take to end that is asked to.
+const INSIST_AFTER: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(10);

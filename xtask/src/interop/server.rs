@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::Stage;
-use super::process::{Running, free_port};
+use super::process::{PATIENCE, Running, free_port};
 
 /// What a scenario asks of the server.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl Server {
                 let mut command = Command::new(program);
                 command.arg("serve").arg("--config").arg(&self.config);
                 let mut running = Running::start("ringway", &mut command, &self.folder)?;
-                running.wait_for_output("ready ", Duration::from_secs(10))?;
+                running.wait_for_output("ready ")?;
                 self.running = Some(running);
             }
             None => self.start_kamailio()?,
@@ -254,7 +254,7 @@ pub(crate) fn await_sip(host: Ipv4Addr, port: u16) -> Result<()> {
     let socket = UdpSocket::bind((host, 0))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let own = socket.local_addr()?;
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     let mut buffer = [0_u8; 2048];
     for attempt in 0.. {
         let request = format!(

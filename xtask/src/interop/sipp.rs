@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::process::{Running, await_listener};
+use super::process::{PATIENCE, Running, await_listener};
 use super::{Stage, Transport};
 
 /// A SIPp process to be.
@@ -77,7 +77,8 @@ impl Sipp<'_> {
             (Transport::Tcp, Connections::One) => command.args(["-t", "t1"]),
             (Transport::Tcp, Connections::OnePerCall) => command.args(["-t", "tn", "-max_socket", "500"]),
         };
-        command.args(["-nostdin", "-timeout", "15", "-timeout_error", "-recv_timeout", "8000"]);
+        let (all, one) = (ALL_CALLS.as_secs().to_string(), PATIENCE.as_millis().to_string());
+        command.args(["-nostdin", "-timeout", &all, "-timeout_error", "-recv_timeout", &one]);
         command.arg("-trace_err").arg("-error_file").arg(stage.path(&format!("{}-sipp.err", self.role)));
         command.arg("-trace_msg").arg("-message_file").arg(stage.path(&format!("{}.messages", self.role)));
         let running = Running::start(self.role, &mut command, &stage.folder)?;
@@ -96,7 +97,7 @@ impl Sipp<'_> {
 
 /// Waits for a SIPp process; an error unless every call went as its scenario says.
 pub(crate) fn succeeded(role: &str, sipp: &mut Running) -> Result<()> {
-    let status = sipp.wait(Duration::from_secs(25))?;
+    let status = sipp.wait_for(ALL_CALLS + PATIENCE)?;
     if !status.success() {
         bail!("{role}: SIPp counted failed calls ({status})");
     }
@@ -137,6 +138,9 @@ fn filled(text: &str, parts: &[&str], words: &[(&str, String)]) -> Result<String
     }
     Ok(kept)
 }
+
+/// How long all calls of a process may take together.
+const ALL_CALLS: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -32,7 +31,7 @@ pub(crate) trait Softphone {
     fn hang_up(&mut self) -> Result<()>;
 
     /// Waits until the call is over, whoever ended it.
-    fn ended(&mut self, limit: Duration) -> Result<()>;
+    fn ended(&mut self) -> Result<()>;
 
     /// The digits that the other side pressed.
     fn digits(&self) -> String;

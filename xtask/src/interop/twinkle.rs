@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -56,14 +55,14 @@ impl Phone {
         let mut command = Command::new("twinkle-console");
         command.env("HOME", &home).arg(format!("{user}.cfg"));
         let mut running = Running::start(user, &mut command, &stage.folder)?;
-        running.wait_for_output("Twinkle>", Duration::from_secs(10))?;
+        running.wait_for_output("Twinkle>")?;
         let messages = stage.path(&format!("{user}.messages"));
         Ok(Self { running, card, uri: line.uri(port), log: settings.join("twinkle.log"), messages })
     }
 
     /// Waits until it is registered.
     pub(crate) fn registered(&mut self) -> Result<()> {
-        self.running.wait_for_output("registration succeeded", Duration::from_secs(5))
+        self.running.wait_for_output("registration succeeded")
     }
 }
 
@@ -77,13 +76,13 @@ impl Softphone for Phone {
     }
 
     fn answer(&mut self) -> Result<()> {
-        self.running.wait_for_output("incoming call", Duration::from_secs(8))?;
+        self.running.wait_for_output("incoming call")?;
         self.running.type_line("answer")
     }
 
     fn established(&mut self) -> Result<()> {
         let log = self.log.clone();
-        self.running.wait_until("RTP session started", Duration::from_secs(8), |_| {
+        self.running.wait_until("RTP session started", |_| {
             std::fs::read_to_string(&log).is_ok_and(|log| log.contains("RTP session started"))
         })
     }
@@ -104,8 +103,8 @@ impl Softphone for Phone {
         self.running.type_line("bye")
     }
 
-    fn ended(&mut self, limit: Duration) -> Result<()> {
-        self.running.wait_until("call ended", limit, |output| {
+    fn ended(&mut self) -> Result<()> {
+        self.running.wait_until("call ended", |output| {
             output.contains("call ended") || output.contains("far end ended call")
         })
     }
@@ -125,7 +124,7 @@ impl Softphone for Phone {
 
     fn recording(&mut self) -> Result<PathBuf> {
         self.running.type_line("quit")?;
-        self.running.wait(Duration::from_secs(8))?;
+        self.running.wait()?;
         // Its log holds the messages; beside the other traces it is found.
         std::fs::copy(&self.log, &self.messages)?;
         self.card.take_out()

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::softphone::Keys;
 use super::{Scenario, Stage, Transport};
-use call::{Call, Caller, Hold, Peer, Route};
+use call::{Call, Caller, Peer, Route, Side};
 
 /// Every peer by every way in both directions, one call that is long, and calls that must not be.
 pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
@@ -23,8 +23,8 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
                 let keys = keys.get(way % keys.len()).copied().unwrap_or(Keys::None);
                 // Over UDP the caller holds, over TCP the callee: so each side does both with every peer.
                 let holder = match (route.transport(), caller) {
-                    (Transport::Udp, Caller::Phone) | (Transport::Tcp, Caller::Peer) => Hold::ByPhone,
-                    (Transport::Udp, Caller::Peer) | (Transport::Tcp, Caller::Phone) => Hold::ByPeer,
+                    (Transport::Udp, Caller::Phone) | (Transport::Tcp, Caller::Peer) => Side::Phone,
+                    (Transport::Udp, Caller::Peer) | (Transport::Tcp, Caller::Phone) => Side::Peer,
                 };
                 let name = format!("phone/{}/{}/{name}/{}", peer.name(), caller.name(), keys_name(keys));
                 all.push(Call { name, peer, caller, route, keys, holder, holds: 1, talk: Call::TALK });
@@ -45,7 +45,7 @@ fn long_call(length: Duration) -> Call {
         caller: Caller::Phone,
         route: Route::Direct(Transport::Udp),
         keys: Keys::Sdes("AES_CM_128_HMAC_SHA1_80"),
-        holder: Hold::ByPhone,
+        holder: Side::Phone,
         holds: 4,
         talk: length.saturating_sub(call::HOLD * 4).max(Duration::from_secs(10)) / 5,
     }

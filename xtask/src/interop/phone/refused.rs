@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -35,9 +34,9 @@ fn called(stage: &Stage, keys: Keys, srtp: &str) -> Result<()> {
     command.args(["answer", "--as", &format!("sip:alice@127.0.0.1:{port}"), "--count", "1"]);
     command.args(["--bind", &format!("127.0.0.1:{port}"), "--srtp", srtp, "--trace", "--json"]);
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
-    phone.wait_for_output("ready", Duration::from_secs(5))?;
+    phone.wait_for_output("ready")?;
     peer.dial(&format!("sip:alice@127.0.0.1:{port}"))?;
-    peer.ended(Duration::from_secs(5)).context("the peer")?;
+    peer.ended().context("the peer")?;
     if !peer.trace()?.contains("SIP/2.0 488 ") {
         bail!("the peer did not get 488");
     }
@@ -51,7 +50,7 @@ fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
     let mut command = ringway(stage)?;
     command.args(["call", &peer.uri(), "--bind", "127.0.0.1:0", "--trace", "--json"]).args(arguments);
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
-    let status = phone.wait(Duration::from_secs(8))?;
+    let status = phone.wait()?;
     let output = phone.output();
     let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
     let told: Value = serde_json::from_str(told)?;

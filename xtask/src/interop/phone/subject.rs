@@ -1,5 +1,6 @@
 //! The phone under test: `ringway call` or `ringway answer`, or another phone in its place.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -29,6 +30,10 @@ pub(crate) struct Subject<'a> {
     stage: &'a Stage,
     plan: Plan<'a>,
     phone: Phone,
+    /// How many INVITEs of its own were to be agreed to so far.
+    agreed: usize,
+    /// How often the peer was to hold the call so far.
+    held: usize,
 }
 
 enum Phone {
@@ -39,11 +44,12 @@ enum Phone {
 
 impl<'a> Subject<'a> {
     pub(crate) const fn new(stage: &'a Stage, plan: Plan<'a>) -> Self {
-        Self { stage, plan, phone: Phone::Unused }
+        Self { stage, plan, phone: Phone::Unused, agreed: 0, held: 0 }
     }
 
     /// Calls.
     pub(crate) fn dial(&mut self, uri: &str) -> Result<()> {
+        self.agreed += 1;
         self.phone = match &self.stage.ringway {
             Some(program) => {
                 let mut command = Command::new(program);
@@ -81,7 +87,7 @@ impl<'a> Subject<'a> {
                     command.arg("--register");
                 }
                 let mut running = self.started(command)?;
-                running.wait_for_output("ready", Duration::from_secs(5)).context("the phone")?;
+                running.wait_for_output("ready").context("the phone")?;
                 (Phone::Ringway(running), line.uri(port))
             }
             None => {
@@ -95,7 +101,11 @@ impl<'a> Subject<'a> {
     }
 
     pub(crate) fn established(&mut self) -> Result<()> {
-        self.stand_in_does(Softphone::established)
+        match &mut self.phone {
+            Phone::Ringway(running) => running.wait_for_output("is connected").context("the phone"),
+            Phone::StandIn(phone) => phone.established().context("the stand-in"),
+            Phone::Unused => Ok(()),
+        }
     }
 
     pub(crate) fn press(&mut self) -> Result<()> {
@@ -109,28 +119,47 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// Puts the call on hold, or waits until it has done so by itself.
     pub(crate) fn hold(&mut self) -> Result<()> {
-        self.stand_in_does(Softphone::hold)
+        self.stand_in_does(Softphone::hold)?;
+        self.has_changed()
     }
 
+    /// Takes the call up again, or waits until it has done so by itself.
     pub(crate) fn resume(&mut self) -> Result<()> {
-        self.stand_in_does(Softphone::resume)
+        self.stand_in_does(Softphone::resume)?;
+        self.has_changed()
     }
 
+    /// Waits until it knows that the peer holds the call.
+    pub(crate) fn is_held(&mut self) -> Result<()> {
+        self.held += 1;
+        self.says("holds the call", self.held)
+    }
+
+    /// Waits until it knows that the peer has taken the call up again.
+    pub(crate) fn is_resumed(&mut self) -> Result<()> {
+        self.says("is back", self.held)
+    }
+
+    /// Hangs up, unless it does so by itself.
     pub(crate) fn hang_up(&mut self) -> Result<()> {
+        if let (Phone::Ringway(running), None) = (&mut self.phone, self.plan.ends) {
+            running.ask_to_end();
+        }
         self.stand_in_does(Softphone::hang_up)
     }
 
     pub(crate) fn ended(&mut self) -> Result<()> {
         match &mut self.phone {
             Phone::Ringway(running) => {
-                let status = running.wait(Duration::from_secs(5))?;
+                let status = running.wait()?;
                 if !status.success() {
                     bail!("the phone ended with {status}: {}", running.output().trim());
                 }
                 Ok(())
             }
-            Phone::StandIn(phone) => phone.ended(Duration::from_secs(5)),
+            Phone::StandIn(phone) => phone.ended(),
             Phone::Unused => Ok(()),
         }
     }
@@ -232,6 +261,27 @@ impl<'a> Subject<'a> {
         }
         running.close_input();
         Ok(running)
+    }
+
+    /// Waits until one more change that the phone wanted was agreed to.
+    fn has_changed(&mut self) -> Result<()> {
+        self.agreed += 1;
+        let wanted = self.agreed;
+        let Phone::Ringway(running) = &mut self.phone else { return Ok(()) };
+        // Each by its number: on a busy machine the same one may come twice.
+        let agreed = |line: &str| {
+            let (answer, rest) = line.strip_prefix("<- ")?.split_once(" [")?;
+            let (cseq, _) = rest.split_once(" INVITE,")?;
+            answer.contains(" SIP/2.0 200 ").then(|| cseq.to_owned())
+        };
+        let has = |output: &str| output.lines().filter_map(agreed).collect::<BTreeSet<_>>().len() >= wanted;
+        running.wait_until(&format!("{wanted} times 200 to its INVITEs"), has).context("the phone")
+    }
+
+    /// Waits until Ringway's phone has said something so often.
+    fn says(&mut self, text: &str, times: usize) -> Result<()> {
+        let Phone::Ringway(running) = &mut self.phone else { return Ok(()) };
+        running.wait_until(text, |output| output.matches(text).count() >= times).context("the phone")
     }
 
     fn own_recording(&self) -> PathBuf {
