@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_linux::store::{Store, StoreUrl, UserName};
+use ringway_linux::store::{Store, StoreError, StoreUrl, UserName};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -167,7 +167,7 @@ impl Users {
             )));
         }
         let domain = own.or(args.domain.as_deref()).unwrap_or(self.domain());
-        Ok(UserName::new(name, domain)?)
+        Ok(UserName::new(name, domain).map_err(StoreError::from)?)
     }
 
     /// The domain of users who are named without one.

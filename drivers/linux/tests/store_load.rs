@@ -2,7 +2,7 @@
 //! --nocapture --test-threads 1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_linux::store::{Credentials, Directory, Durability, Journal, Store, StoreUrl, Writer};
+use ringway_linux::store::{Directory, Durability, Journal, Store, StoreUrl, Writer};
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -105,8 +105,7 @@ fn a_million_subscribers_are_imported_and_loaded() {
     let loaded = store
         .load(
             |row| {
-                let credentials = Credentials { md5: *row.ha1_md5, sha256: *row.ha1_sha256 };
-                assert!(directory.insert(row.name, row.domain, credentials));
+                assert!(directory.insert(row.name, row.domain, row.ha1()));
             },
             |_, _, _| {},
         )

@@ -1,7 +1,7 @@
 //! What all shards share: credentials, replay windows, source rates, the store's writing end.
 
 use crate::config::Config;
-use ringway_linux::store::{Credentials, Directory, SubscriberRow, Writer, WriterStats};
+use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
 use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
@@ -70,8 +70,7 @@ impl SharedServices {
     }
 
     pub(crate) fn add_subscriber(&self, row: &SubscriberRow<'_>) {
-        let credentials = Credentials { md5: *row.ha1_md5, sha256: *row.ha1_sha256 };
-        self.directory.insert(row.name, row.domain, credentials);
+        self.directory.insert(row.name, row.domain, row.ha1());
     }
 
     pub(crate) fn directory(&self) -> &Directory {
@@ -107,8 +106,7 @@ impl SharedServices {
 impl Services for SharedServices {
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
         let (user, domain) = (std::str::from_utf8(user).ok()?, std::str::from_utf8(domain).ok()?);
-        let Credentials { md5, sha256 } = self.directory.find(user, domain)?;
-        Some(Ha1 { md5, sha256 })
+        self.directory.find(user, domain)
     }
 
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {

@@ -1,7 +1,8 @@
 //! What changed since a server last looked.
 
 use super::subscribers::SubscriberRow;
-use super::{Credentials, Store, StoreError};
+use super::{Store, StoreError};
+use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
 /// How many changes one look gives at most.
@@ -24,7 +25,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// A password: new, or another one.
-    Subscriber(Credentials),
+    Subscriber(Ha1),
     /// No password any more; its registrations should end.
     Removed,
     /// These permanent contacts, and no others.
@@ -67,8 +68,7 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
             let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
             ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
         } else if is_subscriber {
-            let subscriber = SubscriberRow::read(row, 4)?;
-            ChangeKind::Subscriber(Credentials { md5: *subscriber.ha1_md5, sha256: *subscriber.ha1_sha256 })
+            ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
         } else {
             ChangeKind::Removed
         };

@@ -1,5 +1,6 @@
 //! Why a store refused, in words for the person who runs it.
 
+use ringway_users::Unusable;
 use std::io;
 use std::path::PathBuf;
 
@@ -116,5 +117,12 @@ impl StoreError {
     pub(super) fn io(file: impl Into<PathBuf>, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
         move |source| Self::Io { file, doing, source }
+    }
+}
+
+impl From<Unusable> for StoreError {
+    fn from(unusable: Unusable) -> Self {
+        let Unusable { what, why } = unusable;
+        Self::Unusable { what, why }
     }
 }

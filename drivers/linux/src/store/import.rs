@@ -1,7 +1,7 @@
 //! Many subscribers from a CSV file, all of them or none.
 
 use super::subscribers::insert;
-use super::{Store, StoreError, Subscriber, UserName};
+use super::{Store, StoreError, UserName};
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use rusqlite::Transaction;
 use std::collections::BTreeSet;
@@ -83,8 +83,8 @@ impl Store {
         let field = |column: usize| row.get(column).unwrap_or_default();
         let own = columns.domain.map(field).filter(|own| !own.is_empty());
         let user = UserName::new(field(columns.username), own.unwrap_or(domain))?;
-        let subscriber = Subscriber::new(&user, realm, field(columns.password))?;
-        if insert(transaction, &subscriber).map_err(self.sql())? {
+        let ha1 = user.ha1(realm, field(columns.password))?;
+        if insert(transaction, &user, realm, &ha1).map_err(self.sql())? {
             Ok(user)
         } else {
             Err(StoreError::Exists(user.to_string()))

@@ -5,15 +5,11 @@
 
 use super::changes::{Kind, note};
 use super::{StoreError, schema};
-use md5::Md5;
+use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Longest user name and longest domain, in bytes.
-const NAME_BYTES_MAX: usize = 255;
 /// Longest permanent contact, in bytes.
 const CONTACT_BYTES_MAX: usize = 1024;
 
@@ -40,101 +36,6 @@ impl StoreUrl {
     }
 }
 
-/// A user's name and domain, checked: fit for an address-of-record and for a digest.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UserName {
-    name: String,
-    domain: String,
-}
-
-impl UserName {
-    /// Checks the parts; the domain is made lower-case, because domains compare without case (RFC 3261 §19.1.4).
-    ///
-    /// # Errors
-    /// Empty or longer than 255 bytes, or with characters that could not stand in a SIP URI's user part or that would
-    /// end it.
-    pub fn new(name: &str, domain: &str) -> Result<Self, StoreError> {
-        let unusable = |what: &str, why| StoreError::Unusable { what: format!("{what:?}"), why };
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(unusable(name, "a user name has 1 to 255 bytes"));
-        }
-        if name.chars().any(|c| c.is_control() || c.is_whitespace() || "@:\"\\<>".contains(c)) {
-            return Err(unusable(
-                name,
-                "a user name has no spaces, control characters, or any of @ : \" \\ < >",
-            ));
-        }
-        if domain.is_empty() || domain.len() > NAME_BYTES_MAX {
-            return Err(unusable(domain, "a domain has 1 to 255 bytes"));
-        }
-        if !domain.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c)) {
-            return Err(unusable(domain, "a domain has letters, digits, dots and hyphens only"));
-        }
-        Ok(Self { name: name.to_owned(), domain: domain.to_ascii_lowercase() })
-    }
-
-    /// The user part, as it was given.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The domain, lower-case.
-    pub fn domain(&self) -> &str {
-        &self.domain
-    }
-}
-
-impl fmt::Display for UserName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.name, self.domain)
-    }
-}
-
-/// A subscriber as it is stored.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Subscriber {
-    /// The user part.
-    pub name: String,
-    /// The domain, lower-case.
-    pub domain: String,
-    /// The realm the hashes were made for.
-    pub realm: String,
-    /// H(A1) with MD5.
-    pub ha1_md5: [u8; 16],
-    /// H(A1) with SHA-256.
-    pub ha1_sha256: [u8; 32],
-}
-
-impl Subscriber {
-    /// Hashes `password` for `user` in `realm`.
-    ///
-    /// # Errors
-    /// The password is empty or has control characters, which no phone's keyboard or configuration can give.
-    pub fn new(user: &UserName, realm: &str, password: &str) -> Result<Self, StoreError> {
-        let unusable = |why| StoreError::Unusable { what: format!("the password of {user}"), why };
-        if password.is_empty() {
-            return Err(unusable("it is empty; give one of at least 1 character"));
-        }
-        if password.chars().any(char::is_control) {
-            return Err(unusable("it has control characters; give one without"));
-        }
-        let a1 = format!("{}:{realm}:{password}", user.name);
-        Ok(Self {
-            name: user.name.clone(),
-            domain: user.domain.clone(),
-            realm: realm.to_owned(),
-            ha1_md5: Md5::digest(&a1).into(),
-            ha1_sha256: Sha256::digest(&a1).into(),
-        })
-    }
-}
-
-impl fmt::Debug for Subscriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subscriber({}@{}, realm {})", self.name, self.domain, self.realm)
-    }
-}
-
 /// A row of the subscriber table while it is read.
 #[derive(Clone, Copy)]
 pub struct SubscriberRow<'a> {
@@ -151,6 +52,11 @@ pub struct SubscriberRow<'a> {
 }
 
 impl<'a> SubscriberRow<'a> {
+    /// What is known of the password.
+    pub fn ha1(&self) -> Ha1 {
+        Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
+    }
+
     /// From the columns name, domain, realm, ha1_md5, ha1_sha256 at `first` and after.
     pub(super) fn read(row: &'a Row<'_>, first: usize) -> rusqlite::Result<Self> {
         let text = |column: usize| row.get_ref(first + column)?.as_str().map_err(rusqlite::Error::from);
@@ -219,9 +125,9 @@ impl Store {
     /// # Errors
     /// The user exists already, the password cannot be used, the database refuses.
     pub fn add(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
-        let subscriber = Subscriber::new(user, realm, password)?;
+        let ha1 = user.ha1(realm, password)?;
         self.write(|transaction| {
-            if !insert(transaction, &subscriber).map_err(self.sql())? {
+            if !insert(transaction, user, realm, &ha1).map_err(self.sql())? {
                 return Err(StoreError::Exists(user.to_string()));
             }
             Ok(())
@@ -233,18 +139,18 @@ impl Store {
     /// # Errors
     /// There is no such user, the password cannot be used, the database refuses.
     pub fn passwd(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
-        let subscriber = Subscriber::new(user, realm, password)?;
+        let ha1 = user.ha1(realm, password)?;
         self.write(|transaction| {
             let changed = transaction
                 .execute(
                     "UPDATE subscriber SET realm = ?3, ha1_md5 = ?4, ha1_sha256 = ?5 WHERE domain = ?1 AND name = ?2",
-                    params![user.domain, user.name, realm, subscriber.ha1_md5, subscriber.ha1_sha256],
+                    params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256],
                 )
                 .map_err(self.sql())?;
             if changed == 0 {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
-            note(transaction, &user.domain, &user.name, Kind::Subscriber).map_err(self.sql())
+            note(transaction, user.domain(), user.name(), Kind::Subscriber).map_err(self.sql())
         })
     }
 
@@ -255,7 +161,7 @@ impl Store {
     pub fn remove(&self, user: &UserName) -> Result<(), StoreError> {
         let sql = || self.sql();
         self.write(|transaction| {
-            let key = params![user.domain, user.name];
+            let key = params![user.domain(), user.name()];
             let users = transaction
                 .execute("DELETE FROM subscriber WHERE domain = ?1 AND name = ?2", key)
                 .map_err(sql())?;
@@ -266,9 +172,9 @@ impl Store {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
             if contacts > 0 {
-                note(transaction, &user.domain, &user.name, Kind::Contacts).map_err(sql())?;
+                note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;
             }
-            note(transaction, &user.domain, &user.name, Kind::Subscriber).map_err(sql())
+            note(transaction, user.domain(), user.name(), Kind::Subscriber).map_err(sql())
         })
     }
 
@@ -295,11 +201,11 @@ impl Store {
             let added = transaction
                 .execute(
                     "INSERT INTO contact (domain, name, contact) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-                    params![user.domain, user.name, contact],
+                    params![user.domain(), user.name(), contact],
                 )
                 .map_err(self.sql())?;
             if added > 0 {
-                note(transaction, &user.domain, &user.name, Kind::Contacts).map_err(self.sql())?;
+                note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(self.sql())?;
             }
             Ok(added > 0)
         })
@@ -314,14 +220,14 @@ impl Store {
             let removed = transaction
                 .execute(
                     "DELETE FROM contact WHERE domain = ?1 AND name = ?2 AND (?3 IS NULL OR contact = ?3)",
-                    params![user.domain, user.name, contact],
+                    params![user.domain(), user.name(), contact],
                 )
                 .map_err(self.sql())?;
             if removed == 0 {
                 let contact = contact.unwrap_or("at all").to_owned();
                 return Err(StoreError::NoSuchContact { user: user.to_string(), contact });
             }
-            note(transaction, &user.domain, &user.name, Kind::Contacts).map_err(self.sql())?;
+            note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(self.sql())?;
             Ok(removed)
         })
     }
@@ -334,7 +240,7 @@ impl Store {
         self.lock()
             .query_row(
                 "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)",
-                params![user.domain, user.name],
+                params![user.domain(), user.name()],
                 |row| row.get(0),
             )
             .map_err(self.sql())
@@ -452,21 +358,20 @@ impl Store {
 }
 
 /// Adds a subscriber's row. False: there is one.
-pub(super) fn insert(transaction: &Transaction<'_>, subscriber: &Subscriber) -> rusqlite::Result<bool> {
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    realm: &str,
+    ha1: &Ha1,
+) -> rusqlite::Result<bool> {
     let added = transaction
         .prepare_cached(
             "INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT DO NOTHING",
         )?
-        .execute(params![
-            subscriber.domain,
-            subscriber.name,
-            subscriber.realm,
-            subscriber.ha1_md5,
-            subscriber.ha1_sha256
-        ])?;
+        .execute(params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256])?;
     if added > 0 {
-        note(transaction, &subscriber.domain, &subscriber.name, Kind::Subscriber)?;
+        note(transaction, user.domain(), user.name(), Kind::Subscriber)?;
     }
     Ok(added > 0)
 }

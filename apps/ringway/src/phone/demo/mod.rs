@@ -18,7 +18,7 @@ use likeness::likeness;
 use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::{SAMPLE_RATE_HZ, Source};
-use ringway_linux::store::{Store, UserName};
+use ringway_linux::store::{Store, StoreError, UserName};
 use ringway_media::Codec;
 use ringway_sansio::Transport;
 use serde_json::json;
@@ -241,7 +241,8 @@ fn start_server(password: &str) -> Result<Running, Failure> {
         .map_err(|errors| Failure::configuration(errors.iter().map(ToString::to_string).collect()))?;
     let store = Store::open(&config.store.url)?;
     for name in ["alice", "bob"] {
-        store.add(&UserName::new(name, DOMAIN)?, &config.auth.realm, password)?;
+        let user = UserName::new(name, DOMAIN).map_err(StoreError::from)?;
+        store.add(&user, &config.auth.realm, password)?;
     }
     Running::start(config, store)
 }
