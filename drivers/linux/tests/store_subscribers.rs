@@ -148,6 +148,8 @@ fn an_import_takes_all_rows_or_none_and_names_the_wrong_one() {
     };
     for (text, line, word) in [
         (&b"username,password\nbob,1\ncarol\n"[..], 3, "fields"),
+        (b"username,password\r\nbob,1\r\ncarol\r\n", 3, "fields"),
+        (b"username,password\n\nbob,1\n\ncarol\n", 5, "fields"),
         (b"username,password\nbob,1\n,2\n", 3, "user name"),
         (b"username,password\nbob,1\nbob,2\n", 3, "already"),
         (b"username,password\nbob,1\nalice,2\n", 3, "already"),

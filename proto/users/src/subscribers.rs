@@ -4,8 +4,9 @@
 //! caches misses them once, and it grows by an eighth and not by doubling; the index holds 4-byte places in it. Names
 //! come from the network, so the hash is keyed.
 
-use crate::Ha1;
+use crate::{BadRow, Ha1, UserList, UserRow};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::HashTable;
@@ -82,6 +83,32 @@ impl Subscribers {
         Self { names, index: HashTable::new(), users: Vec::new(), garbage: 0, domains: Vec::new() }
     }
 
+    /// All users of a list, as [`UserList`] reads it, with passwords for `realm`; at most `users_max`. A row without a
+    /// domain is of `domain`.
+    ///
+    /// # Errors
+    /// A row is wrong, which is then named: there are no users at all.
+    pub fn from_csv(
+        csv: &[u8],
+        domain: &str,
+        realm: &str,
+        users_max: usize,
+        names: NameHash,
+    ) -> Result<Self, BadRow> {
+        let mut subscribers = Self::new(names);
+        let mut list = UserList::new(domain);
+        let mut rest = csv;
+        loop {
+            let is_end = rest.is_empty();
+            match list.next(&mut rest)? {
+                Some(row) => subscribers.add_row(&row, realm, users_max)?,
+                None if is_end => break,
+                None => {}
+            }
+        }
+        Ok(subscribers)
+    }
+
     /// A name as the other functions take it.
     pub fn name<'a>(&self, name: &'a str, domain: &'a str) -> HashedName<'a> {
         self.names.of(name, domain)
@@ -131,9 +158,31 @@ impl Subscribers {
         self.index.is_empty()
     }
 
+    /// The domains that users were added with, as the first user of each wrote it.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.iter().map(|domain| &**domain)
+    }
+
     /// How many bytes of memory it holds.
     pub fn bytes(&self) -> usize {
         self.index.allocation_size() + self.users.capacity()
+    }
+
+    fn add_row(&mut self, row: &UserRow<'_>, realm: &str, users_max: usize) -> Result<(), BadRow> {
+        let bad = |detail| BadRow { line: row.line, detail };
+        let user = &row.user;
+        if self.len() >= users_max {
+            return Err(bad(format!("at most {users_max} users are taken; take rows out")));
+        }
+        let ha1 = user.ha1(realm, row.password).map_err(|unusable| bad(format!("{unusable}")))?;
+        let name = self.names.of(user.name(), user.domain());
+        if self.contains(&name) {
+            return Err(bad(format!("{user} is there already, in a row above; take the row out")));
+        }
+        if !self.insert(&name, ha1) {
+            return Err(bad(format!("there is no room for {user}; take rows out")));
+        }
+        Ok(())
     }
 
     /// Where the user begins in the array.
@@ -251,7 +300,6 @@ const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
 
     fn ha1(number: u32) -> Ha1 {
         let mut sha256 = [0; 32];

@@ -1,0 +1,226 @@
+//! The list that users come in: CSV (RFC 4180) whose header names `username`, `password` and perhaps `domain`, in any
+//! order, with LF, CRLF or CR at the ends of lines, and with or without a byte order mark.
+
+use crate::UserName;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use csv_core::{ReadRecordResult, Reader};
+
+/// A list being read: bytes in, rows out. It holds one row at a time.
+pub struct UserList {
+    /// Of rows that name none.
+    domain: String,
+    core: Reader,
+    /// `None`: the header was not read yet.
+    columns: Option<Columns>,
+    /// The fields of the row that is being read, one behind the other.
+    text: Vec<u8>,
+    text_bytes: usize,
+    /// Where the first fields end in `text`: as many as a header without faults can have, and one more.
+    ends: [usize; COLUMNS_MAX + 1],
+    fields: usize,
+    /// Where the row begins.
+    start: Option<Place>,
+    /// How many bytes were read.
+    bytes: u64,
+}
+
+/// A row of the list.
+#[derive(Debug)]
+pub struct UserRow<'a> {
+    /// The line that it begins in, from 1.
+    pub line: u64,
+    /// How many bytes stand before it.
+    pub byte: u64,
+    /// The user.
+    pub user: UserName,
+    /// Its password, not checked yet (see [`UserName::ha1`]).
+    pub password: &'a str,
+}
+
+/// A row that is wrong. In print it is followed by nothing: whoever knows the file's name writes it before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRow {
+    /// The line that it begins in, from 1.
+    pub line: u64,
+    /// What is wrong, and what to do.
+    pub detail: String,
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.detail)
+    }
+}
+
+impl core::error::Error for BadRow {}
+
+/// Where the columns are.
+#[derive(Clone, Copy)]
+struct Columns {
+    count: usize,
+    username: usize,
+    password: usize,
+    domain: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    line: u64,
+    byte: u64,
+}
+
+impl UserList {
+    /// At the beginning of a list whose rows are of `domain` where they name none.
+    pub fn new(domain: &str) -> Self {
+        Self {
+            domain: domain.to_owned(),
+            core: Reader::new(),
+            columns: None,
+            text: Vec::new(),
+            text_bytes: 0,
+            ends: [0; COLUMNS_MAX + 1],
+            fields: 0,
+            start: None,
+            bytes: 0,
+        }
+    }
+
+    /// Reads from `bytes`, and takes off what it read. `None`: there is no whole row in `bytes`; give it the bytes that
+    /// follow, and none at the end of the list. `None` for no bytes: that was all.
+    ///
+    /// # Errors
+    /// The header is another, or the row is wrong. The list is not to be read on then.
+    pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<UserRow<'_>>, BadRow> {
+        let is_end = bytes.is_empty();
+        while self.read(bytes) {
+            let start = self.start.take().unwrap_or(Place { line: self.core.line(), byte: self.bytes });
+            let bad = |detail| BadRow { line: start.line, detail };
+            match self.columns {
+                None => self.columns = Some(self.header().map_err(bad)?),
+                Some(columns) => {
+                    let Place { line, byte } = start;
+                    let (user, password) = self.row(columns).map_err(bad)?;
+                    return Ok(Some(UserRow { line, byte, user, password }));
+                }
+            }
+        }
+        match self.columns {
+            None if is_end => Err(BadRow { line: self.core.line(), detail: NO_USERNAME.to_owned() }),
+            None | Some(_) => Ok(None),
+        }
+    }
+
+    /// Reads one row into `text` and `ends`. False: it is not there as a whole, or there are no more.
+    fn read(&mut self, bytes: &mut &[u8]) -> bool {
+        // For the parser an empty slice is the end of the list, so it must not see one by chance.
+        let is_end = bytes.is_empty();
+        if self.start.is_none() {
+            self.skip_ends_of_lines(bytes);
+            self.start = (!bytes.is_empty()).then(|| Place { line: self.core.line(), byte: self.bytes });
+            (self.text_bytes, self.fields) = (0, 0);
+        }
+        // Of a row with too many fields only their number is told.
+        let mut more_ends = [0; 64];
+        while is_end || !bytes.is_empty() {
+            let ends = match self.ends.get_mut(self.fields..) {
+                Some(ends) if !ends.is_empty() => ends,
+                _ => &mut more_ends,
+            };
+            let text = self.text.get_mut(self.text_bytes..).unwrap_or_default();
+            let (result, read, written, ended) = self.core.read_record(bytes, text, ends);
+            *bytes = bytes.get(read..).unwrap_or_default();
+            self.bytes += read as u64;
+            self.text_bytes += written;
+            self.fields += ended;
+            match result {
+                ReadRecordResult::Record => return true,
+                ReadRecordResult::InputEmpty | ReadRecordResult::End => return false,
+                ReadRecordResult::OutputFull => self.text.resize((self.text.len() * 2).max(256), 0),
+                ReadRecordResult::OutputEndsFull => {}
+            }
+        }
+        false
+    }
+
+    /// Empty lines are no rows, and the LF of a CRLF is not in the line that it ends: a row's line is the one that its
+    /// first character is in.
+    fn skip_ends_of_lines(&mut self, bytes: &mut &[u8]) {
+        while let Some((end @ (b'\r' | b'\n'), rest)) = bytes.split_first() {
+            self.core.set_line(self.core.line() + u64::from(*end == b'\n'));
+            self.bytes += 1;
+            *bytes = rest;
+        }
+    }
+
+    fn header(&self) -> Result<Columns, String> {
+        let (mut username, mut password, mut domain) = (None, None, None);
+        // Among four columns one is unknown or there twice: the others need not be looked at.
+        for index in 0..self.fields.min(COLUMNS_MAX + 1) {
+            let name = self.field(index).map_err(str::to_owned)?.trim();
+            // Spreadsheets begin a UTF-8 file with a byte order mark.
+            let name = name.strip_prefix('\u{feff}').unwrap_or(name);
+            let column = match name {
+                "username" => &mut username,
+                "password" => &mut password,
+                "domain" => &mut domain,
+                other => {
+                    return Err(format!(
+                        "unknown column {other:?}; the header is username,password and perhaps domain"
+                    ));
+                }
+            };
+            if column.replace(index).is_some() {
+                return Err(format!("the column {name} is there twice"));
+            }
+        }
+        match (username, password) {
+            (Some(username), Some(password)) => {
+                Ok(Columns { count: self.fields, username, password, domain })
+            }
+            (None, _) => Err(NO_USERNAME.to_owned()),
+            (Some(_), None) => {
+                Err("the column password is missing; the header is username,password".to_owned())
+            }
+        }
+    }
+
+    fn row(&self, columns: Columns) -> Result<(UserName, &str), String> {
+        if self.fields != columns.count {
+            return Err(format!(
+                "the row has {} fields and the header {}; quote a field that has a comma",
+                self.fields, columns.count
+            ));
+        }
+        let mut fields = [""; COLUMNS_MAX];
+        for (index, field) in fields.iter_mut().enumerate().take(self.fields) {
+            *field = self.field(index)?;
+        }
+        let field = |column: usize| fields.get(column).copied().unwrap_or_default();
+        let own = columns.domain.map(field).filter(|own| !own.is_empty());
+        let user = UserName::new(field(columns.username), own.unwrap_or(&self.domain));
+        Ok((user.map_err(|unusable| format!("{unusable}"))?, field(columns.password)))
+    }
+
+    /// A field of the row.
+    fn field(&self, index: usize) -> Result<&str, &'static str> {
+        let end_of = |index: usize| self.ends.get(index).copied().unwrap_or_default();
+        let start = index.checked_sub(1).map_or(0, end_of);
+        let bytes = self.text.get(start..end_of(index)).unwrap_or_default();
+        core::str::from_utf8(bytes).map_err(|_| "the row is not UTF-8; save the file as UTF-8")
+    }
+}
+
+impl fmt::Debug for UserList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What it holds are passwords.
+        write!(f, "UserList(line {})", self.core.line())
+    }
+}
+
+/// Columns that a header can have.
+const COLUMNS_MAX: usize = 3;
+const NO_USERNAME: &str = "the column username is missing; the header is username,password";
