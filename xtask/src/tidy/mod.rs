@@ -85,7 +85,7 @@ fn files(root: &Path) -> Result<Vec<File>> {
     Ok(files)
 }
 
-const NOT_OURS: [&str; 8] = [
+const NOT_OURS: [&str; 10] = [
     ".git",
     "target",
     "Cargo.lock",
@@ -94,6 +94,8 @@ const NOT_OURS: [&str; 8] = [
     "fuzz/corpus",
     "fuzz/artifacts",
     "fuzz/Cargo.lock",
+    "apps/metal/image/target",
+    "apps/metal/image/Cargo.lock",
 ];
 
 #[cfg(test)]

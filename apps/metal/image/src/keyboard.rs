@@ -1,50 +1,24 @@
-//! The keyboard: PS/2 (Intel 8042), polled, scancode set 1, as the BIOS leaves it. A USB keyboard is one of these as long as
-//! the BIOS plays one for it.
-
-use pc_keyboard::layouts::Us104Key;
-use pc_keyboard::{DecodedKey, EventDecoder, HandleControl, ScancodeSet as _, ScancodeSet1};
+//! The keyboard: PS/2 (Intel 8042), polled. It gives scan codes of set 1, as the BIOS leaves the controller; what they mean is
+//! `ringway-screen`'s to know. A USB keyboard is one of these as long as the BIOS plays one for it.
 
 use crate::port::inb;
 
-/// A keyboard with American letters.
-pub(crate) struct Keyboard {
-    codes: ScancodeSet1,
-    keys: EventDecoder<Us104Key>,
-}
+/// The keyboard. Where there is none, nothing comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keyboard;
 
 impl Keyboard {
-    /// Throws away what was typed before.
-    pub(crate) fn new() -> Self {
-        let keyboard = Self {
-            codes: ScancodeSet1::new(),
-            keys: EventDecoder::new(Us104Key, HandleControl::MapLettersToUnicode),
-        };
-        // More than any controller keeps; where there is none, every read says "full".
-        for _ in 0..64 {
-            if inb(STATUS) & FULL == 0 {
-                break;
-            }
-            inb(DATA);
-        }
-        keyboard
-    }
-
-    /// The next key that was pressed: a character (control characters included) or a key without one.
-    pub(crate) fn read(&mut self) -> Option<DecodedKey> {
-        for _ in 0..BYTES_MAX {
+    /// The next byte of a scan code.
+    pub(crate) fn read(self) -> Option<u8> {
+        for _ in 0..MOUSE_BYTES_MAX {
             let status = inb(STATUS);
             // All bits set: there is no controller.
             if status & FULL == 0 || status == 0xFF {
                 return None;
             }
             let byte = inb(DATA);
-            if status & FROM_MOUSE != 0 {
-                continue;
-            }
-            if let Ok(Some(event)) = self.codes.advance_state(byte)
-                && let Some(key) = self.keys.process_keyevent(event)
-            {
-                return Some(key);
+            if status & FROM_MOUSE == 0 {
+                return Some(byte);
             }
         }
         None
@@ -55,5 +29,5 @@ const DATA: u16 = 0x60;
 const STATUS: u16 = 0x64;
 const FULL: u8 = 1;
 const FROM_MOUSE: u8 = 1 << 5;
-/// Bytes looked at in one call: a key has six at most.
-const BYTES_MAX: usize = 16;
+/// Bytes of a mouse passed over in one call.
+const MOUSE_BYTES_MAX: usize = 16;

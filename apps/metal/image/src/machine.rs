@@ -8,7 +8,6 @@ use ringway_ethernet::Card as _;
 use crate::boot::{Boot, Region};
 use crate::card::AnyCard;
 use crate::chance::{self, Sources};
-use crate::keyboard::Keyboard;
 use crate::pci::{self, Function};
 use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, say, serial, vga};
 
@@ -22,8 +21,6 @@ pub(crate) struct Hardware {
     pub(crate) card_name: &'static str,
     /// Chance for the server's seed, and where it came from. `None`: the hardware has none that could be trusted.
     pub(crate) chance: Option<([u8; 32], Sources)>,
-    /// The PS/2 keyboard.
-    pub(crate) keyboard: Keyboard,
 }
 
 /// Starts the machine and says what it found. Ends in the panic handler where it cannot go on.
@@ -32,6 +29,8 @@ pub(crate) struct Hardware {
 /// Called once, with what the loader handed over, on the stack and the tables of boot.s.
 pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     serial::start();
+    // SAFETY: called once.
+    unsafe { descriptors::start() };
     // SAFETY: the caller's promise; nothing has written to memory yet but this image to itself.
     let boot = unsafe { Boot::read(magic, information) };
     vga::start(boot.has_text_screen);
@@ -40,7 +39,6 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     }
     // SAFETY: called once. The heap takes what the firmware says is free and the image is not in.
     let (has_no_execute, heap_bytes) = unsafe {
-        descriptors::start();
         let has_no_execute = paging::start(boot.memory);
         let layout = paging::layout();
         let image = Region { start: layout.text.start, end: layout.data.end };
@@ -75,7 +73,7 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     let (card, card_name) = start_card(&functions);
     let chance = chance::seed(&functions, card.address());
     say!("chance: {chance}", chance = sources(chance.map(|(_, sources)| sources)));
-    Hardware { boot, card, card_name, chance, keyboard: Keyboard::new() }
+    Hardware { boot, card, card_name, chance }
 }
 
 /// What is on the PCI bus; all buses are searched only where there is no card on those that bridges lead to.

@@ -12,6 +12,7 @@ use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 use crate::card::AnyCard;
+use crate::keyboard::Keyboard;
 use crate::machine::Hardware;
 use crate::serial::Serial;
 use crate::{clock, heap, say};
@@ -65,8 +66,8 @@ pub(crate) fn run(mut hardware: Hardware) -> ! {
         if let Some(byte) = Serial.read() {
             say!("serial port: {byte:#04x}");
         }
-        if let Some(key) = hardware.keyboard.read() {
-            say!("keyboard: {key:?}, frames on {}: {:?}", hardware.card_name, device.card.counters());
+        if let Some(code) = Keyboard.read() {
+            say!("keyboard: {code:#04x}, frames on {}: {:?}", hardware.card_name, device.card.counters());
         }
         let echo = sockets.get_mut::<udp::Socket<'_>>(echo);
         while echo.can_recv() && echo.can_send() {

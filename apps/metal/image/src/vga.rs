@@ -26,13 +26,12 @@ impl Vga {
         IS_THERE.load(Relaxed)
     }
 
-    /// Writes a cell: a character of code page 437 and its colours (low half: foreground, high half: background).
-    /// Nothing happens outside the screen.
-    pub(crate) fn set(self, column: usize, row: usize, character: u8, colours: u8) {
-        if self.is_there() && column < COLUMNS && row < ROWS {
-            let cell = (CELLS as *mut u16).wrapping_add(row * COLUMNS + column);
+    /// Writes a cell, counted from the upper left one along the rows: the character of code page 437 in the low byte, its
+    /// colours in the high one. Nothing happens outside the screen.
+    pub(crate) fn put(self, cell: usize, word: u16) {
+        if self.is_there() && cell < COLUMNS * ROWS {
             // SAFETY: the cell is in the screen's memory, which is mapped and nobody else's.
-            unsafe { cell.write_volatile(u16::from(colours) << 8 | u16::from(character)) };
+            unsafe { (CELLS as *mut u16).wrapping_add(cell).write_volatile(word) };
         }
     }
 
@@ -52,7 +51,7 @@ impl Vga {
             } else {
                 at %= COLUMNS * ROWS;
                 let shown = u8::try_from(character).ok().filter(|byte| (b' '..0x7F).contains(byte));
-                self.set(at % COLUMNS, at / COLUMNS, shown.unwrap_or(b'?'), colours);
+                self.put(at, u16::from_be_bytes([colours, shown.unwrap_or(b'?')]));
                 at += 1;
             }
             if at.is_multiple_of(COLUMNS) {
@@ -64,7 +63,7 @@ impl Vga {
     }
 
     fn clear_row(self, row: usize) {
-        (0..COLUMNS).for_each(|column| self.set(column, row, b' ', GREY));
+        (0..COLUMNS).for_each(|column| self.put(row * COLUMNS + column, u16::from_be_bytes([GREY, b' '])));
     }
 }
 
