@@ -27,8 +27,10 @@ mod wire;
 pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use counters::StationCounters;
 pub use lease::{Lease, NAME_SERVERS_MAX};
+pub use neighbours::NEIGHBOURS_MAX;
 pub use stack::Change;
 pub use station::{Port, Station, Worked};
+pub use streams::CONNECTIONS_MAX;
 pub use tftp::{
     Download, DownloadError, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress, TFTP_PORT,
 };

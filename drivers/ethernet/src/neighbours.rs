@@ -175,7 +175,8 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 
 const TRIES: u32 = 3;
 
-const NEIGHBOURS_MAX: usize = 1024;
+/// Stations of the link that are known at once.
+pub const NEIGHBOURS_MAX: usize = 1024;
 
 /// Stations asked for at the same time.
 const ASKED_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! A station of an Ethernet: one card, one address, one protocol machine.
 //!
 //! Two tasks that never interrupt each other. [`Station::receive`] takes one frame from the card to the reply;
-//! [`Station::run`] does everything that is not about one frame. The program calls the first while there is work and the
-//! second often enough: after every burst, and at least every millisecond.
+//! [`Station::run`] does everything that is not about one frame. The program calls the first while there is work, and the
+//! second when the first has begun something, and at least every millisecond.
 
 use crate::fetch::Fetch;
 use crate::frame::{self, Arrived};
@@ -49,11 +49,13 @@ struct Served<N: Node> {
     actions: Vec<N::Action>,
 }
 
-/// Whether there may be more to do at once.
+/// What came of looking for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worked {
-    /// A frame was taken from the ring.
-    Frame,
+    /// One was taken, and all is done about it.
+    Done,
+    /// One was taken that [`Station::run`] goes on with, as with all of TCP.
+    Begun,
     /// The ring is empty.
     Nothing,
 }
@@ -175,10 +177,10 @@ impl<C: Card, N: Node> Station<C, N> {
         }
         if is_offered {
             stack.ingest(&mut wire.card, now);
-        } else {
-            self.send_packets(now);
+            return Worked::Begun;
         }
-        Worked::Frame
+        self.send_packets(now);
+        Worked::Done
     }
 
     /// The task Main, as far as the network goes: timers, TCP, DHCP, DNS, fragments, and the card's bell.
@@ -270,6 +272,11 @@ impl<C: Card, N: Node> Station<C, N> {
     /// The card.
     pub fn card(&self) -> &C {
         &self.wire.card
+    }
+
+    /// The card, to change its settings.
+    pub fn card_mut(&mut self) -> &mut C {
+        &mut self.wire.card
     }
 
     /// True while the card has a link.

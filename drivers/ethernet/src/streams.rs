@@ -356,8 +356,8 @@ const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 /// For an orderly end.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// Connections, those that wait for a peer included.
-pub(crate) const CONNECTIONS_MAX: usize = 256;
+/// TCP connections at once, those that wait for a peer included.
+pub const CONNECTIONS_MAX: usize = 256;
 
 /// Bytes that arrived and were not read; also the window.
 const READ_BYTES: usize = 8 << 10;

@@ -182,7 +182,7 @@ impl Link {
 
     /// Lets the station do all there is to do.
     pub(crate) fn turn(&mut self) {
-        while self.station.receive(self.now) == Worked::Frame {}
+        while self.station.receive(self.now) != Worked::Nothing {}
         self.station.run(self.now);
     }
 

@@ -112,6 +112,11 @@ impl Admin {
         }
     }
 
+    /// True while characters are text that is typed, and no commands.
+    pub const fn takes_text(&self) -> bool {
+        matches!(self.page, Page::Users) && self.users.is_searching()
+    }
+
     /// A contact changed. Costs no memory; the last 200 are kept.
     pub fn on_change(&mut self, now: Instant, change: &Change<'_>) {
         self.users.changes.push(now, change);

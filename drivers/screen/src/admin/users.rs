@@ -63,6 +63,11 @@ impl UsersPage {
         true
     }
 
+    /// True while keys go into the search.
+    pub(super) const fn is_searching(&self) -> bool {
+        self.is_searching
+    }
+
     fn search_key(&mut self, key: Key) -> bool {
         match key {
             Key::Enter => self.is_searching = false,
