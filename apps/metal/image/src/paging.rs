@@ -146,7 +146,8 @@ fn place_in_image(address: u64, layout: Layout) -> Option<Place> {
 #[repr(C, align(4096))]
 struct Tables {
     pool: UnsafeCell<[[u64; 512]; TABLES_MAX]>,
-    used: Cell<usize>,
+    /// How many are in use besides the first. All zeros at the start: the file need not hold the pool.
+    used_below_first: Cell<usize>,
     no_execute: Cell<u64>,
 }
 
@@ -167,11 +168,11 @@ impl Tables {
             let slot = slot(address, upper);
             let found = self.entry(table, slot);
             table = if found & PRESENT == 0 {
-                let next = self.used.get();
+                let next = self.used_below_first.get() + 1;
                 if next == TABLES_MAX {
                     return false;
                 }
-                self.used.set(next + 1);
+                self.used_below_first.set(next);
                 self.set_entry(table, slot, self.address(next) | PRESENT | WRITABLE);
                 next
             } else if found & LARGE != 0 {
@@ -236,8 +237,11 @@ fn slot(address: u64, level: u32) -> usize {
 // SAFETY: there is one processor, interrupts are never on, and a fault's report only reads.
 unsafe impl Sync for Tables {}
 
-static TABLES: Tables =
-    Tables { pool: UnsafeCell::new([[0; 512]; TABLES_MAX]), used: Cell::new(1), no_execute: Cell::new(0) };
+static TABLES: Tables = Tables {
+    pool: UnsafeCell::new([[0; 512]; TABLES_MAX]),
+    used_below_first: Cell::new(0),
+    no_execute: Cell::new(0),
+};
 
 /// PML4, PDPT, four page directories below 4 GiB, the image's page tables, and the rest for devices above 4 GiB.
 const TABLES_MAX: usize = 24;
