@@ -115,6 +115,13 @@ pub(super) fn description() -> String {
     format!("{cpus} × {model}, Linux {}, {}", kernel.trim(), version_of("rustc", &["--version"]))
 }
 
+/// Millions of cycles a second that the processor's counter counts, as the system says.
+pub(super) fn mhz() -> f64 {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("cpu MHz"));
+    line.and_then(|rest| rest.trim_start_matches([':', '\t', ' ']).parse().ok()).unwrap_or(f64::NAN)
+}
+
 /// The first line a program prints about itself, or that it is not there.
 pub(super) fn version_of(program: &str, arguments: &[&str]) -> String {
     Command::new(program).args(arguments).output().map_or_else(

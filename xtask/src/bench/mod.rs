@@ -26,6 +26,7 @@ mod subject;
 mod sys;
 mod template;
 mod wire;
+mod without_sockets;
 
 use anyhow::{Context, Result, bail};
 use measure::{Counting, Plan};
@@ -111,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return phone::run(args, &workspace());
     }
     build(&["ringway"])?;
+    build_in_memory()?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let place = place(folder.path())?;
@@ -143,6 +145,17 @@ fn build(packages: &[&str]) -> Result<()> {
     let status = command.status().context("run cargo build")?;
     if !status.success() {
         bail!("cargo build --release -p {} failed", packages.join(" -p "));
+    }
+    Ok(())
+}
+
+/// The server without sockets is an example program.
+fn build_in_memory() -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "-p", "ringway-metal", "--example", without_sockets::PROGRAM]);
+    let status = command.current_dir(workspace()).status().context("run cargo build")?;
+    if !status.success() {
+        bail!("cargo build --release -p ringway-metal --example {} failed", without_sockets::PROGRAM);
     }
     Ok(())
 }

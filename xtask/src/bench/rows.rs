@@ -40,13 +40,15 @@ pub(crate) enum RowName {
     CallStateless,
     /// INVITE to a redirect server
     Redirect,
+    /// The server without sockets, as it runs without an operating system
+    WithoutSockets,
 }
 
 impl RowName {
     /// What the row measures; parsing is no operation of a server.
     pub(super) fn operation(self) -> Option<Operation> {
         match self {
-            Self::Parse => None,
+            Self::Parse | Self::WithoutSockets => None,
             Self::Register | Self::RegisterSqlite | Self::Scale => Some(Operation::Refresh(Expect::Ok)),
             Self::RegisterDigest | Self::Memory => {
                 Some(Operation::Refresh(Expect::Challenge(Algorithm::Sha256)))
@@ -61,9 +63,13 @@ impl RowName {
     /// What the row's Ringway is configured like.
     pub(super) fn settings(self, place: &Place, users: u32) -> Settings {
         match self {
-            Self::Parse | Self::Register | Self::Call | Self::NotFound | Self::RegisterTcp | Self::Scale => {
-                Settings::open(users, Routing::Stateful)
-            }
+            Self::Parse
+            | Self::Register
+            | Self::Call
+            | Self::NotFound
+            | Self::RegisterTcp
+            | Self::Scale
+            | Self::WithoutSockets => Settings::open(users, Routing::Stateful),
             Self::RegisterSqlite => Settings {
                 store: Store::Sqlite(place.folder.join("bindings.db")),
                 ..Settings::open(users, Routing::Stateful)
@@ -117,6 +123,9 @@ impl Bench {
         }
         if self.wants(RowName::Redirect) {
             self.redirect(&mut rows);
+        }
+        if self.wants(RowName::WithoutSockets) {
+            rows.extend(self.without_sockets());
         }
         rows
     }
@@ -432,7 +441,7 @@ impl Bench {
     }
 
     /// Makes room for the next row.
-    fn forget_database(&self, name: &str) {
+    pub(super) fn forget_database(&self, name: &str) {
         let Ok(entries) = fs::read_dir(&self.place.folder) else { return };
         for entry in entries.flatten() {
             if entry.file_name().to_string_lossy().starts_with(name) {
