@@ -1,129 +1,19 @@
 //! DHCP: leases, refusals, silence.
 
-use crate::harness::{Link, OWN, OWN_HARDWARE, PEER, PEER_HARDWARE};
+use crate::dhcp_server::Server;
+use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::{Change, Lease};
-use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, DhcpMessageType, DhcpOption, DhcpPacket, DhcpRepr, EthernetAddress,
-    EthernetFrame, EthernetProtocol, EthernetRepr, IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
-};
+use smoltcp::wire::DhcpMessageType;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-
-/// A DHCP server that offers one address.
-struct Server {
-    offers: Ipv4Addr,
-    refuses: bool,
-    extra: Vec<(u8, Vec<u8>)>,
-    seen: Vec<DhcpMessageType>,
-}
-
-impl Server {
-    fn new(offers: Ipv4Addr) -> Self {
-        Self { offers, refuses: false, extra: Vec::new(), seen: Vec::new() }
-    }
-
-    fn answer(&mut self, link: &mut Link) {
-        for frame in link.sent() {
-            if let Some(reply) = arp_reply(&frame) {
-                link.to_station.borrow_mut().push_back(reply);
-            }
-            let Some(asked) = dhcp_of(&frame) else { continue };
-            let packet = DhcpPacket::new_checked(asked).unwrap();
-            let request = DhcpRepr::parse(&packet).unwrap();
-            self.seen.push(request.message_type);
-            let message_type = match request.message_type {
-                DhcpMessageType::Discover => DhcpMessageType::Offer,
-                DhcpMessageType::Request if self.refuses => DhcpMessageType::Nak,
-                DhcpMessageType::Request => DhcpMessageType::Ack,
-                _ => continue,
-            };
-            let extra: Vec<_> =
-                self.extra.iter().map(|(kind, data)| DhcpOption { kind: *kind, data }).collect();
-            let reply = DhcpRepr {
-                message_type,
-                your_ip: self.offers,
-                server_ip: PEER,
-                router: Some(PEER),
-                subnet_mask: Some(Ipv4Addr::new(255, 255, 255, 0)),
-                server_identifier: Some(PEER),
-                lease_duration: Some(600),
-                dns_servers: Some(smoltcp_dns()),
-                additional_options: &extra,
-                ..request
-            };
-            link.to_station.borrow_mut().push_back(frame_of(&reply));
-        }
-    }
-}
-
-/// A renewal goes to the server alone, which is asked for first.
-fn arp_reply(frame: &[u8]) -> Option<Vec<u8>> {
-    if frame[12..14] != [8, 6] || frame[38..42] != PEER.octets() {
-        return None;
-    }
-    let mut reply = frame.to_vec();
-    let repr = ArpRepr::EthernetIpv4 {
-        operation: ArpOperation::Reply,
-        source_hardware_addr: EthernetAddress(PEER_HARDWARE),
-        source_protocol_addr: PEER,
-        target_hardware_addr: EthernetAddress(OWN_HARDWARE),
-        target_protocol_addr: OWN,
-    };
-    reply[..6].copy_from_slice(&OWN_HARDWARE);
-    repr.emit(&mut ArpPacket::new_unchecked(&mut reply[14..]));
-    Some(reply)
-}
-
-fn smoltcp_dns() -> heapless::Vec<Ipv4Addr, 3> {
-    heapless::Vec::from_slice(&[PEER]).unwrap()
-}
-
-fn dhcp_of(frame: &[u8]) -> Option<&[u8]> {
-    let ethernet = EthernetFrame::new_checked(frame).ok()?;
-    if ethernet.ethertype() != EthernetProtocol::Ipv4 {
-        return None;
-    }
-    let packet = Ipv4Packet::new_checked(ethernet.payload()).ok()?;
-    let datagram = UdpPacket::new_checked(packet.payload()).ok()?;
-    (datagram.dst_port() == 67).then(|| datagram.payload())
-}
-
-fn frame_of(reply: &DhcpRepr<'_>) -> Vec<u8> {
-    let length = reply.buffer_len();
-    let mut frame = vec![0; 14 + 20 + 8 + length];
-    let ethernet = EthernetRepr {
-        src_addr: EthernetAddress(PEER_HARDWARE),
-        dst_addr: EthernetAddress(OWN_HARDWARE),
-        ethertype: EthernetProtocol::Ipv4,
-    };
-    ethernet.emit(&mut EthernetFrame::new_unchecked(&mut frame));
-    let ip = Ipv4Repr {
-        src_addr: PEER,
-        dst_addr: Ipv4Addr::BROADCAST,
-        next_header: IpProtocol::Udp,
-        payload_len: 8 + length,
-        hop_limit: 64,
-    };
-    let checksums = ChecksumCapabilities::default();
-    ip.emit(&mut Ipv4Packet::new_unchecked(&mut frame[14..]), &checksums);
-    let udp = UdpRepr { src_port: 67, dst_port: 68 };
-    udp.emit(
-        &mut UdpPacket::new_unchecked(&mut frame[34..]),
-        &PEER.into(),
-        &Ipv4Addr::BROADCAST.into(),
-        length,
-        |room| reply.emit(&mut DhcpPacket::new_unchecked(room)).unwrap(),
-        &checksums,
-    );
-    frame
-}
 
 fn run(link: &mut Link, server: &mut Server, milliseconds: u32) -> Vec<Change> {
     let mut changes = Vec::new();
     for _ in 0..milliseconds {
         link.pass(Duration::from_millis(1));
-        server.answer(link);
+        for frame in link.sent() {
+            link.to_station.borrow_mut().extend(server.answer(&frame));
+        }
         while let Some(change) = link.station.take_change() {
             if let Change::Leased(lease) = &change {
                 link.station.set_lease(Some(lease.clone()));
