@@ -3,16 +3,16 @@
 //! Does: reads `ringway.toml` into a [`Config`], or says for each error which line and key it is and what to do.
 //! Nothing is ignored: an unknown key, and a key whose feature is not there yet, are errors.
 //!
-//! Start reading at [`Config::load`]; the sections are in `sections.rs`.
+//! Start reading at [`Config::load`]; the sections that only Linux has are in `sections.rs`, the others in
+//! `ringway-settings`.
 
-mod listeners;
-mod reader;
 mod sections;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use listeners::Listener;
-pub(crate) use reader::{ConfigError, Reader, Section, read_document};
+pub(crate) use ringway_settings::{
+    Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
+};
 
 use crate::failure::Failure;
 use ringway_linux::store::{Durability, StoreUrl};
@@ -50,60 +50,6 @@ pub(crate) struct Config {
 pub(crate) struct StoreConfig {
     pub(crate) url: StoreUrl,
     pub(crate) durability: Durability,
-}
-
-/// `[auth]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Auth {
-    /// False: anyone may register and call within our domains.
-    pub(crate) enabled: bool,
-    pub(crate) realm: String,
-    /// Offered in this order; at least one.
-    pub(crate) algorithms: Vec<Algorithm>,
-    pub(crate) nonce_lifetime_s: u32,
-    /// Also challenge requests inside a dialog.
-    pub(crate) in_dialog: bool,
-}
-
-/// A digest algorithm (RFC 8760).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    Sha256,
-    Md5,
-}
-
-/// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Registrar {
-    pub(crate) min_expires_s: u32,
-    pub(crate) default_expires_s: u32,
-    pub(crate) max_expires_s: u32,
-    pub(crate) max_contacts: u32,
-}
-
-/// `[routing]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Routing {
-    pub(crate) mode: Mode,
-    /// False: stateless proxying (RFC 3261 §16.11).
-    pub(crate) stateful: bool,
-    pub(crate) record_route: bool,
-}
-
-/// What is done with a request for a registered user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Proxy,
-    Redirect,
-}
-
-/// `[limits]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Requests a second from one address; 0: no limit.
-    pub(crate) per_source_rate: u32,
-    pub(crate) max_message_bytes: usize,
-    pub(crate) max_connections: usize,
 }
 
 /// `[admin]`

@@ -1,40 +1,33 @@
 //! The sections, each key with its default and its limits.
 
-use super::listeners::{domains, listen};
-use super::reader::{ConfigError, Reader, Section, read_document};
 use super::{
-    AdminConfig, Algorithm, Auth, Config, Level, Limits, Log, LogFormat, Mode, Registrar, Routing,
-    StoreConfig,
+    AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, Reader, Registrar, Routing,
+    Section, StoreConfig, read_document,
 };
 use ringway_linux::store::{Durability, StoreUrl};
+use ringway_settings::{Connections, read_domains, read_listen};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 const WORKERS_MAX: u32 = 255;
-const CONTACTS_MAX: u32 = 1000;
-const CONNECTIONS_MAX: u32 = 1_000_000;
-const RATE_MAX: u32 = 10_000_000;
-const NONCE_LIFETIME_S_MAX: u32 = 86_400;
-/// Shorter limits would refuse what a phone sends (RFC 3261 §18.1.1 has messages of 1,300 bytes over UDP).
-const MESSAGE_BYTES_MIN: u32 = 1300;
-/// The largest UDP datagram, and the largest message whose parts 16-bit offsets reach (RFC 3261 §18.1.1).
-const MESSAGE_BYTES_MAX: u32 = 65_535;
+const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000 };
 const ADMIN_PORT: u16 = 8060;
-const TEXT_BYTES_MAX: usize = 255;
+const TOKEN_BYTES_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
-    read_document(text, file, |reader, top| {
-        let domains = domains(reader, top);
+    let name = file.map(|file| file.display().to_string());
+    read_document(text, name.as_deref(), |reader, top| {
+        let domains = read_domains(reader, top);
         let realm = domains.first().cloned().unwrap_or_default();
         let config = Config {
             file: file.map(Path::to_owned),
-            listen: listen(reader, top),
+            listen: read_listen(reader, top),
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
-            auth: auth(reader, top, realm),
-            registrar: registrar(reader, top),
-            routing: routing(reader, top),
-            limits: limits(reader, top),
+            auth: Auth::read(reader, top, realm),
+            registrar: Registrar::read(reader, top),
+            routing: Routing::read(reader, top),
+            limits: Limits::read(reader, top, CONNECTIONS),
             admin: admin(reader, top),
             log: log(reader, top),
             domains,
@@ -90,115 +83,6 @@ fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
     section.finish(reader);
 }
 
-fn auth(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, default_realm: String) -> Auth {
-    let mut section = top.section(reader, "auth");
-    let enabled = section.switch(reader, "enabled", true);
-    let realm = match section.text(reader, "realm") {
-        None => default_realm,
-        Some((text, at)) => {
-            let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
-            if text.is_empty() || text.len() > TEXT_BYTES_MAX || text.contains(is_bad) {
-                let message = "give 1 to 255 bytes without quotes, backslashes and control characters";
-                reader.error(at, section.path("realm"), message);
-            }
-            text.to_owned()
-        }
-    };
-    let auth = Auth {
-        enabled,
-        realm,
-        algorithms: algorithms(reader, &mut section),
-        nonce_lifetime_s: section.number(reader, "nonce_lifetime_s", 300, 1..=NONCE_LIFETIME_S_MAX),
-        in_dialog: section.switch(reader, "in_dialog", false),
-    };
-    section.finish(reader);
-    auth
-}
-
-fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<Algorithm> {
-    let key = "algorithms";
-    let Some(entries) = section.texts(reader, key) else { return vec![Algorithm::Md5] };
-    if entries.is_empty() {
-        let at = section.place(key).unwrap_or_default();
-        reader.error(at, section.path(key), "the list is empty; give \"SHA-256\", \"MD5\" or both");
-    }
-    let mut algorithms = Vec::new();
-    for (entry, at) in entries {
-        let algorithm = match entry {
-            "SHA-256" => Algorithm::Sha256,
-            "MD5" => Algorithm::Md5,
-            _ => {
-                reader.error(
-                    at,
-                    section.path(key),
-                    format!("{entry:?} is unknown; give \"SHA-256\" or \"MD5\""),
-                );
-                continue;
-            }
-        };
-        if algorithms.contains(&algorithm) {
-            reader.error(at, section.path(key), format!("{entry:?} is there twice; take one out"));
-        }
-        algorithms.push(algorithm);
-    }
-    algorithms
-}
-
-fn registrar(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Registrar {
-    let mut section = top.section(reader, "registrar");
-    let registrar = Registrar {
-        min_expires_s: section.number(reader, "min_expires_s", 60, 1..=u32::MAX),
-        default_expires_s: section.number(reader, "default_expires_s", 3600, 1..=u32::MAX),
-        max_expires_s: section.number(reader, "max_expires_s", 7200, 1..=u32::MAX),
-        max_contacts: section.number(reader, "max_contacts", 10, 1..=CONTACTS_MAX),
-    };
-    let Registrar { min_expires_s: min, default_expires_s: default, max_expires_s: max, .. } = registrar;
-    let order = [("min_expires_s", min), ("default_expires_s", default), ("max_expires_s", max)];
-    for [(low_key, low), (high_key, high)] in
-        [[order[0], order[1]], [order[1], order[2]], [order[0], order[2]]]
-    {
-        if low > high {
-            // One of the two is in the file: the defaults are in order.
-            let key = if section.place(low_key).is_some() { low_key } else { high_key };
-            let message =
-                format!("{low_key} ({low}) is more than {high_key} ({high}); make min <= default <= max");
-            reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
-            break;
-        }
-    }
-    section.finish(reader);
-    registrar
-}
-
-fn routing(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Routing {
-    let mut section = top.section(reader, "routing");
-    let modes = [("proxy", Mode::Proxy), ("redirect", Mode::Redirect)];
-    let routing = Routing {
-        mode: section.word(reader, "mode", Mode::Proxy, &modes),
-        stateful: section.switch(reader, "stateful", true),
-        record_route: section.switch(reader, "record_route", true),
-    };
-    section.finish(reader);
-    routing
-}
-
-fn limits(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Limits {
-    let mut section = top.section(reader, "limits");
-    let bytes = MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX;
-    let limits = Limits {
-        per_source_rate: section.number(reader, "per_source_rate", 200, 0..=RATE_MAX),
-        max_message_bytes: section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes) as usize,
-        max_connections: section.number(reader, "max_connections", 20_000, 1..=CONNECTIONS_MAX) as usize,
-    };
-    if section.number(reader, "memory_mb", 0, 0..=u32::MAX) != 0 {
-        let at = section.place("memory_mb").unwrap_or_default();
-        let message = "cannot be had: this version does not bound its memory yet; give 0 or take it out";
-        reader.error(at, section.path("memory_mb"), message);
-    }
-    section.finish(reader);
-    limits
-}
-
 fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
     let mut section = top.section(reader, "admin");
     let mut listen = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
@@ -215,7 +99,7 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
     }
     let token = section.text(reader, "token");
     if let Some((text, place)) = token
-        && (text.len() > TEXT_BYTES_MAX || text.bytes().any(|byte| !byte.is_ascii_graphic()))
+        && (text.len() > TOKEN_BYTES_MAX || text.bytes().any(|byte| !byte.is_ascii_graphic()))
     {
         let message = "give at most 255 visible ASCII characters without spaces";
         reader.error(place, section.path("token"), message);

@@ -1,5 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
+use ringway_settings::{Algorithm, Mode};
 
 /// The contract's own example, without what is not there yet.
 const WHOLE: &str = r#"

@@ -1,13 +1,11 @@
 //! From the configuration file to the server machine's settings.
 
-use crate::config::{Algorithm, Config, Listener, Mode};
+use crate::config::{Config, Listener};
 use crate::failure::Failure;
 use ringway_linux::Listen;
-use ringway_server::{AuthConfig, RegistrarConfig};
-use ringway_transaction::Timers;
+use ringway_settings::ServerSections;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) fn listen_of(listener: &Listener) -> Listen {
     Listen { transport: listener.transport, address: listener.address }
@@ -61,46 +59,9 @@ fn with_listeners(
     listeners: Vec<ringway_server::Listener>,
     secret: [u8; 32],
 ) -> ringway_server::Config {
-    ringway_server::Config {
-        domains: config.domains.clone(),
-        listeners,
-        machine_addresses: machine_addresses(),
-        mode: match config.routing.mode {
-            Mode::Proxy => ringway_server::Mode::Proxy,
-            Mode::Redirect => ringway_server::Mode::Redirect,
-        },
-        stateful: config.routing.stateful,
-        record_route: config.routing.record_route,
-        auth: AuthConfig {
-            enabled: config.auth.enabled,
-            realm: config.auth.realm.clone(),
-            algorithms: config
-                .auth
-                .algorithms
-                .iter()
-                .map(|algorithm| match algorithm {
-                    Algorithm::Sha256 => ringway_server::auth::Algorithm::Sha256,
-                    Algorithm::Md5 => ringway_server::auth::Algorithm::Md5,
-                })
-                .collect(),
-            nonce_lifetime: Duration::from_secs(u64::from(config.auth.nonce_lifetime_s)),
-            in_dialog: config.auth.in_dialog,
-        },
-        registrar: RegistrarConfig {
-            min_expires_s: config.registrar.min_expires_s,
-            default_expires_s: config.registrar.default_expires_s,
-            max_expires_s: config.registrar.max_expires_s,
-            max_contacts: config.registrar.max_contacts as usize,
-        },
-        timers: Timers::default(),
-        timer_c: TIMER_C,
-        message_limits: ringway_sip::Limits {
-            message_bytes_max: config.limits.max_message_bytes,
-            ..ringway_sip::Limits::default()
-        },
-        transaction_limits: ringway_transaction::Limits::default(),
-        secret,
-    }
+    let Config { domains, auth, registrar, routing, limits, .. } = config;
+    let sections = ServerSections { domains, auth, registrar, routing, limits };
+    sections.config(listeners, machine_addresses(), secret)
 }
 
 /// Where this machine can be reached, loopback left out. Without the list every phone on it that names another address
@@ -136,6 +97,3 @@ fn advertised(bound: SocketAddr) -> SocketAddr {
     };
     SocketAddr::new(ip, bound.port())
 }
-
-/// RFC 3261 §16.6 step 11: more than three minutes.
-const TIMER_C: Duration = Duration::from_secs(185);

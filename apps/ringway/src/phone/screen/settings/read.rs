@@ -13,7 +13,8 @@ const CONTACTS_MAX: usize = 10_000;
 const TEXT_CHARS_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
-    read_document(text, Some(file), |reader, top| Settings {
+    let name = file.display().to_string();
+    read_document(text, Some(&name), |reader, top| Settings {
         account: account(reader, top, file),
         call: call(reader, top),
         network: network(reader, top),

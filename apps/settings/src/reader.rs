@@ -1,40 +1,43 @@
 //! Reading typed values out of TOML, with the line of everything.
 
-use std::fmt;
-use std::ops::{Range, RangeInclusive};
-use std::path::Path;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// One thing that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigError {
-    /// The file, as it was given.
-    pub(crate) file: String,
-    /// From 1.
-    pub(crate) line: usize,
-    /// `[section] key`, or what stands there instead; empty when the file is not TOML.
-    pub(crate) key: String,
+pub struct ConfigError {
+    /// The file, as it was given; or `command line`.
+    pub file: String,
+    /// From 1; 0 on a command line.
+    pub line: usize,
+    /// `[section] key`, or what stands there instead; the word of a command line; empty when the file is not TOML.
+    pub key: String,
     /// What is wrong, and what to do.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, key, message } = self;
-        if key.is_empty() {
-            write!(f, "{file}:{line}: {message}")
-        } else {
-            write!(f, "{file}:{line}: {key}: {message}")
+        match (line, key.as_str()) {
+            (0, key) => write!(f, "{file}: {key}: {message}"),
+            (line, "") => write!(f, "{file}:{line}: {message}"),
+            (line, key) => write!(f, "{file}:{line}: {key}: {message}"),
         }
     }
 }
 
 /// Reads a whole file: `read` takes the values from its top. All errors are given, by line; keys that `read` did not ask
 /// for are errors too. Without `file` the errors name the one that is read by default.
-pub(crate) fn read_document<T>(
+pub fn read_document<T>(
     text: &str,
-    file: Option<&Path>,
+    file: Option<&str>,
     read: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>) -> T,
 ) -> Result<T, Vec<ConfigError>> {
     let mut reader = Reader::new(text, file);
@@ -54,27 +57,27 @@ pub(crate) fn read_document<T>(
 }
 
 /// A file being read: knows lines, collects errors.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     file: String,
     text: &'a str,
     errors: Vec<ConfigError>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str, file: Option<&Path>) -> Self {
-        let file = file.map_or_else(|| "ringway.toml".to_owned(), |file| file.display().to_string());
+    fn new(text: &'a str, file: Option<&str>) -> Self {
+        let file = file.unwrap_or("ringway.toml").to_owned();
         Self { file, text, errors: Vec::new() }
     }
 
     /// Adds an error at a byte of the text.
-    pub(crate) fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
+    pub fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         self.errors.push(ConfigError {
             file: self.file.clone(),
             line,
-            key: key.into(),
-            message: message.into().replace('\n', " "),
+            key: key.into().replace(char::is_control, " "),
+            message: message.into().replace(char::is_control, " "),
         });
     }
 
@@ -86,21 +89,23 @@ impl<'a> Reader<'a> {
 }
 
 /// A section, or the top of the file, while its keys are read one by one.
-pub(crate) struct Section<'t, 'i> {
+pub struct Section<'t, 'i> {
     /// Empty: the top of the file.
     name: &'static str,
     table: Option<&'t DeTable<'i>>,
     /// The keys asked for so far.
     known: Vec<&'static str>,
+    /// The keys that cannot be had here.
+    refused: Vec<&'static str>,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
     fn top(table: &'t DeTable<'i>) -> Self {
-        Self { name: "", table: Some(table), known: Vec::new() }
+        Self { name: "", table: Some(table), known: Vec::new(), refused: Vec::new() }
     }
 
     /// The section `name`, which may be left out.
-    pub(crate) fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Self {
+    pub fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Self {
         let table = match self.value(name).map(|value| (value.get_ref(), value.span())) {
             None => None,
             Some((DeValue::Table(table), _)) => Some(table),
@@ -109,11 +114,11 @@ impl<'t, 'i> Section<'t, 'i> {
                 None
             }
         };
-        Self { name, table, known: Vec::new() }
+        Self { name, table, known: Vec::new(), refused: Vec::new() }
     }
 
     /// The sections `[[name]]`, each with where it stands.
-    pub(crate) fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
+    pub fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
         let Some(value) = self.value(name) else { return Vec::new() };
         let mut sections = Vec::new();
         let mut is_wrong = true;
@@ -122,8 +127,10 @@ impl<'t, 'i> Section<'t, 'i> {
             for item in items {
                 match item.get_ref() {
                     DeValue::Table(table) => {
-                        sections
-                            .push((Self { name, table: Some(table), known: Vec::new() }, item.span().start));
+                        sections.push((
+                            Self { name, table: Some(table), known: Vec::new(), refused: Vec::new() },
+                            item.span().start,
+                        ));
                     }
                     _ => is_wrong = true,
                 }
@@ -137,23 +144,23 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// Where the value of `key` stands, if it is there.
-    pub(crate) fn place(&self, key: &str) -> Option<usize> {
+    pub fn place(&self, key: &str) -> Option<usize> {
         self.entry(key).map(|(span, _)| span.start)
     }
 
     /// How errors name `key`.
-    pub(crate) fn path(&self, key: &str) -> String {
+    pub fn path(&self, key: &str) -> String {
         if self.name.is_empty() { key.to_owned() } else { format!("[{}] {key}", self.name) }
     }
 
     /// The value of `key`, if it is there.
-    pub(crate) fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
+    pub fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.known.push(key);
         self.entry(key).map(|(_, value)| value)
     }
 
     /// True or false.
-    pub(crate) fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
+    pub fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
         let Some(value) = self.value(key) else { return default };
         match value.get_ref() {
             DeValue::Boolean(is_on) => *is_on,
@@ -165,7 +172,7 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// A whole number within `range`.
-    pub(crate) fn number(
+    pub fn number(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
@@ -194,17 +201,13 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// A string, and where it stands.
-    pub(crate) fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
+    pub fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
         let value = self.value(key)?;
         self.string(reader, key, value)
     }
 
     /// A list of strings, each with where it stands.
-    pub(crate) fn texts(
-        &mut self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-    ) -> Option<Vec<(&'t str, usize)>> {
+    pub fn texts(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Vec<(&'t str, usize)>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
             let message = wrong_type("a list of strings, as [\"…\", \"…\"]", value.get_ref());
@@ -215,7 +218,7 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// One of a few words.
-    pub(crate) fn word<T: Copy>(
+    pub fn word<T: Copy>(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
@@ -232,11 +235,20 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
+    /// Complains about a key, or a section, that other machines have and this one cannot have: `why`.
+    pub fn refuse(&mut self, reader: &mut Reader<'_>, key: &'static str, why: &str) {
+        self.refused.push(key);
+        if let Some(at) = self.place(key) {
+            let path = if self.is_section(key) { format!("[{key}]") } else { self.path(key) };
+            reader.error(at, path, format!("cannot be had: {why}; take it out"));
+        }
+    }
+
     /// Complains about keys that nobody asked for.
-    pub(crate) fn finish(self, reader: &mut Reader<'_>) {
+    pub fn finish(self, reader: &mut Reader<'_>) {
         for (key, _) in self.table.into_iter().flatten() {
             let name: &str = key.get_ref();
-            if !self.known.contains(&name) {
+            if !self.known.contains(&name) && !self.refused.contains(&name) {
                 let known = self.known.join(", ");
                 let message = format!("unknown key; take it out, or give one of: {known}");
                 let path = if self.is_section(name) { format!("[{name}]") } else { self.path(name) };

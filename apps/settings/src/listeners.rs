@@ -1,0 +1,192 @@
+//! `listen` and `domains`.
+
+use crate::{Reader, Section};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddr};
+use ringway_sansio::Transport;
+
+/// More listeners than this have no number.
+const LISTENERS_MAX: usize = 255;
+/// More ports than this no machine of one address needs.
+const PORTS_MAX: usize = 16;
+/// More domains than this would make every request slow.
+const DOMAINS_MAX: usize = 1000;
+/// The longest domain (RFC 1035 §2.3.4).
+const DOMAIN_BYTES_MAX: usize = 253;
+/// SIP's own port (RFC 3261 §19.1.2).
+const SIP_PORT: u16 = 5060;
+
+/// A transport and an address to listen on; port 0 takes a free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// How messages come.
+    pub transport: Transport,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.transport, self.address)
+    }
+}
+
+/// Reads `listen`; without it UDP and TCP on loopback.
+pub fn read_listen(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Listener> {
+    let give = "give 1 to 255 listeners, as [\"udp:127.0.0.1:5060\"]";
+    read_entries(reader, top, LISTENERS_MAX, give, listener)
+        .unwrap_or_else(|| default_listeners(Ipv4Addr::LOCALHOST))
+}
+
+/// Reads `listen` for a machine that has one address, and gets it later: entries are ports, and the address is
+/// unspecified. Without it UDP and TCP.
+pub(crate) fn read_ports(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Listener> {
+    let give = "give 1 to 16 listeners, as [\"udp:5060\"]";
+    read_entries(reader, top, PORTS_MAX, give, port)
+        .unwrap_or_else(|| default_listeners(Ipv4Addr::UNSPECIFIED))
+}
+
+/// What is listened on where nothing is said.
+pub(crate) fn default_listeners(address: Ipv4Addr) -> Vec<Listener> {
+    let address = SocketAddr::from((address, SIP_PORT));
+    [Transport::Udp, Transport::Tcp].map(|transport| Listener { transport, address }).into()
+}
+
+fn read_entries(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    entries_max: usize,
+    give: &str,
+    parse: fn(&str) -> Result<Listener, &'static str>,
+) -> Option<Vec<Listener>> {
+    let entries = top.texts(reader, "listen")?;
+    let at = top.place("listen").unwrap_or_default();
+    if entries.is_empty() || entries.len() > entries_max {
+        reader.error(at, "listen", give);
+    }
+    let mut listeners: Vec<Listener> = Vec::new();
+    for (entry, at) in entries {
+        match parse(entry) {
+            Ok(listener) if listener.address.port() != 0 && listeners.contains(&listener) => {
+                reader.error(at, "listen", format!("{entry:?} is there twice; take one out"));
+            }
+            Ok(listener) => listeners.push(listener),
+            Err(why) => reader.error(at, "listen", format!("{entry:?} {why}")),
+        }
+    }
+    Some(listeners)
+}
+
+fn listener(entry: &str) -> Result<Listener, &'static str> {
+    let example =
+        "is no listener; write TRANSPORT:ADDRESS:PORT, as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\"";
+    let (transport, address) = entry.split_once(':').ok_or(example)?;
+    let transport = transport_of(transport, example)?;
+    let address = address.parse().map_err(|_| example)?;
+    Ok(Listener { transport, address })
+}
+
+fn port(entry: &str) -> Result<Listener, &'static str> {
+    let example = "is no listener; write TRANSPORT:PORT, as \"udp:5060\"";
+    let (transport, port) = entry.split_once(':').ok_or(example)?;
+    let transport = transport_of(transport, example)?;
+    // As ringway.toml has it on Linux.
+    let port = match port.rsplit_once(':') {
+        Some(("0.0.0.0", port)) => port,
+        Some(_) => {
+            return Err("names an address; this machine has one, and learns it later: write \"udp:5060\"");
+        }
+        None => port,
+    };
+    Ok(Listener {
+        transport,
+        address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port_number(port).ok_or(example)?)),
+    })
+}
+
+/// A port that can be listened on.
+pub(crate) fn port_number(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| *port != 0 && is_number)
+}
+
+fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
+    match word {
+        "udp" => Ok(Transport::Udp),
+        "tcp" => Ok(Transport::Tcp),
+        "tls" | "ws" | "wss" => {
+            Err("cannot be had: this version has no TLS and no WebSocket yet; use udp: and tcp:")
+        }
+        _ => Err(example),
+    }
+}
+
+/// Reads `domains`, and makes them lower-case; without it `localhost`.
+pub fn read_domains(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {
+    let Some(entries) = top.texts(reader, "domains") else { return default_domains() };
+    let at = top.place("domains").unwrap_or_default();
+    if entries.is_empty() || entries.len() > DOMAINS_MAX {
+        reader.error(at, "domains", "give 1 to 1000 domains, as [\"example.org\"]");
+    }
+    let mut domains: Vec<String> = Vec::new();
+    for (entry, at) in entries {
+        match domain(entry, &domains) {
+            Ok(domain) => domains.push(domain),
+            Err(EntryFault::Wrong) => {
+                let message =
+                    format!("{entry:?} is no domain; give a host name or an address, as \"example.org\"");
+                reader.error(at, "domains", message);
+            }
+            Err(EntryFault::Twice) => {
+                reader.error(at, "domains", format!("{entry:?} is there twice; take one out"));
+            }
+        }
+    }
+    domains
+}
+
+/// The domains where nothing is said.
+pub(crate) fn default_domains() -> Vec<String> {
+    vec!["localhost".to_owned()]
+}
+
+/// What is wrong with an entry of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryFault {
+    /// It is not what the list is of.
+    Wrong,
+    /// It is there already.
+    Twice,
+}
+
+/// A domain in lower case, that is not among `others`.
+pub(crate) fn domain(entry: &str, others: &[String]) -> Result<String, EntryFault> {
+    let domain = entry.to_ascii_lowercase();
+    if !is_host(&domain) {
+        Err(EntryFault::Wrong)
+    } else if others.contains(&domain) {
+        Err(EntryFault::Twice)
+    } else {
+        Ok(domain)
+    }
+}
+
+/// RFC 3261 §25.1 `host`: a name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(domain: &str) -> bool {
+    if let Some(inner) = domain.strip_prefix('[') {
+        return inner.strip_suffix(']').is_some_and(|inner| inner.parse::<core::net::Ipv6Addr>().is_ok());
+    }
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    domain.len() <= DOMAIN_BYTES_MAX && domain.split('.').all(is_label)
+}

@@ -1,0 +1,227 @@
+//! Settings of a server with no operating system: from a file that it fetched, and from words of its command line.
+
+use crate::listeners::{default_domains, default_listeners, read_ports};
+use crate::network::{host, read_network};
+use crate::words::{COMMAND_LINE, PortWord, Words};
+use crate::{
+    Addressing, Auth, ConfigError, Connections, Limits, Listener, Reader, Registrar, Routing, Section,
+    ServerSections, read_document, read_domains,
+};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ringway_sansio::Transport;
+
+/// All that such a machine is told. What only a disk, threads or an operating system could give is not among it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineSettings {
+    /// Where its address comes from.
+    pub addressing: Addressing,
+    /// The file with more settings; `None`: there is none. Only a command line says it.
+    pub config_file: Option<String>,
+    /// The list of users; `None`: there is none.
+    pub users_file: Option<String>,
+    /// Which machine has the files; `None`: the one that DHCP names.
+    pub tftp: Option<Ipv4Addr>,
+    /// What the server is responsible for, lower-case; at least one.
+    pub domains: Vec<String>,
+    /// What is listened on; at least one. Addresses are unspecified: there is one, and it is known later.
+    pub listen: Vec<Listener>,
+    /// `[auth]`
+    pub auth: Auth,
+    /// `[registrar]`
+    pub registrar: Registrar,
+    /// `[routing]`
+    pub routing: Routing,
+    /// `[limits]`
+    pub limits: Limits,
+    /// Words of the command line that are not ours: the boot loader's, or misspelt.
+    pub passed_over: Vec<String>,
+}
+
+impl Default for MachineSettings {
+    fn default() -> Self {
+        let domains = default_domains();
+        let realm = domains.first().cloned().unwrap_or_default();
+        Self {
+            addressing: Addressing::Dhcp,
+            config_file: None,
+            users_file: None,
+            tftp: None,
+            domains,
+            listen: default_listeners(Ipv4Addr::UNSPECIFIED),
+            auth: Auth::for_realm(realm),
+            registrar: Registrar::default(),
+            routing: Routing::default(),
+            limits: Limits::with(&CONNECTIONS),
+            passed_over: Vec::new(),
+        }
+    }
+}
+
+impl MachineSettings {
+    /// Reads a command line and, if there is one, a file (its name and its text). The words win: `ip=` over all of
+    /// `[network]`, each other word over its key.
+    ///
+    /// # Errors
+    /// All that is wrong: first with the words, then with the file by line.
+    pub fn read(command_line: &str, file: Option<(&str, &str)>) -> Result<Self, Vec<ConfigError>> {
+        let (words, mut errors) = Words::read(command_line);
+        let (name, text) = file.unzip();
+        let text = text.unwrap_or_default();
+        if text.len() > FILE_BYTES_MAX {
+            let message = format!(
+                "it has {} bytes, and settings have at most {FILE_BYTES_MAX}; name another file",
+                text.len()
+            );
+            let file = name.unwrap_or_default().to_owned();
+            errors.push(ConfigError { file, line: 1, key: String::new(), message });
+            return Err(errors);
+        }
+        let read = read_document(text, name, |reader, top| read_file(reader, top, &words));
+        match read {
+            Ok(settings) => match settings.with(words) {
+                Ok(settings) if errors.is_empty() => return Ok(settings),
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            },
+            Err(of_file) => errors.extend(of_file),
+        }
+        Err(errors)
+    }
+
+    /// The domain of users whose row names none: the first.
+    pub fn domain(&self) -> &str {
+        self.domains.first().map_or("", String::as_str)
+    }
+
+    /// The server machine's settings, for listeners that have their addresses (see [`ringway_server::Config`]).
+    pub fn server_config(
+        &self,
+        listeners: Vec<ringway_server::Listener>,
+        machine_addresses: Vec<IpAddr>,
+        secret: [u8; 32],
+    ) -> ringway_server::Config {
+        let Self { domains, auth, registrar, routing, limits, .. } = self;
+        let sections = ServerSections { domains, auth, registrar, routing, limits };
+        sections.config(listeners, machine_addresses, secret)
+    }
+
+    /// The words over the file.
+    fn with(mut self, words: Words) -> Result<Self, ConfigError> {
+        set(&mut self.addressing, words.addressing);
+        set(&mut self.domains, words.domains);
+        set(&mut self.routing.mode, words.mode);
+        set(&mut self.routing.stateful, words.stateful);
+        set(&mut self.routing.record_route, words.record_route);
+        set(&mut self.auth.enabled, words.auth);
+        set(&mut self.auth.realm, words.realm);
+        set(&mut self.auth.algorithms, words.algorithms);
+        if let Some(word) = words.users {
+            self.users_file = word.name();
+        }
+        self.config_file = words.config.and_then(|word| word.name());
+        self.tftp = words.tftp.or(self.tftp);
+        self.passed_over = words.passed_over;
+        for (transport, word) in [(Transport::Udp, words.udp), (Transport::Tcp, words.tcp)] {
+            let Some(word) = word else { continue };
+            self.listen.retain(|listener| listener.transport != transport);
+            if let PortWord::Number(port) = word {
+                let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+                self.listen.push(Listener { transport, address });
+            }
+        }
+        if self.listen.is_empty() {
+            let message = "nothing is left to listen on; give udp=5060 or tcp=5060".to_owned();
+            return Err(ConfigError {
+                file: COMMAND_LINE.to_owned(),
+                line: 0,
+                key: "udp, tcp".to_owned(),
+                message,
+            });
+        }
+        Ok(self)
+    }
+}
+
+fn set<T>(place: &mut T, word: Option<T>) {
+    if let Some(word) = word {
+        *place = word;
+    }
+}
+
+fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) -> MachineSettings {
+    let domains = read_domains(reader, top);
+    // Without a realm the first domain is it, wherever that is said.
+    let realm = words.domains.as_ref().unwrap_or(&domains).first().cloned().unwrap_or_default();
+    let (tftp, users_file) = read_users(reader, top);
+    let settings = MachineSettings {
+        addressing: read_network(reader, top),
+        config_file: None,
+        users_file,
+        tftp,
+        domains,
+        listen: read_ports(reader, top),
+        auth: Auth::read(reader, top, realm),
+        registrar: Registrar::read(reader, top),
+        routing: Routing::read(reader, top),
+        limits: Limits::read(reader, top, CONNECTIONS),
+        passed_over: Vec::new(),
+    };
+    for (key, why) in REFUSED {
+        top.refuse(reader, key, why);
+    }
+    settings
+}
+
+/// Reads `[users]`: which machine has the list, and what it is called there.
+fn read_users(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<Ipv4Addr>, Option<String>) {
+    let mut section = top.section(reader, "users");
+    let mut tftp = None;
+    if let Some((text, at)) = section.text(reader, "tftp").filter(|(text, _)| !text.is_empty()) {
+        match host(text) {
+            Ok(address) => tftp = Some(address),
+            Err(why) => {
+                reader.error(
+                    at,
+                    section.path("tftp"),
+                    format!("{why}, or \"\" for the machine that DHCP names"),
+                );
+            }
+        }
+    }
+    let file = section.text(reader, "file").filter(|(text, _)| !text.is_empty());
+    if let Some((Err(why), at)) = file.map(|(text, at)| (file_name(text), at)) {
+        reader.error(at, section.path("file"), format!("{why}; give one as \"users.csv\", or \"\" for none"));
+    }
+    section.finish(reader);
+    (tftp, file.map(|(text, _)| text.to_owned()))
+}
+
+/// Says what is wrong with the name of a file on another machine.
+pub(crate) fn file_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > FILE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(format!(
+            "{name:?} is no name of a file, which has 1 to 255 bytes without control characters"
+        ));
+    }
+    Ok(())
+}
+
+/// As many as the network below can have at once.
+const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256 };
+/// A larger file is no settings: it came over a network.
+const FILE_BYTES_MAX: usize = 64 << 10;
+const FILE_NAME_BYTES_MAX: usize = 255;
+
+/// Keys of `ringway.toml` that need what this machine has not.
+const REFUSED: [(&str, &str); 6] = [
+    ("store", "this machine has no disk, its users come as [users] says"),
+    ("location", "this machine keeps in its memory where users are"),
+    ("workers", "this machine runs on one core, without threads"),
+    ("tls", "this machine has no TLS"),
+    ("admin", "this machine has no pages over HTTP, they are on its screen"),
+    ("log", "this machine has no place for a log but its screen"),
+];

@@ -1,0 +1,317 @@
+//! The sections that make a server, each key with its default and its limits.
+
+use crate::listeners::EntryFault;
+use crate::{Reader, Section};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use ringway_server::{AuthConfig, RegistrarConfig};
+use ringway_transaction::Timers;
+
+pub use ringway_server::Mode;
+pub use ringway_server::auth::Algorithm;
+
+/// `[auth]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// False: anyone may register and call within our domains.
+    pub enabled: bool,
+    /// Whose passwords are asked for; 1 to 255 bytes.
+    pub realm: String,
+    /// Offered in this order; at least one (RFC 8760 §2.4).
+    pub algorithms: Vec<Algorithm>,
+    /// How long a nonce is good, in seconds: 1 to 86,400.
+    pub nonce_lifetime_s: u32,
+    /// Also challenge requests inside a dialog.
+    pub in_dialog: bool,
+}
+
+/// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registrar {
+    /// Below it: 423. In seconds.
+    pub min_expires_s: u32,
+    /// For contacts that say nothing, in seconds.
+    pub default_expires_s: u32,
+    /// Longer wishes are cut to it, in seconds.
+    pub max_expires_s: u32,
+    /// Contacts a user may have at once: 1 to 1,000.
+    pub max_contacts: u32,
+}
+
+/// `[routing]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// What is done with a request for a registered user.
+    pub mode: Mode,
+    /// False: stateless proxying (RFC 3261 §16.11).
+    pub stateful: bool,
+    /// Whether dialogs stay on this server's path (RFC 3261 §16.6 step 4).
+    pub record_route: bool,
+}
+
+/// `[limits]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests a second from one address; 0: no limit.
+    pub per_source_rate: u32,
+    /// The longest message, in bytes: 1,300 to 65,535.
+    pub max_message_bytes: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+}
+
+/// How many connections a machine can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Where the file says nothing.
+    pub default: u32,
+    /// What the file may say.
+    pub range: RangeInclusive<u32>,
+}
+
+impl Auth {
+    /// What is so where nothing is said.
+    pub(crate) fn for_realm(realm: String) -> Self {
+        let algorithms = vec![Algorithm::Md5];
+        Self { enabled: true, realm, algorithms, nonce_lifetime_s: 300, in_dialog: false }
+    }
+
+    /// Reads `[auth]`.
+    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, default_realm: String) -> Self {
+        let default = Self::for_realm(default_realm);
+        let mut section = top.section(reader, "auth");
+        let enabled = section.switch(reader, "enabled", default.enabled);
+        let realm = match section.text(reader, "realm") {
+            None => default.realm,
+            Some((text, at)) => {
+                if let Err(message) = check_realm(text) {
+                    reader.error(at, section.path("realm"), message);
+                }
+                text.to_owned()
+            }
+        };
+        let lifetimes_s = 1..=NONCE_LIFETIME_S_MAX;
+        let auth = Self {
+            enabled,
+            realm,
+            algorithms: algorithms(reader, &mut section).unwrap_or(default.algorithms),
+            nonce_lifetime_s: section.number(
+                reader,
+                "nonce_lifetime_s",
+                default.nonce_lifetime_s,
+                lifetimes_s,
+            ),
+            in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
+        };
+        section.finish(reader);
+        auth
+    }
+}
+
+/// Says what is wrong with a realm.
+pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
+    let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
+    if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(is_bad) {
+        return Err("give 1 to 255 bytes without quotes, backslashes and control characters");
+    }
+    Ok(())
+}
+
+fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Algorithm>> {
+    let key = "algorithms";
+    let entries = section.texts(reader, key)?;
+    if entries.is_empty() {
+        let at = section.place(key).unwrap_or_default();
+        reader.error(at, section.path(key), "the list is empty; give \"SHA-256\", \"MD5\" or both");
+    }
+    let mut algorithms = Vec::new();
+    for (entry, at) in entries {
+        match algorithm(entry, &algorithms) {
+            Ok(algorithm) => algorithms.push(algorithm),
+            Err(EntryFault::Wrong) => {
+                let message = format!("{entry:?} is unknown; give \"SHA-256\" or \"MD5\"");
+                reader.error(at, section.path(key), message);
+            }
+            Err(EntryFault::Twice) => {
+                reader.error(at, section.path(key), format!("{entry:?} is there twice; take one out"));
+            }
+        }
+    }
+    Some(algorithms)
+}
+
+/// An algorithm that is not among `others`.
+pub(crate) fn algorithm(entry: &str, others: &[Algorithm]) -> Result<Algorithm, EntryFault> {
+    let algorithm = match entry {
+        "SHA-256" => Algorithm::Sha256,
+        "MD5" => Algorithm::Md5,
+        _ => return Err(EntryFault::Wrong),
+    };
+    if others.contains(&algorithm) {
+        return Err(EntryFault::Twice);
+    }
+    Ok(algorithm)
+}
+
+impl Default for Registrar {
+    fn default() -> Self {
+        Self { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 }
+    }
+}
+
+impl Registrar {
+    /// Reads `[registrar]`.
+    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Self {
+        let mut section = top.section(reader, "registrar");
+        let default = Self::default();
+        let mut seconds = |key, default| section.number(reader, key, default, 1..=u32::MAX);
+        let registrar = Self {
+            min_expires_s: seconds("min_expires_s", default.min_expires_s),
+            default_expires_s: seconds("default_expires_s", default.default_expires_s),
+            max_expires_s: seconds("max_expires_s", default.max_expires_s),
+            max_contacts: section.number(reader, "max_contacts", default.max_contacts, 1..=CONTACTS_MAX),
+        };
+        let Self { min_expires_s: min, default_expires_s: default, max_expires_s: max, .. } = registrar;
+        let order = [("min_expires_s", min), ("default_expires_s", default), ("max_expires_s", max)];
+        for [(low_key, low), (high_key, high)] in
+            [[order[0], order[1]], [order[1], order[2]], [order[0], order[2]]]
+        {
+            if low > high {
+                // One of the two is in the file: the defaults are in order.
+                let key = if section.place(low_key).is_some() { low_key } else { high_key };
+                let message =
+                    format!("{low_key} ({low}) is more than {high_key} ({high}); make min <= default <= max");
+                reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+                break;
+            }
+        }
+        section.finish(reader);
+        registrar
+    }
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { mode: Mode::Proxy, stateful: true, record_route: true }
+    }
+}
+
+impl Routing {
+    /// Reads `[routing]`.
+    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Self {
+        let mut section = top.section(reader, "routing");
+        let default = Self::default();
+        let routing = Self {
+            mode: section.word(reader, "mode", default.mode, &MODES),
+            stateful: section.switch(reader, "stateful", default.stateful),
+            record_route: section.switch(reader, "record_route", default.record_route),
+        };
+        section.finish(reader);
+        routing
+    }
+}
+
+impl Limits {
+    /// What is so where nothing is said.
+    pub(crate) fn with(connections: &Connections) -> Self {
+        Self {
+            per_source_rate: 200,
+            max_message_bytes: MESSAGE_BYTES_MAX as usize,
+            max_connections: connections.default as usize,
+        }
+    }
+
+    /// Reads `[limits]`.
+    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, connections: Connections) -> Self {
+        let default = Self::with(&connections);
+        let mut section = top.section(reader, "limits");
+        let bytes = MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX;
+        let limits = Self {
+            per_source_rate: section.number(reader, "per_source_rate", default.per_source_rate, 0..=RATE_MAX),
+            max_message_bytes: section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes) as usize,
+            max_connections: section.number(reader, "max_connections", connections.default, connections.range)
+                as usize,
+        };
+        if section.number(reader, "memory_mb", 0, 0..=u32::MAX) != 0 {
+            let at = section.place("memory_mb").unwrap_or_default();
+            let message = "cannot be had: this version does not bound its memory yet; give 0 or take it out";
+            reader.error(at, section.path("memory_mb"), message);
+        }
+        section.finish(reader);
+        limits
+    }
+}
+
+/// What a server is told, from wherever it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerSections<'a> {
+    /// Lower-case; at least one.
+    pub domains: &'a [String],
+    /// `[auth]`
+    pub auth: &'a Auth,
+    /// `[registrar]`
+    pub registrar: &'a Registrar,
+    /// `[routing]`
+    pub routing: &'a Routing,
+    /// `[limits]`
+    pub limits: &'a Limits,
+}
+
+impl ServerSections<'_> {
+    /// The server machine's settings, for listeners that have their addresses (see [`ringway_server::Config`]).
+    pub fn config(
+        &self,
+        listeners: Vec<ringway_server::Listener>,
+        machine_addresses: Vec<IpAddr>,
+        secret: [u8; 32],
+    ) -> ringway_server::Config {
+        ringway_server::Config {
+            domains: self.domains.to_vec(),
+            listeners,
+            machine_addresses,
+            mode: self.routing.mode,
+            stateful: self.routing.stateful,
+            record_route: self.routing.record_route,
+            auth: AuthConfig {
+                enabled: self.auth.enabled,
+                realm: self.auth.realm.clone(),
+                algorithms: self.auth.algorithms.clone(),
+                nonce_lifetime: Duration::from_secs(u64::from(self.auth.nonce_lifetime_s)),
+                in_dialog: self.auth.in_dialog,
+            },
+            registrar: RegistrarConfig {
+                min_expires_s: self.registrar.min_expires_s,
+                default_expires_s: self.registrar.default_expires_s,
+                max_expires_s: self.registrar.max_expires_s,
+                max_contacts: self.registrar.max_contacts as usize,
+            },
+            timers: Timers::default(),
+            timer_c: TIMER_C,
+            message_limits: ringway_sip::Limits {
+                message_bytes_max: self.limits.max_message_bytes,
+                ..ringway_sip::Limits::default()
+            },
+            transaction_limits: ringway_transaction::Limits::default(),
+            secret,
+        }
+    }
+}
+
+/// How modes are written.
+pub(crate) const MODES: [(&str, Mode); 2] = [("proxy", Mode::Proxy), ("redirect", Mode::Redirect)];
+const CONTACTS_MAX: u32 = 1000;
+const RATE_MAX: u32 = 10_000_000;
+const NONCE_LIFETIME_S_MAX: u32 = 86_400;
+/// Shorter limits would refuse what a phone sends (RFC 3261 §18.1.1 has messages of 1,300 bytes over UDP).
+const MESSAGE_BYTES_MIN: u32 = 1300;
+/// The largest UDP datagram, and the largest message whose parts 16-bit offsets reach (RFC 3261 §18.1.1).
+const MESSAGE_BYTES_MAX: u32 = 65_535;
+const REALM_BYTES_MAX: usize = 255;
+/// RFC 3261 §16.6 step 11: more than three minutes.
+const TIMER_C: Duration = Duration::from_secs(185);
