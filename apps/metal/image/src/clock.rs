@@ -44,11 +44,6 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(EPOCH.load(Relaxed).saturating_add(nanos(tsc().saturating_sub(START.load(Relaxed)))))
 }
 
-/// Nanoseconds since the processor was reset, as far as the counter shows them.
-pub(crate) fn nanos_since_reset() -> u64 {
-    nanos(tsc())
-}
-
 /// Cycles of the counter in a second.
 pub(crate) fn hertz() -> u64 {
     HERTZ.load(Relaxed)

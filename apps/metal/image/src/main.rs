@@ -30,7 +30,7 @@ mod provoke;
 mod rtc;
 mod runtime;
 mod serial;
-mod trial;
+mod serve;
 mod vga;
 
 /// Where boot.s goes to: 64-bit mode, a stack, the first page tables, interrupts off.
@@ -38,5 +38,5 @@ mod vga;
 extern "C" fn image_main(magic: u32, information: u32) -> ! {
     // SAFETY: boot.s calls this once, with what the loader handed over.
     let machine = unsafe { machine::start(magic, information) };
-    trial::run(machine)
+    serve::run(machine)
 }

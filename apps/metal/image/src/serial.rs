@@ -29,6 +29,12 @@ pub(crate) fn start() -> bool {
 }
 
 impl Serial {
+    /// How many bytes the port takes at once now; 0 where there is none.
+    pub(crate) fn room(self) -> usize {
+        let is_empty = IS_THERE.load(Relaxed) && inb(LINE_STATUS) & QUEUE_EMPTY != 0;
+        if is_empty { QUEUE_BYTES } else { 0 }
+    }
+
     /// Writes what the port takes at once, at most its queue of 16 bytes; says how many bytes that were.
     pub(crate) fn write_some(self, bytes: &[u8]) -> usize {
         if !IS_THERE.load(Relaxed) || inb(LINE_STATUS) & QUEUE_EMPTY == 0 {
@@ -72,6 +78,7 @@ const FIFO_ON_AND_EMPTY: u8 = 0xC7;
 const READY: u8 = 0x03;
 const BYTE_CAME: u8 = 0x01;
 const QUEUE_EMPTY: u8 = 0x20;
-const QUEUE_BYTES: usize = 16;
+/// What its queue holds.
+pub(crate) const QUEUE_BYTES: usize = 16;
 /// 16 bytes take 1.4 milliseconds.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(20);

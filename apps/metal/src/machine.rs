@@ -1,0 +1,489 @@
+//! The server as a machine: from the first DHCP packet to serving, and what an administrator sees of it.
+//!
+//! ```text
+//! Addressing --lease--> Fetching(settings) --> Fetching(users) --> Serving
+//!     ^                     |    ^                 |    ^             |
+//!     |                     v    | 10 s            v    | 10 s        |
+//!     +--lease lost---- Waiting -+             Waiting -+             |
+//!     +---------------------------------------------------------------+
+//! wrong settings, or no chance for passwords: Halted, and says why
+//! ```
+
+use crate::console::Console;
+use crate::log::Journal;
+use crate::services::MemoryServices;
+use crate::watched::Watched;
+use crate::{Hardware, Memory};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::time::Duration;
+use ringway_ethernet::{
+    Card, Change, Download, DownloadError, DownloadLimits, Lease, Port, Station, TFTP_PORT, Worked,
+};
+use ringway_sansio::{Instant, Seed};
+use ringway_screen::Level;
+use ringway_server::{Action, Server};
+use ringway_settings::{Addressing, MachineSettings};
+use ringway_users::{NameHash, Subscribers};
+
+/// A server on one network card.
+pub struct Machine<C> {
+    pub(crate) station: Station<C, Watched<Server<MemoryServices>>>,
+    pub(crate) hardware: Hardware,
+    pub(crate) settings: MachineSettings,
+    pub(crate) stage: Stage,
+    pub(crate) users: Users,
+    pub(crate) journal: Journal,
+    pub(crate) console: Console,
+    pub(crate) services: Option<MemoryServices>,
+    pub(crate) leased_at: Instant,
+    pub(crate) started: Instant,
+    pub(crate) memory: Memory,
+    pub(crate) is_short: bool,
+    /// The longest time a frame can have waited, in this second and in the last one.
+    pub(crate) queue_delay: Delays,
+    command_line: String,
+    seed: Seed,
+}
+
+/// How far the machine is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Addressing,
+    Fetching(Wanted),
+    /// A file could not be had: it is asked for again at that time.
+    Waiting(Wanted, Instant),
+    Serving,
+    /// It cannot serve, for this reason.
+    Halted(String),
+}
+
+/// A file that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Settings,
+    Users,
+}
+
+/// The list of users.
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    /// Until the server has them.
+    pub(crate) loaded: Option<Subscribers>,
+    /// Where they come from, once that is known.
+    pub(crate) source: String,
+    /// Why they are not there.
+    pub(crate) failure: Option<String>,
+}
+
+/// How long frames waited.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delays {
+    /// When the ring was last seen empty.
+    empty_at: Instant,
+    second: u64,
+    now: Duration,
+    /// In the last whole second.
+    pub(crate) last: Duration,
+}
+
+impl<C: Card> Machine<C> {
+    /// A machine that starts at `now`. What is wrong with the command line it says on its screen.
+    pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
+        let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
+        let (settings, errors) = match MachineSettings::read(command_line, None) {
+            Ok(settings) => (settings, Vec::new()),
+            Err(errors) => (MachineSettings::default(), errors),
+        };
+        let mut machine = Self {
+            station: Station::new(card, &seed.part(1), now),
+            hardware,
+            settings,
+            stage: Stage::Addressing,
+            users: Users::default(),
+            journal: Journal::new(now),
+            console: Console::new(),
+            services: None,
+            leased_at: now,
+            started: now,
+            memory: Memory::default(),
+            is_short: false,
+            queue_delay: Delays { empty_at: now, ..Delays::default() },
+            command_line: command_line.to_string(),
+            seed,
+        };
+        for word in machine.settings.passed_over.clone() {
+            let name = word.split('=').next().unwrap_or_default();
+            if machine.hardware.words.contains(&name) {
+                continue;
+            }
+            machine.journal.say(now, Level::Warning, &format!("command line: {word:?} says nothing here"));
+        }
+        if errors.is_empty() {
+            machine.begin_addressing(now);
+        } else {
+            machine.halt_for(now, "command line", &errors);
+        }
+        machine
+    }
+
+    /// The task Receive: one frame from the card to the reply.
+    pub fn receive(&mut self, now: Instant) -> Worked {
+        let worked = self.station.receive(now);
+        self.queue_delay.note(now, worked);
+        worked
+    }
+
+    /// The task Main: everything that is not about one frame. To be called when [`Machine::receive`] has begun something, and
+    /// at least every millisecond.
+    pub fn run(&mut self, now: Instant, memory: Memory) {
+        self.memory = memory;
+        self.station.run(now);
+        while let Some(change) = self.station.take_change() {
+            self.on_change(now, change);
+        }
+        if let Some(end) = self.station.take_fetched() {
+            self.on_fetched(now, end);
+        }
+        if let Stage::Waiting(wanted, until) = self.stage
+            && until <= now
+        {
+            self.fetch(now, wanted);
+        }
+        self.resolve(now);
+        self.mind_memory(now);
+    }
+
+    /// Sends what the last frames made.
+    pub fn flush(&mut self) {
+        self.station.flush();
+    }
+
+    /// The card.
+    pub fn card(&self) -> &C {
+        self.station.card()
+    }
+
+    /// The card, to change its settings.
+    pub fn card_mut(&mut self) -> &mut C {
+        self.station.card_mut()
+    }
+
+    /// True once it serves.
+    pub fn is_serving(&self) -> bool {
+        self.stage == Stage::Serving
+    }
+
+    fn begin_addressing(&mut self, now: Instant) {
+        match &self.settings.addressing {
+            Addressing::Dhcp => {
+                self.say(now, "network: asking for an address by DHCP");
+                self.station.start_dhcp();
+            }
+            Addressing::Fixed { address, prefix_bits, gateway, name_servers } => {
+                let lease = Lease::fixed(*address, *prefix_bits, *gateway)
+                    .map(|lease| Lease { name_servers: name_servers.clone(), ..lease });
+                match lease {
+                    Some(lease) => self.on_lease(now, lease),
+                    None => self.halt(
+                        now,
+                        format!("ip={address}/{prefix_bits} is no address of a machine; give another"),
+                    ),
+                }
+            }
+        }
+    }
+
+    fn on_change(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Leased(lease) => self.on_lease(now, lease),
+            // It is said first of all, when there was none yet.
+            Change::Lost if self.station.lease().is_none() => {}
+            Change::Lost => {
+                self.journal.say(now, Level::Error, "network: the lease is gone; asking for another address");
+                self.station.set_lease(None);
+                self.station.stop_serving();
+                self.services = None;
+                self.stage = Stage::Addressing;
+            }
+        }
+    }
+
+    fn on_lease(&mut self, now: Instant, lease: Lease) {
+        let has_moved = self.station.lease().is_none_or(|before| before.address != lease.address);
+        self.leased_at = now;
+        if has_moved {
+            self.say(now, &lease_in_words(&lease, now.since(self.started)));
+        }
+        self.station.set_lease(Some(lease));
+        if has_moved && !matches!(self.stage, Stage::Halted(_)) {
+            let first = if self.settings.config_file.is_some() { Wanted::Settings } else { Wanted::Users };
+            self.fetch(now, first);
+        }
+    }
+
+    /// Begins to fetch a file, if one is wanted; else goes on.
+    fn fetch(&mut self, now: Instant, wanted: Wanted) {
+        let file = match wanted {
+            Wanted::Settings => self.settings.config_file.clone(),
+            Wanted::Users => self.settings.users_file.clone(),
+        };
+        let Some(file) = file else { return self.go_on(now, wanted) };
+        let host = self.settings.tftp.or(self.station.lease().and_then(|lease| lease.boot_server));
+        let Some(host) = host else {
+            return self.halt(
+                now,
+                format!("{file}: nobody says which machine has it; give tftp=ADDRESS on the command line"),
+            );
+        };
+        if wanted == Wanted::Users {
+            self.users.source = format!("tftp://{host}/{file}");
+        }
+        self.say(now, &format!("tftp: fetching {file} from {host}"));
+        match Download::new(SocketAddrV4::new(host, TFTP_PORT), &file, DownloadLimits::default(), now) {
+            Ok(download) => {
+                self.station.fetch(download);
+                self.stage = Stage::Fetching(wanted);
+            }
+            Err(error) => self.halt(now, error.to_string()),
+        }
+    }
+
+    fn on_fetched(&mut self, now: Instant, end: Result<Vec<u8>, DownloadError>) {
+        let Stage::Fetching(wanted) = self.stage else { return };
+        match end {
+            Ok(bytes) => match wanted {
+                Wanted::Settings => self.take_settings(now, &bytes),
+                Wanted::Users => self.take_users(now, &bytes),
+            },
+            Err(error) => self.try_later(now, wanted, error.to_string()),
+        }
+    }
+
+    fn take_settings(&mut self, now: Instant, bytes: &[u8]) {
+        let file = self.settings.config_file.clone().unwrap_or_default();
+        let Ok(text) = core::str::from_utf8(bytes) else {
+            return self.halt(now, format!("{file}: is no text in UTF-8; give a ringway.toml"));
+        };
+        match MachineSettings::read(&self.command_line, Some((&file, text))) {
+            Ok(settings) => {
+                self.say(now, &format!("settings: {file}, {} bytes", bytes.len()));
+                if settings.addressing != self.settings.addressing {
+                    let text = format!("{file}: [network] comes too late here; give ip= on the command line");
+                    self.journal.say(now, Level::Warning, &text);
+                }
+                self.settings = settings;
+                self.go_on(now, Wanted::Settings);
+            }
+            Err(errors) => self.halt_for(now, &file, &errors),
+        }
+    }
+
+    /// All of the list, or none of it.
+    fn take_users(&mut self, now: Instant, bytes: &[u8]) {
+        let mut key = [0; 16];
+        key.copy_from_slice(self.seed.part(2).bytes().split_at(16).0);
+        let (domain, realm) = (self.settings.domain(), &self.settings.auth.realm);
+        match Subscribers::from_csv(bytes, domain, realm, USERS_MAX, NameHash::new(key)) {
+            Ok(users) => {
+                let (count, source) = (users.len(), &self.users.source);
+                self.journal.say(now, Level::Info, &format!("users: {count} from {source}"));
+                self.users.failure = None;
+                self.users.loaded = Some(users);
+                self.go_on(now, Wanted::Users);
+            }
+            Err(error) => {
+                let why = format!("{}: {error}; nobody of this list is taken", self.users.source);
+                self.try_later(now, Wanted::Users, why);
+            }
+        }
+    }
+
+    fn go_on(&mut self, now: Instant, done: Wanted) {
+        match done {
+            Wanted::Settings => self.fetch(now, Wanted::Users),
+            Wanted::Users => self.serve(now),
+        }
+    }
+
+    fn serve(&mut self, now: Instant) {
+        let Some(address) = self.station.lease().map(|lease| lease.address) else { return };
+        let settings = &self.settings;
+        if settings.auth.enabled && self.hardware.seed.is_none() {
+            return self.halt(
+                now,
+                "passwords need unpredictable numbers, and this machine has neither RDRAND nor virtio-rng; give \
+                 auth=off, or another machine"
+                    .to_string(),
+            );
+        }
+        let mut key = [0; 16];
+        key.copy_from_slice(self.seed.part(2).bytes().split_at(16).0);
+        let users = self.users.loaded.take().unwrap_or_else(|| Subscribers::new(NameHash::new(key)));
+        let ports: Vec<Port> = settings.listen.iter().map(port_of).collect();
+        let config = Arc::new(server_config(settings, address, &ports, *self.seed.part(3).bytes()));
+        let services = MemoryServices::new(
+            users,
+            config.auth.nonce_lifetime,
+            settings.limits.per_source_rate,
+            &self.seed.part(4),
+            now,
+        );
+        let is_lonely = settings.auth.enabled && services.users().is_empty();
+        let is_open = !settings.auth.enabled;
+        let message_bytes_max = settings.limits.max_message_bytes;
+        let server = Server::new(config, services.clone(), 0, self.seed.part(5), now);
+        self.station.serve(Watched::new(server), ports.clone(), message_bytes_max);
+        self.services = Some(services);
+        self.stage = Stage::Serving;
+        if is_open {
+            let text =
+                "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call";
+            self.journal.say(now, Level::Warning, text);
+        }
+        if is_lonely {
+            let text = "there are no users, so nobody can register; give users=FILE, or auth=off";
+            self.journal.say(now, Level::Warning, text);
+        }
+        let mut ready = String::from("ready");
+        for port in ports {
+            ready.push_str(&format!(" {}:{address}:{}", port.transport, port.number));
+        }
+        self.say(now, &ready);
+    }
+
+    /// Names that the server wants looked up.
+    fn resolve(&mut self, now: Instant) {
+        let actions: Vec<Action> = self.station.take_actions().collect();
+        for Action::Resolve { query, host } in actions {
+            self.station.resolve(now, query, &host);
+        }
+    }
+
+    /// With too little memory left, new work is refused until there is more again.
+    fn mind_memory(&mut self, now: Instant) {
+        let free = self.memory.limit.saturating_sub(self.memory.used);
+        let is_short = match self.is_short {
+            false => free < MEMORY_RESERVE,
+            true => free < 2 * MEMORY_RESERVE,
+        };
+        if is_short != self.is_short && self.memory.limit > 0 {
+            self.is_short = is_short;
+            let reason = is_short.then_some("Out Of Memory");
+            self.station.call(now, |node, _, _| node.inner_mut().refuse_new_work(reason));
+            let text = if is_short {
+                "memory: less than 4 MiB left; new requests get 503"
+            } else {
+                "memory: there is room again; new requests are taken"
+            };
+            self.journal.say(now, Level::Warning, text);
+        }
+    }
+
+    fn try_later(&mut self, now: Instant, wanted: Wanted, why: String) {
+        self.journal.say(now, Level::Error, &format!("{why}; trying again in {} s", RETRY.as_secs()));
+        if wanted == Wanted::Users {
+            self.users.failure = Some(why);
+        }
+        self.stage = Stage::Waiting(wanted, now + RETRY);
+    }
+
+    fn halt(&mut self, now: Instant, why: String) {
+        self.journal.say(now, Level::Error, &why);
+        self.journal.say(
+            now,
+            Level::Error,
+            "the server does not start; correct it, and start the machine again",
+        );
+        self.stage = Stage::Halted(why);
+    }
+
+    fn halt_for(&mut self, now: Instant, what: &str, errors: &[ringway_settings::ConfigError]) {
+        let mut lines = errors.iter().map(ToString::to_string);
+        let first = lines.next().unwrap_or_else(|| format!("{what}: cannot be read"));
+        for line in lines {
+            self.journal.say(now, Level::Error, &line);
+        }
+        self.halt(now, first);
+    }
+
+    fn say(&mut self, now: Instant, text: &str) {
+        self.journal.say(now, Level::Info, text);
+    }
+}
+
+impl Delays {
+    fn note(&mut self, now: Instant, worked: Worked) {
+        if worked == Worked::Nothing {
+            self.empty_at = now;
+            return;
+        }
+        // It arrived after the ring was seen empty.
+        let waited = now.since(self.empty_at);
+        if now.as_secs() != self.second {
+            (self.second, self.last, self.now) = (now.as_secs(), self.now, Duration::ZERO);
+        }
+        self.now = self.now.max(waited);
+    }
+}
+
+fn port_of(listener: &ringway_settings::Listener) -> Port {
+    Port { transport: listener.transport, number: listener.address.port() }
+}
+
+/// The server's settings for listeners at `address`.
+fn server_config(
+    settings: &MachineSettings,
+    address: Ipv4Addr,
+    ports: &[Port],
+    secret: [u8; 32],
+) -> ringway_server::Config {
+    let listener = |port: &Port| {
+        let at = SocketAddr::from((address, port.number));
+        ringway_server::Listener { transport: port.transport, bound: at, advertised: at }
+    };
+    let listeners = ports.iter().map(listener).collect();
+    let config = settings.server_config(listeners, alloc::vec![address.into()], secret);
+    ringway_server::Config {
+        transaction_limits: ringway_transaction::Limits {
+            servers_max: TRANSACTIONS_MAX,
+            clients_max: TRANSACTIONS_MAX,
+        },
+        ..config
+    }
+}
+
+fn lease_in_words(lease: &Lease, after: Duration) -> String {
+    let mut text = format!("network: {}/{}", lease.address, lease.prefix_bits);
+    if let Some(server) = lease.dhcp_server {
+        text.push_str(&format!(" by DHCP from {server} after {} ms", after.as_millis()));
+    }
+    if let Some(gateway) = lease.gateway {
+        text.push_str(&format!(", gateway {gateway}"));
+    }
+    for server in &lease.name_servers {
+        text.push_str(&format!(", DNS {server}"));
+    }
+    text
+}
+
+/// For a machine without chance and without passwords: no secret hangs on it.
+fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
+    let address = card.address().iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+    Seed::from_number(address ^ now.as_nanos())
+}
+
+/// How long a file that could not be had is left alone.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Users in a list.
+const USERS_MAX: usize = 20_000;
+
+/// Transactions of each kind at once: some 250 calls a second, since each is kept for 32 s.
+pub(crate) const TRANSACTIONS_MAX: usize = 8192;
+
+/// With less than this left, in bytes, new work is refused.
+const MEMORY_RESERVE: u64 = 4 << 20;

@@ -1,0 +1,272 @@
+//! What the administrator's screen shows of the machine.
+
+use crate::Hardware;
+use crate::machine::{Machine, Stage, TRANSACTIONS_MAX, Wanted};
+use crate::services::MemoryServices;
+use crate::watched::Watched;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
+use ringway_sansio::Instant;
+use ringway_screen::admin::{self, Authentication, Beginning, Facts, Limit, Mode, Roll, Row, Totals, Users};
+use ringway_screen::{Address, Network, Source};
+use ringway_server::Server;
+use ringway_settings::MachineSettings;
+
+impl<C: Card> Machine<C> {
+    /// Draws the administrator's page, if it is time to. False: it is as it was.
+    pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
+        let is_up = self.station.is_up();
+        let Self { station, hardware, settings, stage, users, journal, console, services, .. } = self;
+        if !journal.admin.is_due(now) {
+            return false;
+        }
+        let view = View {
+            station,
+            hardware,
+            settings,
+            stage,
+            users,
+            services: services.as_ref(),
+            uptime: now.since(self.started),
+            lease_age: now.since(self.leased_at),
+            is_short: self.is_short,
+            log_dropped: journal.dropped(),
+            allocations_failed: self.memory.failures,
+        };
+        let limits = view.limits();
+        let trouble = view.trouble();
+        let trouble: Vec<&str> = trouble.iter().map(String::as_str).collect();
+        let algorithms: Vec<&str> =
+            settings.auth.algorithms.iter().map(|algorithm| algorithm.name()).collect();
+        let node = station.node();
+        let facts = Facts {
+            version: hardware.version,
+            uptime: view.uptime,
+            mode: view.mode(),
+            authentication: view.authentication(&algorithms),
+            domains: &settings.domains,
+            users: view.users(),
+            users_registered: node.map_or(0, |node| node.inner().location().users_len() as u64),
+            contacts: node.map_or(0, |node| node.inner().location().bindings_len() as u64),
+            network: view.network(is_up),
+            totals: node.map(totals).unwrap_or_default(),
+            calls: node.map_or(0, |node| node.inner().contexts_len() as u64),
+            queue_delay: self.queue_delay.last,
+            memory: admin::Memory {
+                used: self.memory.used,
+                peak: self.memory.peak,
+                limit: self.memory.limit,
+                is_short: self.is_short,
+            },
+            limits: &limits,
+            trouble: &trouble,
+        };
+        journal.admin.draw(now, &facts, &Registered(node.map(Watched::inner), now), &mut console.cells);
+        true
+    }
+}
+
+/// What the facts are made of.
+struct View<'m, C> {
+    station: &'m Station<C, Watched<Server<MemoryServices>>>,
+    hardware: &'m Hardware,
+    settings: &'m MachineSettings,
+    stage: &'m Stage,
+    users: &'m crate::machine::Users,
+    services: Option<&'m MemoryServices>,
+    uptime: Duration,
+    lease_age: Duration,
+    is_short: bool,
+    log_dropped: u64,
+    allocations_failed: u64,
+}
+
+impl<'m, C: Card> View<'m, C> {
+    fn mode(&self) -> Mode {
+        let routing = &self.settings.routing;
+        match routing.mode {
+            ringway_server::Mode::Proxy => {
+                Mode::Proxy { is_stateful: routing.stateful, has_record_route: routing.record_route }
+            }
+            ringway_server::Mode::Redirect => Mode::Redirect,
+        }
+    }
+
+    fn authentication<'a>(&self, algorithms: &'a [&'a str]) -> Authentication<'a>
+    where
+        'm: 'a,
+    {
+        match self.settings.auth.enabled {
+            true => Authentication::On { realm: &self.settings.auth.realm, algorithms },
+            false => Authentication::Off,
+        }
+    }
+
+    fn users(&self) -> Users<'m> {
+        let from = self.users.source.as_str();
+        if let Some(why) = &self.users.failure {
+            return Users::Failed { from, why };
+        }
+        match (self.stage, self.services) {
+            (Stage::Fetching(Wanted::Users), _) => {
+                let bytes = self.station.fetching().map_or(0, |(bytes, _)| bytes as u64);
+                Users::Loading { from, bytes }
+            }
+            (_, Some(services)) if !from.is_empty() => {
+                Users::Loaded { from, count: services.users().len() as u64 }
+            }
+            _ => Users::None,
+        }
+    }
+
+    fn network(&self, is_up: bool) -> Network<'m> {
+        let card = ringway_screen::Card {
+            name: self.hardware.card_name,
+            hardware: self.station.card().address(),
+            is_up,
+        };
+        let address = match self.station.lease() {
+            None => Address::Asked { since: self.uptime },
+            Some(lease) => Address::Known {
+                ip: lease.address,
+                prefix: lease.prefix_bits,
+                gateway: lease.gateway,
+                dns: &lease.name_servers,
+                source: match (lease.dhcp_server, lease.duration) {
+                    (None, _) => Source::Fixed,
+                    (Some(_), duration) => {
+                        let whole = duration.unwrap_or(Duration::ZERO);
+                        Source::Dhcp { left: whole.saturating_sub(self.lease_age) }
+                    }
+                },
+            },
+        };
+        Network { card: Some(card), address }
+    }
+
+    fn trouble(&self) -> Vec<String> {
+        let mut trouble = Vec::new();
+        if let Stage::Halted(why) = self.stage {
+            trouble.push(format!("NOT SERVING: {why}"));
+        }
+        if let Stage::Waiting(wanted, _) = self.stage {
+            let file = match wanted {
+                Wanted::Settings => "the settings",
+                Wanted::Users => "the users",
+            };
+            trouble.push(format!("not serving yet: {file} could not be fetched, see the log (page 4)"));
+        }
+        if self.is_short {
+            trouble.push("memory is short: new requests get 503".into());
+        }
+        trouble
+    }
+
+    fn limits(&self) -> Vec<Limit<'static>> {
+        let station = self.station.counters();
+        let card = self.station.card().counters();
+        let counted = |name, hits| Limit { name, most: None, used: None, hits };
+        let limited = |name, used: usize, most: usize, hits| Limit {
+            name,
+            most: Some(most as u64),
+            used: Some(used as u64),
+            hits,
+        };
+        let mut limits = alloc::vec![
+            limited(
+                "TCP connections",
+                self.station.connections_len(),
+                CONNECTIONS_MAX,
+                station.connections_refused,
+            ),
+            limited(
+                "stations of this link",
+                self.station.neighbours_len(),
+                NEIGHBOURS_MAX,
+                station.neighbours_full,
+            ),
+            counted("packets that found no room to wait for ARP", station.waiting_full),
+            counted("packets whose next hop never answered ARP", station.unanswered),
+            counted("packets to addresses that no way leads to", station.no_route),
+            counted("packets lost because the card's ring was full", station.ring_full),
+            counted("frames damaged, by our checks", station.frames_damaged),
+            counted("frames dropped by the card", card.damaged),
+            counted("look-ups of names refused", station.lookups_refused),
+            counted("TCP connections that could not be made", station.connections_failed),
+            counted("TCP connections without messages in their bytes", station.connections_unframed),
+            counted("TCP connections too slow", station.connections_slow),
+            counted("TCP connections that did not read", station.connections_unread),
+            counted("allocations that found no room", self.allocations_failed),
+            counted("log lines that the serial line was too slow for", self.log_dropped),
+        ];
+        if let (Some(node), Some(services)) = (self.station.node(), self.services) {
+            let server = node.inner();
+            let (servers, clients) = server.transactions().len();
+            let full = server.transactions().counters().refused_full;
+            limits.push(limited("server transactions", servers, TRANSACTIONS_MAX, full));
+            limits.push(limited("client transactions", clients, TRANSACTIONS_MAX, full));
+            let (nonces, most, evicted) = services.nonces();
+            limits.push(limited("nonces remembered", nonces, most, evicted));
+            server.counters().for_each(|name, _, value| {
+                if is_drop(name) {
+                    limits.push(counted(name, value));
+                }
+            });
+        }
+        limits
+    }
+}
+
+/// The server's counters that are about limits and refusals; the others are traffic.
+fn is_drop(name: &str) -> bool {
+    const TRAFFIC: [&str; 7] =
+        ["requests", "responses", "registered", "challenged", "authenticated", "forwarded", "redirected"];
+    !TRAFFIC.contains(&name)
+}
+
+fn totals(node: &Watched<Server<MemoryServices>>) -> Totals {
+    let traffic = node.traffic();
+    let [_, _, successes, redirections, client_errors, fifth, sixth] = traffic.responses;
+    Totals {
+        requests: traffic.requests,
+        registers: traffic.registers,
+        successes,
+        redirections,
+        client_errors,
+        server_errors: fifth + sixth,
+    }
+}
+
+/// The location table as a roll.
+struct Registered<'s>(Option<&'s Server<MemoryServices>>, Instant);
+
+impl Roll for Registered<'_> {
+    fn rows(
+        &self,
+        from: u32,
+        count: u32,
+        wanted: &Beginning<'_>,
+        each: &mut dyn FnMut(u32, Row<'_>),
+    ) -> Option<u32> {
+        let Self(server, now) = self;
+        let location = server.as_ref()?.location();
+        for place in from..from.saturating_add(count) {
+            location.bindings_from(place, 1, |found| {
+                if wanted.fits(found.aor()) {
+                    let row = Row {
+                        aor: found.aor(),
+                        contact: found.contact(),
+                        transport: found.transport(),
+                        address: (!found.is_permanent()).then(|| found.address()),
+                        left_s: (!found.is_permanent()).then(|| found.expires().since(*now).as_secs()),
+                    };
+                    each(place, row);
+                }
+            })?;
+        }
+        Some(from.saturating_add(count))
+    }
+}

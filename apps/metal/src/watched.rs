@@ -1,0 +1,95 @@
+//! A node that is watched: what it was asked and what it answered, by kind.
+
+use alloc::vec::Vec;
+use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received};
+
+/// `N`, with what went in and out counted.
+#[derive(Debug)]
+pub struct Watched<N> {
+    node: N,
+    traffic: Traffic,
+}
+
+/// What went in and out since the start, repetitions included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests received.
+    pub requests: u64,
+    /// REGISTER requests among them.
+    pub registers: u64,
+    /// Responses sent, by the first digit of their status; index 0 is not used.
+    pub responses: [u64; 7],
+}
+
+impl<N> Watched<N> {
+    /// Watches a node.
+    pub const fn new(node: N) -> Self {
+        Self { node, traffic: Traffic { requests: 0, registers: 0, responses: [0; 7] } }
+    }
+
+    /// What went in and out.
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// The node.
+    pub const fn inner(&self) -> &N {
+        &self.node
+    }
+
+    /// The node, to change its settings.
+    pub const fn inner_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    fn note_sent(&mut self, out: &Outbox, before: usize) {
+        for (_, bytes) in out.packets().skip(before) {
+            let status = bytes.strip_prefix(b"SIP/2.0 ").and_then(|rest| rest.first());
+            let class = status.map(|digit| usize::from(digit.wrapping_sub(b'0')));
+            if let Some(count) = class.and_then(|class| self.traffic.responses.get_mut(class)) {
+                *count += 1;
+            }
+        }
+    }
+}
+
+impl<N: Node> Node for Watched<N> {
+    type Action = N::Action;
+    type Framer = N::Framer;
+
+    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+        N::shard_of(bytes, shards)
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        received: Received<'_>,
+        out: &mut Outbox,
+        actions: &mut Vec<N::Action>,
+    ) {
+        if !received.bytes.starts_with(b"SIP/") {
+            self.traffic.requests += 1;
+            self.traffic.registers += u64::from(received.bytes.starts_with(b"REGISTER "));
+        }
+        let before = out.len();
+        self.node.on_message(now, received, out, actions);
+        self.note_sent(out, before);
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<N::Action>) {
+        let before = out.len();
+        self.node.on_event(now, event, out, actions);
+        self.note_sent(out, before);
+    }
+
+    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<N::Action>) {
+        let before = out.len();
+        self.node.on_timeout(now, out, actions);
+        self.note_sent(out, before);
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.node.next_deadline()
+    }
+}

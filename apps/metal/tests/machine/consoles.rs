@@ -1,0 +1,80 @@
+//! What an administrator sees and does.
+
+use crate::world::{USERS, World, register};
+
+/// The words of VGA's text memory.
+struct Monitor(Vec<u16>);
+
+impl Monitor {
+    fn new() -> Self {
+        Self(vec![0x20; 80 * 25])
+    }
+
+    fn watch(&mut self, world: &mut World) {
+        let screen = &mut self.0;
+        world.machine.draw(world.now, |place, word| screen[place] = word);
+    }
+
+    fn text(&self) -> String {
+        let rows = self.0.chunks(80);
+        rows.map(|row| row.iter().map(|word| char::from(*word as u8)).collect::<String>() + "\n").collect()
+    }
+}
+
+#[test]
+fn the_screen_shows_what_the_machine_is_and_who_is_registered() {
+    let mut world = World::new("users=users.csv domains=example.org auth=off").with_file("users.csv", USERS);
+    let mut monitor = Monitor::new();
+    world.pass(100);
+    world.ask(&register("alice", 1, ""));
+    world.pass(1000);
+    monitor.watch(&mut world);
+    let text = monitor.text();
+    for wanted in [
+        "a cable",
+        "192.0.2.1",
+        "255.255.255.0",
+        "2 loaded from tftp://192.0.2.2/users.csv",
+        "example.org",
+        "12 % of 64.0 MiB",
+    ] {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+    // The key 2 of a PC's keyboard: pressed, let go.
+    world.machine.on_scan_code(world.now, 0x03);
+    world.machine.on_scan_code(world.now, 0x83);
+    world.pass(600);
+    monitor.watch(&mut world);
+    let text = monitor.text();
+    assert!(text.contains("alice@example.org") && text.contains("192.0.2.2:5060"), "{text}");
+}
+
+#[test]
+fn the_serial_line_has_the_log_until_a_key_and_the_page_from_then_on() {
+    let mut world = World::new("auth=off domains=example.org");
+    world.pass(100);
+    assert!(world.has_said("ready udp:"));
+    let before = world.serial.len();
+    world.machine.on_serial_byte(world.now, b' ');
+    for _ in 0..20 {
+        world.pass(100);
+        world.machine.draw(world.now, |_, _| {});
+    }
+    let mut terminal = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
+    terminal.process(&world.serial[before..]);
+    assert!(terminal.screen().contents().contains("192.0.2.1"), "{}", terminal.screen().contents());
+    world.machine.on_serial_byte(world.now, b'q');
+    world.pass(10);
+    let log = world.serial.len();
+    world.machine.on_serial_byte(world.now, b'x');
+    assert!(world.serial.len() >= log);
+}
+
+#[test]
+fn what_cannot_be_served_is_on_the_screen_in_words() {
+    let mut world = World::new("users=users.csv");
+    let mut monitor = Monitor::new();
+    world.pass(100);
+    monitor.watch(&mut world);
+    assert!(monitor.text().contains("could not be fetched"), "{}", monitor.text());
+}
