@@ -10,6 +10,7 @@ mod calls;
 mod digest_order;
 mod kamailio;
 mod linphone;
+mod nat;
 mod phone;
 mod process;
 mod restart;

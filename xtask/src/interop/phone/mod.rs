@@ -6,6 +6,7 @@
 
 mod call;
 mod refused;
+mod stun;
 mod subject;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     all.push(long_call(long));
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
     scenarios.extend(refused::scenarios());
+    scenarios.extend(stun::scenarios());
     scenarios
 }
 
