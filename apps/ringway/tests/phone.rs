@@ -206,6 +206,23 @@ fn nobody_there_and_nobody_answering_are_failures() {
     assert_eq!(bob.done().json()["result"], "cancelled");
 }
 
+/// One that answers is in `xtask interop`.
+#[test]
+fn a_stun_server_that_is_silent_ends_no_call() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = silent.local_addr().unwrap().to_string();
+    let (bob, uri) = bob(&["--play", "speech"]);
+    let args = ["--stun", &server, "--ring-s", "2", "--duration", "2", "--play", "speech"];
+    let alice = alice(&uri, &args);
+    assert!(alice.err.contains("no address from outside, the own one is offered"), "{alice:?}");
+    assert_is_a_good_call(&alice.json());
+    assert_is_a_good_call(&bob.done().json());
+    let mut request = [0; 100];
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (length, _) = silent.recv_from(&mut request).unwrap();
+    assert!(length >= 20 && request[..2] == [0, 1], "a Binding request (RFC 8489 §5): {request:?}");
+}
+
 #[test]
 fn a_signal_hangs_up_and_the_result_is_still_printed() {
     let (bob, uri) = bob(&["--play", "speech"]);

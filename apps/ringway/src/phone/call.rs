@@ -11,7 +11,7 @@ use ringway_agent::{AgentEvent, Role};
 use ringway_linux::signals::{Signal, watch};
 use ringway_sansio::Transport;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Calls, attends to it, and prints how it went.
 pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
@@ -38,8 +38,7 @@ fn make(
     if settings.register {
         register(telephone, signals)?;
     }
-    let begun = Instant::now();
-    let call = telephone.call(&target(uri, settings), &settings.media)?;
+    let (call, begun) = telephone.call(&target(uri, settings), &settings.media)?;
     let mut attended = Attended::new(call, Role::Caller, uri, begun);
     loop {
         match telephone.wait(attended.wait())? {

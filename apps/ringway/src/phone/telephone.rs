@@ -77,9 +77,14 @@ impl Telephone {
         self.ask(|agent, now, out, actions| agent.register(now, ACCOUNT, out, actions))
     }
 
-    /// Calls somebody.
-    pub(crate) fn call(&mut self, target: &str, media: &MediaSettings) -> Result<CallId, Failure> {
+    /// Calls somebody; with the call comes when its INVITE was asked for, which is after a STUN server was waited for.
+    pub(crate) fn call(
+        &mut self,
+        target: &str,
+        media: &MediaSettings,
+    ) -> Result<(CallId, std::time::Instant), Failure> {
         let (line, local) = self.open_line(media, Role::Caller)?;
+        let begun = std::time::Instant::now();
         let target = target.to_owned();
         let may_downgrade = media.may_downgrade;
         let call = self.ask(move |agent, now, out, actions| {
@@ -91,7 +96,7 @@ impl Telephone {
         })?;
         let call = call.map_err(|error: CallError| Failure::failed(format!("cannot call: {error}")))?;
         self.lines.push((call, line));
-        Ok(call)
+        Ok((call, begun))
     }
 
     /// Says that it rings.

@@ -151,8 +151,7 @@ impl Demo<'_> {
             attended.on_time(telephone)?;
         }
         if who == Who::Alice && self.registered == 2 && self.calling.is_none() && self.ended.0.is_none() {
-            let begun = Instant::now();
-            let call = telephone.call(BOB, &self.of_alice.media)?;
+            let (call, begun) = telephone.call(BOB, &self.of_alice.media)?;
             self.calling = Some(Attended::quiet(call, Role::Caller, "bob", begun));
         }
         Ok(())

@@ -188,7 +188,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         let id = |call: CallNumber| CallId(call.0);
         match command {
             PhoneCommand::Call { to } => {
-                let call =
+                let (call, _) =
                     telephone.call(&wired.target(&to), &wired.media(&self.known, &mut self.recorded)?)?;
                 self.begin(call);
                 (self.tell)(PhoneEvent::Calling { call: CallNumber(call.0), to });
