@@ -1,8 +1,8 @@
 //! `ringway call`, `ringway answer` and `ringway demo` through the built program.
 //!
 //! Tested: calls on loopback, direct and through the server, with and without SRTP; what is heard; the JSON object; hold;
-//! keys; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop` has, and
-//! exact timing, which the benchmarks have.
+//! keys; ZRTP's memory; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop`
+//! has, and exact timing, which the benchmarks have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -142,6 +142,54 @@ fn with_zrtp_both_have_the_same_words_to_compare() {
     assert_eq!((&alice["security"]["method"], &bob["security"]["method"]), (&"zrtp".into(), &"zrtp".into()));
     assert!(alice["security"]["sas"].as_str().unwrap().len() >= 4, "{alice:#}");
     assert_eq!(alice["security"]["sas"], bob["security"]["sas"]);
+}
+
+/// Calls with ZRTP between two phones with memories; what each says of the other at the end.
+fn zrtp_calls(files: [&str; 2], count: usize) -> Vec<[Value; 2]> {
+    let one = |file| ["--srtp", "zrtp", "--play", "speech", "--zrtp-cache", file];
+    let (at_alice, at_bob) = (one(files[0]), one(files[1]));
+    let calls = (0..count).map(|_| {
+        let (bob, uri) = bob(&at_bob);
+        let alice = alice(&uri, &[&at_alice[..], &["--duration", "2"]].concat());
+        let (alice, bob) = (alice.json(), bob.done().json());
+        assert_eq!((&alice["result"], &bob["result"]), (&"answered".into(), &"answered".into()));
+        assert_eq!(alice["security"]["sas"], bob["security"]["sas"]);
+        assert!(alice["received"]["packets"].as_u64().unwrap() > 50, "{alice:#}");
+        [alice["security"].clone(), bob["security"].clone()]
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_phone_of_an_earlier_call_is_known_again_and_one_that_should_be_known_and_is_not_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at_alice, at_bob) = (file(&folder, "alice.zrtp"), file(&folder, "bob.zrtp"));
+    let calls = zrtp_calls([&at_alice, &at_bob], 3);
+    for (call, expected) in calls.iter().zip(["first_call", "continued", "continued"]) {
+        for security in call {
+            assert_eq!(security["continuity"], expected, "{security:#}");
+            assert_eq!(security["sas_verified"], false, "nobody has compared it");
+        }
+    }
+    assert!(calls[0][0]["sas"] != calls[1][0]["sas"], "each call has a key of its own: {calls:?}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&at_bob).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    // Bob is the same by name and has forgotten the secret: somebody else could be so too.
+    let text = std::fs::read_to_string(&at_bob).unwrap();
+    let kept: String =
+        text.lines().filter(|line| !line.starts_with("phone ")).map(|line| format!("{line}\n")).collect();
+    assert!(kept.contains("\nzid ") && kept.len() < text.len(), "{text}");
+    std::fs::write(&at_bob, kept).unwrap();
+    let calls = zrtp_calls([&at_alice, &at_bob], 1);
+    assert_eq!(
+        (&calls[0][0]["continuity"], &calls[0][1]["continuity"]),
+        (&"broken".into(), &"first_call".into())
+    );
+
+    std::fs::write(&at_bob, "something else\n").unwrap();
+    let done = ringway(&["call", "sip:b@127.0.0.1", "--zrtp-cache", &at_bob]);
+    assert!(done.refused().contains("bob.zrtp:1: not written by this program"), "{done:?}");
 }
 
 #[test]
@@ -298,6 +346,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["call", "bob"], "sip:bob@example.org"),
         (&["call", "sip:b@127.0.0.1", "--suite", "DES"], "AES_CM_128_HMAC_SHA1_80"),
         (&["call", "sip:b@127.0.0.1", "--srtp", "none", "--suite", "AEAD_AES_128_GCM"], "--suite"),
+        (&["call", "sip:b@127.0.0.1", "--srtp", "sdes", "--zrtp-cache", "z"], "--zrtp-cache"),
         (&["call", "sip:b@127.0.0.1", "--play", "tone:9000"], "3999"),
         (&["call", "sip:b@127.0.0.1", "--play", "tone:x"], "tone:440"),
         (&["call", "sip:b@127.0.0.1", "--play", "no-such.wav"], "no-such.wav"),

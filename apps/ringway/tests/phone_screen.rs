@@ -2,7 +2,7 @@
 //! back by a terminal emulator.
 //!
 //! Tested: first start and login, a call through the server with SRTP, hold, keys, call waiting, transfer, the ladder,
-//! leaving, what is left on the disk and in the terminal; a signal; starts that are refused. Not tested here: each screen in detail,
+//! ZRTP's memory of what was compared, leaving, what is left on the disk and in the terminal; a signal; starts that are refused. Not tested here: each screen in detail,
 //! which the unit tests have.
 //!
 //! `RINGWAY_PICTURES=write cargo test -p ringway --test phone_screen` writes what was seen to `docs/pictures`.
@@ -229,7 +229,7 @@ fn a_person_signs_in_calls_and_leaves() {
 }
 
 #[test]
-fn zrtp_shows_the_same_sas_at_both_ends_and_remembers_that_it_was_compared() {
+fn zrtp_shows_the_same_sas_at_both_ends() {
     let folder = tempdir().unwrap();
     let settings = "[account]\nuri = \"sip:alice@127.0.0.1\"\nregister = false\n[call]\nsrtp = \"zrtp\"\nplay = \"speech\"\n\
                     [network]\nbind = \"127.0.0.1:0\"\n";
@@ -262,10 +262,48 @@ fn zrtp_shows_the_same_sas_at_both_ends_and_remembers_that_it_was_compared() {
     assert_eq!(phone.ends(), 0);
 }
 
-/// `ringway phone` without a server, and where it is called.
-fn direct_phone(folder: &Path, name: &str) -> (Terminal, String) {
+/// What a phone shows to compare, once it shows that and `text`.
+fn sas(phone: &Terminal, text: &str) -> String {
+    let shown = phone.shows(&["ZRTP  AES", "SAS ", text]);
+    shown.split("SAS ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn what_two_people_compared_once_both_phones_know_in_the_next_call() {
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    let (mut alice, _) = direct_phone(folders[0].path(), "alice", "srtp = \"zrtp\"");
+    let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob", "srtp = \"zrtp\"");
+    alice.press(F2);
+    let mut strings = Vec::new();
+    for round in 0..2 {
+        alice.press(&format!("{bob_at}\r"));
+        bob.shows(&[">> ", "alice", "calls"]);
+        bob.press("\x01");
+        if round == 0 {
+            let strings = [&alice, &bob].map(|phone| sas(phone, "v: it is equal"));
+            assert_eq!(strings[0], strings[1]);
+            for phone in [&mut alice, &mut bob] {
+                phone.press("v");
+            }
+        }
+        let compared = [&alice, &bob].map(|phone| sas(phone, "compared: nobody sits between you"));
+        assert_eq!(compared[0], compared[1]);
+        strings.extend(compared);
+        alice.press("\x18");
+        alice.shows(&["over: you hung up"]);
+        bob.shows(&["over: "]);
+        alice.press(F2);
+        alice.shows(&["Quick dial"]);
+        bob.press(F2);
+        bob.shows(&["Quick dial"]);
+    }
+    assert!(strings[0] != strings[2], "the second call has a string of its own: {strings:?}");
+}
+
+/// `ringway phone` without a server, and where it is called; `call` is what its configuration says of calls.
+fn direct_phone(folder: &Path, name: &str, call: &str) -> (Terminal, String) {
     let settings = format!(
-        "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[network]\nbind = \"127.0.0.1:0\"\n"
+        "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[call]\n{call}\n[network]\nbind = \"127.0.0.1:0\"\n"
     );
     fs::write(folder.join("phone.toml"), settings).unwrap();
     let mut phone = Terminal::open(folder);
@@ -278,8 +316,8 @@ fn direct_phone(folder: &Path, name: &str) -> (Terminal, String) {
 #[test]
 fn a_transfer_goes_from_phone_to_phone_when_its_person_agrees() {
     let folders = [tempdir().unwrap(), tempdir().unwrap()];
-    let (mut alice, _) = direct_phone(folders[0].path(), "alice");
-    let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob");
+    let (mut alice, _) = direct_phone(folders[0].path(), "alice", "");
+    let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob", "");
     let answer = ["answer", "--as", "sip:carol@127.0.0.1", "--bind", "127.0.0.1:0"];
     let carol = Running::start(folders[0].path(), &answer, "");
     let carol_at = carol.address();

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::output::printable;
 use crate::phone::args::AnswerArgs;
 use crate::phone::attend::{Attended, on_any, say};
+use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::Settings;
 use crate::phone::telephone::{Happening, Telephone};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 /// Answers calls until there were as many as asked for, or a signal comes.
 pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
     let settings = Settings::for_answer(&args.phone, &args.aor)?;
+    let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s)) + RING_GRACE;
     let mut telephone = Telephone::start(&settings, ring)?;
@@ -23,6 +25,7 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
         telephone: &mut telephone,
         settings: &settings,
         args,
+        known,
         waiting: None,
         attended: None,
         has_failed: false,
@@ -38,6 +41,8 @@ struct Answering<'a> {
     telephone: &'a mut Telephone,
     settings: &'a Settings,
     args: &'a AnswerArgs,
+    /// The phones of earlier calls, where they are remembered.
+    known: Option<KnownPhones>,
     /// A call that rings, and when it is answered.
     waiting: Option<(CallId, Instant)>,
     /// The call that rings or stands: one at a time.
@@ -60,7 +65,7 @@ impl Answering<'_> {
                 Some(Happening::Agent { at, event }) => self.on_event(at, &event)?,
                 Some(Happening::Media(call, told)) => {
                     if let Some(attended) = self.attended.as_mut().filter(|attended| attended.call == call) {
-                        attended.on_told(&told, self.telephone);
+                        attended.on_told(&told, self.telephone, &mut self.known);
                     }
                 }
                 None => {}
@@ -97,7 +102,7 @@ impl Answering<'_> {
         let Some(attended) = self.attended.take() else { return Ok(()) };
         self.waiting = None;
         self.done += 1;
-        let outcome = attended.outcome(ended, self.telephone)?;
+        let outcome = attended.outcome(ended, self.telephone, &mut self.known)?;
         self.has_failed |= outcome.verdict == Verdict::Failed;
         tell(&outcome, self.args.phone.json)
     }
@@ -119,7 +124,7 @@ impl Answering<'_> {
     fn answer_when_due(&mut self) -> Result<(), Failure> {
         let Some((call, _)) = self.waiting.filter(|(_, at)| *at <= Instant::now()) else { return Ok(()) };
         self.waiting = None;
-        match self.telephone.answer(call, &self.settings.media) {
+        match self.telephone.answer(call, &self.settings.media.known_to(self.known.as_ref())) {
             Ok(()) => Ok(()),
             // What the caller offers is not acceptable; it has been told, and `Ended` is on its way.
             Err(failure) => {

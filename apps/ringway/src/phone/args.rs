@@ -95,6 +95,10 @@ pub(crate) struct PhoneArgs {
     /// best known, takes all)
     #[arg(long, value_name = "SUITE")]
     pub(crate) suite: Vec<String>,
+    /// Remember other phones' ZRTP secrets in this file, made at the first call: somebody in between later is noticed
+    /// (default: every call is the first one)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) zrtp_cache: Option<PathBuf>,
     /// Let the other side take the protection away during the call
     #[arg(long)]
     pub(crate) allow_downgrade: bool,

@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::phone::line::Told;
+use crate::phone::known_phones::KnownPhones;
+use crate::phone::line::{Line, Told};
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::script::{Script, Step};
 use crate::phone::settings::ScriptSettings;
@@ -93,8 +94,13 @@ impl Attended {
         None
     }
 
-    /// Takes what its sound tells.
-    pub(crate) fn on_told(&mut self, told: &Told, telephone: &mut Telephone) {
+    /// Takes what its sound tells; `known` is the memory of other phones, if there is one.
+    pub(crate) fn on_told(
+        &mut self,
+        told: &Told,
+        telephone: &mut Telephone,
+        known: &mut Option<KnownPhones>,
+    ) {
         match told {
             Told::Secured(security) => self.say(&format!("sound: {security}")),
             Told::SecurityFailed(why) => {
@@ -112,8 +118,11 @@ impl Attended {
             Told::NotMapped(why) => {
                 self.say(&format!("no address from outside, the own one is offered: {why}"))
             }
-            // A phone without a screen keeps no memory of others.
-            Told::Figures(_) | Told::Mapped { .. } | Told::Retain(_) | Told::Forget(_) => {}
+            Told::Retain(retained) => {
+                self.complain(known.as_mut().map(|known| known.remember(retained.clone())))
+            }
+            Told::Forget(zid) => self.complain(known.as_mut().map(|known| known.forget(zid))),
+            Told::Figures(_) | Told::Mapped { .. } => {}
         }
     }
 
@@ -164,7 +173,17 @@ impl Attended {
     }
 
     /// How it went.
-    pub(crate) fn outcome(self, ended: Ended, telephone: &mut Telephone) -> Result<Outcome, Failure> {
+    pub(crate) fn outcome(
+        mut self,
+        ended: Ended,
+        telephone: &mut Telephone,
+        known: &mut Option<KnownPhones>,
+    ) -> Result<Outcome, Failure> {
+        let closed = telephone.take_line(self.call).map(Line::close).transpose()?;
+        let (heard, last) = closed.unzip();
+        for told in last.unwrap_or_default() {
+            self.on_told(&told, telephone, known);
+        }
         let verdict = match (&self.failure, self.answered) {
             (Some(_), _) => Verdict::Failed,
             (None, Some(_)) => Verdict::Answered,
@@ -177,7 +196,6 @@ impl Attended {
         };
         let is_plain_end = self.answered.is_some() && ended.status == 200;
         let reason = self.failure.or((!is_plain_end).then_some(ended.reason));
-        let heard = telephone.take_line(self.call).map(|line| line.close()).transpose()?;
         Ok(Outcome {
             verdict,
             status: if self.answered.is_some() { self.status } else { ended.status },
@@ -187,6 +205,13 @@ impl Attended {
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
             heard: heard.filter(|_| self.answered.is_some()),
         })
+    }
+
+    /// A memory that cannot be written ends no call.
+    fn complain(&self, done: Option<Result<(), String>>) {
+        if let Some(Err(why)) = done {
+            self.say(&why);
+        }
     }
 
     fn say(&self, text: &str) {

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::phone::args::CallArgs;
 use crate::phone::attend::{Attended, on_any};
+use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::Settings;
 use crate::phone::telephone::{Happening, Telephone};
@@ -16,10 +17,11 @@ use std::time::Duration;
 /// Calls, attends to it, and prints how it went.
 pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?;
+    let mut known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s));
     let mut telephone = Telephone::start(&settings, ring + RING_GRACE)?;
-    let outcome = make(&mut telephone, &settings, (&args.uri, ring), &signals);
+    let outcome = make(&mut telephone, &settings, (&args.uri, ring), &mut known, &signals);
     telephone.shut_down();
     let outcome = outcome?;
     tell(&outcome, args.phone.json)?;
@@ -33,12 +35,13 @@ fn make(
     telephone: &mut Telephone,
     settings: &Settings,
     (uri, ring): (&str, Duration),
+    known: &mut Option<KnownPhones>,
     signals: &Receiver<Signal>,
 ) -> Result<Outcome, Failure> {
     if settings.register {
         register(telephone, signals)?;
     }
-    let (call, begun) = telephone.call(&target(uri, settings), &settings.media)?;
+    let (call, begun) = telephone.call(&target(uri, settings), &settings.media.known_to(known.as_ref()))?;
     let mut attended = Attended::new(call, Role::Caller, uri, begun);
     loop {
         match telephone.wait(attended.wait())? {
@@ -47,10 +50,12 @@ fn make(
                 if let AgentEvent::Incoming { call, .. } = event {
                     telephone.reject(call, BUSY)?;
                 } else if let Some(ended) = attended.on_event(at, &event, &settings.script) {
-                    return attended.outcome(ended, telephone);
+                    return attended.outcome(ended, telephone, known);
                 }
             }
-            Some(Happening::Media(call, told)) if call == attended.call => attended.on_told(&told, telephone),
+            Some(Happening::Media(call, told)) if call == attended.call => {
+                attended.on_told(&told, telephone, known);
+            }
             Some(Happening::Media(..)) | None => {}
         }
         attended.on_time(telephone)?;
@@ -58,7 +63,7 @@ fn make(
             attended.cancel(telephone);
         }
         if let Some(ended) = attended.given_up() {
-            return attended.outcome(ended, telephone);
+            return attended.outcome(ended, telephone, known);
         }
         if let Ok(Signal::Terminate) = signals.try_recv() {
             attended.cancel(telephone);

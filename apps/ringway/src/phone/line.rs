@@ -179,14 +179,13 @@ impl Line {
         None
     }
 
-    /// Ends it: what was heard, with the recording closed.
-    pub(crate) fn close(mut self) -> Result<Heard, Failure> {
+    /// Ends it: what was heard, with the recording closed, and what it told last, which may have to be remembered.
+    pub(crate) fn close(mut self) -> Result<(Heard, Vec<Told>), Failure> {
         self.ask(Ask::Leave);
-        while let Some(told) = self.poll() {
-            drop(told);
-        }
+        let mut last: Vec<Told> = std::iter::from_fn(|| self.poll()).collect();
         let (priority, tally) = (self.media.priority(), self.media.tally());
         let stream = self.media.stop().ok_or_else(|| Failure::failed("the media thread ended by itself"))?;
+        last.extend(std::iter::from_fn(|| self.poll()));
         let (report, sound) = stream.into_parts();
         let kept = match sound.into_sink() {
             Sink::Memory(kept) => kept,
@@ -196,7 +195,7 @@ impl Line {
                 Vec::new()
             }
         };
-        Ok(Heard {
+        let heard = Heard {
             security: self.security,
             codec: self.codec,
             sent: Sent { packets: report.sent.packets, kbit_s: report.sent.kbit_s },
@@ -204,7 +203,8 @@ impl Line {
             priority,
             counts: tally.counts(),
             kept,
-        })
+        };
+        Ok((heard, last))
     }
 
     /// How our port looks from outside, when the STUN server says so in time.

@@ -79,11 +79,12 @@ impl Security {
         match self {
             Self::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
             Self::Sdes(suite) => of("sdes", suite),
-            Self::Zrtp { suite, sas, is_verified, continuity: _ } => {
+            Self::Zrtp { suite, sas, is_verified, continuity } => {
                 let mut value = of("zrtp", suite);
                 if let Value::Object(fields) = &mut value {
                     fields.insert("sas".to_owned(), json!(sas));
                     fields.insert("sas_verified".to_owned(), json!(is_verified));
+                    fields.insert("continuity".to_owned(), json!(continuity_name(*continuity)));
                 }
                 value
             }
@@ -98,13 +99,33 @@ impl fmt::Display for Security {
             Self::Sdes(suite) => {
                 write!(f, "SRTP {} with keys that SIP carried readable (weak)", suite.name())
             }
-            Self::Zrtp { suite, sas, is_verified: false, continuity: _ } => {
-                write!(f, "SRTP {} by ZRTP; compare by voice: {}", suite.name(), printable(sas))
+            Self::Zrtp { suite, sas, continuity: Continuity::Broken, .. } => {
+                let (suite, sas) = (suite.name(), printable(sas));
+                write!(
+                    f,
+                    "SRTP {suite} by ZRTP, NOT with the phone of earlier calls; compare by voice: {sas}"
+                )
             }
             Self::Zrtp { suite, is_verified: true, .. } => {
                 write!(f, "SRTP {} by ZRTP, compared in an earlier call", suite.name())
             }
+            Self::Zrtp { suite, sas, is_verified: false, continuity } => {
+                let of = match continuity {
+                    Continuity::FirstCall | Continuity::Broken => "",
+                    Continuity::Continued => ", with the phone of an earlier call",
+                };
+                write!(f, "SRTP {} by ZRTP{of}; compare by voice: {}", suite.name(), printable(sas))
+            }
         }
+    }
+}
+
+/// What the secrets of earlier calls say, in one word.
+const fn continuity_name(continuity: Continuity) -> &'static str {
+    match continuity {
+        Continuity::FirstCall => "first_call",
+        Continuity::Continued => "continued",
+        Continuity::Broken => "broken",
     }
 }
 

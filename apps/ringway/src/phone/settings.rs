@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{HostPort, facing};
 use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::known_phones::KnownPhones;
 use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::Source;
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) script: ScriptSettings,
     /// A STUN server.
     pub(crate) stun: Option<SocketAddr>,
+    /// Where the phones of earlier calls are remembered.
+    pub(crate) zrtp_cache: Option<PathBuf>,
     /// Register first.
     pub(crate) register: bool,
     /// What is told of messages.
@@ -152,6 +155,7 @@ impl Settings {
             media,
             script,
             stun,
+            zrtp_cache: args.zrtp_cache.clone(),
             register: args.register,
             trace: if args.trace { Trace::FirstLines } else { Trace::Off },
         })
@@ -167,6 +171,9 @@ impl MediaSettings {
             Some(SrtpArg::Zrtp) => Wish::Zrtp,
             Some(SrtpArg::Dtls) => return Err(not_yet("--srtp dtls", "use sdes or zrtp")),
         };
+        if args.zrtp_cache.is_some() && matches!(protection, Wish::None | Wish::Sdes) {
+            return Err(Failure::usage("--zrtp-cache is for ZRTP; leave it out, or use --srtp zrtp"));
+        }
         Ok(Self {
             protection,
             suites: suites(&args.suite, protection)?,
@@ -181,6 +188,11 @@ impl MediaSettings {
 }
 
 impl MediaSettings {
+    /// The same for a phone that has a memory of others.
+    pub(crate) fn known_to(&self, known: Option<&KnownPhones>) -> Self {
+        Self { zrtp: known.map(KnownPhones::settings).or_else(|| self.zrtp.clone()), ..self.clone() }
+    }
+
     /// The suites that a call is made or answered with, the one liked best first.
     pub(crate) fn suites_for(&self, role: Role) -> Vec<Suite> {
         match (self.suites.as_slice(), role) {

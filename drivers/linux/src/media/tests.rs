@@ -116,7 +116,7 @@ fn two_hundred_packets_leave_at_their_beats_and_arrive_stamped() {
     let (here, there) = (ports(), ports());
     let listener = Metronome::new(Some(here.rtp_address()));
     let speaker = Metronome::new(Some(there.rtp_address()));
-    let (listener, speaker) = (start(there, listener), start(here, speaker));
+    let (mut listener, mut speaker) = (start(there, listener), start(here, speaker));
     println!("priority: {}", speaker.priority());
     std::thread::sleep(BEAT * 200);
     let (tally, counts) = (speaker.tally(), speaker.counts());
@@ -186,7 +186,10 @@ fn commands_deadlines_and_reports_pass_between_the_beats() {
         std::thread::sleep(Duration::from_millis(1));
     };
     assert_eq!((report, thread.poll()), (1, None));
-    assert_eq!(thread.stop().unwrap().alarms, 1);
+    assert!(thread.command(Ask::Alarm(Duration::ZERO)).is_ok());
+    assert_eq!(thread.stop().unwrap().alarms, 2);
+    assert_eq!((thread.poll(), thread.poll()), (Some(2), None), "what it said last is not lost");
+    assert!(thread.stop().is_none());
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn a_flood_does_not_move_the_beat_nor_take_the_processor() {
 fn what_is_too_long_for_media_is_counted_and_dropped() {
     let ports = ports();
     let target = ports.rtp_address();
-    let thread = start(ports, Metronome::new(None));
+    let mut thread = start(ports, Metronome::new(None));
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     for length in [0, 1, 2049, 60_000, 100] {
         peer.send_to(&vec![0; length], target).unwrap();

@@ -105,8 +105,9 @@ where
         MediaTally(Arc::clone(&self.shared))
     }
 
-    /// Ends the thread, after the commands that were given, and gives the machine back. `None`: it has panicked.
-    pub fn stop(mut self) -> Option<M> {
+    /// Ends the thread, after the commands that were given, and gives the machine back; its last reports can still be
+    /// polled. `None`: it has panicked, or was stopped before.
+    pub fn stop(&mut self) -> Option<M> {
         self.end()
     }
 }

@@ -142,7 +142,7 @@ impl Demo<'_> {
             }
             Some(Happening::Media(_, told)) => {
                 if let Some(attended) = self.side(who) {
-                    attended.on_told(&told, telephone);
+                    attended.on_told(&told, telephone, &mut None);
                 }
             }
             None => {}
@@ -187,7 +187,7 @@ impl Demo<'_> {
             Who::Alice => self.calling.take(),
             Who::Bob => self.called.take(),
         };
-        let outcome = side.map(|side| side.outcome(ended, telephone)).transpose()?;
+        let outcome = side.map(|side| side.outcome(ended, telephone, &mut None)).transpose()?;
         match who {
             Who::Alice => self.ended.0 = outcome,
             Who::Bob => self.ended.1 = outcome,
@@ -280,6 +280,7 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         media,
         script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
         stun: None,
+        zrtp_cache: None,
         register: true,
         trace: Trace::FirstLines,
     }

@@ -5,13 +5,12 @@ use super::event::{
     CallNumber, Compared, Hold, Levels, Lock, PhoneCommand, PhoneEvent, Secret, SeenMessage, Side,
     TransferStep, Way,
 };
-use super::known_phones::KnownPhones;
 use super::settings::{Account, Registration, Settings};
 use super::wire::{self, Counted, Wired};
 use crate::failure::Failure;
+use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::{Line, Mute, Told};
 use crate::phone::telephone::{Happening, Telephone};
-use crate::random;
 use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection};
 use ringway_media::Protection;
 use ringway_media::zrtp::SasCheck;
@@ -53,7 +52,7 @@ impl Desk {
             serving: Vec::new(),
             levels_due: Instant::now(),
             recorded: 0,
-            known: KnownPhones::load(file, random::bytes()?)?,
+            known: KnownPhones::open(&file.with_extension("zrtp"))?,
         };
         let thread = std::thread::Builder::new()
             .name("desk".to_owned())
@@ -432,8 +431,15 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         let is_ours =
             place.map(|place| self.serving.swap_remove(place)).is_some_and(|served| served.is_ending);
         let line = self.telephone.as_mut().and_then(|(telephone, _)| telephone.take_line(call));
-        if let Some(Err(failure)) = line.map(Line::close) {
-            self.refuse(&failure);
+        match line.map(Line::close) {
+            Some(Ok((_, last))) => {
+                let is_memory = |told: &Told| matches!(told, Told::Retain(_) | Told::Forget(_));
+                last.into_iter().filter(is_memory).for_each(|told| self.on_told(call, told));
+            }
+            Some(Err(failure)) => {
+                self.refuse(&failure);
+            }
+            None => {}
         }
         self.tell_network();
         let by = match (cause.by, is_ours) {

@@ -12,7 +12,6 @@ pub(crate) mod event;
 mod field;
 mod form;
 mod key;
-mod known_phones;
 pub(crate) mod model;
 #[cfg(test)]
 mod picture;

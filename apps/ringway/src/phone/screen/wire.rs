@@ -1,10 +1,10 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
 use super::event::{Compared, Lock, MediaReport, NetworkFacts, Secret};
-use super::known_phones::KnownPhones;
 use super::settings::{self, Account, SipTransport, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
 use ringway_agent::Trace;
@@ -48,6 +48,8 @@ impl Wired {
                 Srtp::Zrtp => Some(SrtpArg::Zrtp),
             },
             suite: Vec::new(),
+            // It keeps its memory itself, over several accounts.
+            zrtp_cache: None,
             allow_downgrade: false,
             codec: Vec::new(),
             play: of.call.play.clone(),

@@ -6,7 +6,6 @@
 //! Start reading at [`Settings::load`].
 
 mod password;
-pub(crate) mod private_file;
 mod read;
 mod save;
 #[cfg(test)]

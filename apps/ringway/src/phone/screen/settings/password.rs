@@ -1,6 +1,6 @@
 //! Where the password is kept: the kernel's keyring, a file only its owner may read, or nowhere.
 
-use super::private_file;
+use crate::phone::private_file;
 use crate::phone::screen::event::Secret;
 use keyring_core::api::CredentialStoreApi;
 use linux_keyutils_keyring_store::Store;

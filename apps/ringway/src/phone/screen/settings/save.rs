@@ -1,7 +1,7 @@
 //! Writing `phone.toml` back, so that what a person wrote there by hand stays.
 
-use super::private_file;
 use super::{Account, Contact, Registration, Settings};
+use crate::phone::private_file;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,10 +1,11 @@
 //! Phones that ZRTP was made with: who has compared the SAS once need not do it again, and who sits between later is
 //! noticed (RFC 6189 §4.3).
 //!
-//! The file stands beside `phone.toml`, as `phone.zrtp`, and is a secret like a password.
+//! The file, `phone.zrtp` beside `phone.toml` or that of `--zrtp-cache`, is a secret like a password.
 
-use super::settings::private_file;
 use crate::failure::Failure;
+use crate::phone::private_file;
+use crate::random;
 use ringway_media::session::ZrtpSettings;
 use ringway_media::zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use ringway_sansio::Instant;
@@ -25,9 +26,13 @@ pub(crate) struct KnownPhones {
 }
 
 impl KnownPhones {
-    /// Reads what stands beside `config`; where nothing does, `zid` is our identity from now on.
-    pub(crate) fn load(config: &Path, zid: Zid) -> Result<Self, Failure> {
-        let file = config.with_extension("zrtp");
+    /// Reads the file; where there is none, we are somebody new.
+    pub(crate) fn open(file: &Path) -> Result<Self, Failure> {
+        Self::load(file, random::bytes()?)
+    }
+
+    fn load(file: &Path, zid: Zid) -> Result<Self, Failure> {
+        let file = file.to_owned();
         let text = private_file::read(&file, "the secrets of ZRTP", BYTES_MAX).map_err(Failure::usage)?;
         let mut known = Self { file, zid, cache: ZidCache::default() };
         let Some(text) = text else { return Ok(known) };
@@ -141,25 +146,24 @@ mod tests {
     #[test]
     fn phones_are_known_after_a_restart_and_forgotten_when_told() {
         let folder = tempdir().unwrap();
-        let config = folder.path().join("phone.toml");
-        let mut known = KnownPhones::load(&config, [5; 12]).unwrap();
+        let file = folder.path().join("phone.zrtp");
+        let mut known = KnownPhones::load(&file, [5; 12]).unwrap();
         known.remember(retained(1)).unwrap();
         known.remember(retained(2)).unwrap();
-        let again = KnownPhones::load(&config, [6; 12]).unwrap();
+        let again = KnownPhones::load(&file, [6; 12]).unwrap();
         assert_eq!(again.zid, [5; 12], "the identity stays");
         assert_eq!(again.cache.find(&[1; 12]), Some(&retained(1)));
         assert_eq!(again.cache.find(&[2; 12]), Some(&retained(2)));
         known.forget(&[2; 12]).unwrap();
-        let again = KnownPhones::load(&config, [6; 12]).unwrap();
+        let again = KnownPhones::load(&file, [6; 12]).unwrap();
         assert_eq!(again.cache.find(&[2; 12]), None);
-        let mode = fs::metadata(folder.path().join("phone.zrtp")).unwrap().permissions().mode();
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
     fn a_file_of_others_is_refused() {
         let folder = tempdir().unwrap();
-        let config = folder.path().join("phone.toml");
         let file = folder.path().join("phone.zrtp");
         let zid = "05".repeat(12);
         for text in [
@@ -174,12 +178,12 @@ mod tests {
         ] {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-            let loaded = KnownPhones::load(&config, [0; 12]);
+            let loaded = KnownPhones::load(&file, [0; 12]);
             // An empty file is one without phones.
             assert_eq!(loaded.is_ok(), text.is_empty(), "{text}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        let why = KnownPhones::load(&config, [0; 12]).unwrap_err();
+        let why = KnownPhones::load(&file, [0; 12]).unwrap_err();
         assert!(why.lines()[0].contains("chmod 600"), "{why:?}");
     }
 }
