@@ -33,6 +33,8 @@ pub(crate) struct Phone {
     messages: PathBuf,
     uri: String,
     keys: Keys,
+    /// Calls that were to end so far.
+    ended: usize,
 }
 
 impl Phone {
@@ -90,7 +92,7 @@ impl Phone {
         running.type_line(&format!("play {}", tone.display()))?;
         running.type_line(&format!("record {}", recording.display()))?;
         running.wait_for_output("Using wav files")?;
-        Ok(Self { running, recording, messages, uri: line.uri(port), keys: line.keys })
+        Ok(Self { running, recording, messages, uri: line.uri(port), keys: line.keys, ended: 0 })
     }
 
     /// Waits until linphonec says that it is registered.
@@ -147,7 +149,9 @@ impl Softphone for Phone {
     }
 
     fn ended(&mut self) -> Result<()> {
-        self.running.wait_for_output(" ended (")
+        self.ended += 1;
+        let calls = self.ended;
+        self.running.wait_until(" ended (", |output| output.matches(" ended (").count() >= calls)
     }
 
     fn digits(&self) -> String {
@@ -161,7 +165,7 @@ impl Softphone for Phone {
 
     fn sas(&self) -> Option<String> {
         let output = self.running.output();
-        let rest = output.split("auth token is ").nth(1)?;
+        let (_, rest) = output.rsplit_once("auth token is ")?;
         rest.split(['.', '\n']).next().map(str::to_owned)
     }
 

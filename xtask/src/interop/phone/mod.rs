@@ -4,6 +4,7 @@
 //! call both sides send a tone and record what they hear, one of them presses keys, and one of them puts the call on hold
 //! and takes it up again. What was heard is kept as evidence.
 
+mod again;
 mod call;
 mod refused;
 mod stun;
@@ -34,6 +35,7 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     }
     all.push(long_call(long));
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
+    scenarios.extend(again::scenarios());
     scenarios.extend(refused::scenarios());
     scenarios.extend(stun::scenarios());
     scenarios
