@@ -1,13 +1,15 @@
 //! `ringway call`, `ringway answer` and `ringway demo` through the built program.
 //!
 //! Tested: calls on loopback, direct and through the server, with and without SRTP; what is heard; the JSON object; hold;
-//! keys; ZRTP's memory; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop`
+//! keys; ZRTP's memory; protection that is taken away; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop`
 //! has, and exact timing, which the benchmarks have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
+mod scripted_peer;
 
 use program::{Done, Running};
+use scripted_peer::{Offer, Peer};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -212,6 +214,53 @@ fn hold_and_resume_keep_sound_both_ways_and_keys_arrive() {
     }
 }
 
+/// Lets a peer that is protected in a call with `phone` take the protection away: its status, what the phone said, and how it ended.
+fn taken_away(mut peer: Peer, phone: Running) -> (u16, String, Value) {
+    assert!(peer.receives_packets_of(PROTECTED_BYTES, 20));
+    let (status, answer) = peer.change(Offer::Bare);
+    if status == 200 {
+        assert!(answer.contains("m=audio ") && !answer.contains("a=crypto"), "{answer}");
+        assert!(peer.receives_packets_of(PLAIN_BYTES, 20));
+    } else {
+        assert_eq!(peer.packet_bytes(Duration::from_millis(500)), (PROTECTED_BYTES, PROTECTED_BYTES));
+    }
+    peer.hang_up();
+    let phone = phone.done();
+    assert_eq!(phone.status, 0, "{phone:?}");
+    (status, phone.err.clone(), phone.json())
+}
+
+#[test]
+fn protection_is_taken_away_only_from_who_allows_it() {
+    for srtp in [&[][..], &["--srtp", "sdes"]] {
+        for is_allowed in [false, true] {
+            let allowed: &[&str] = if is_allowed { &["--allow-downgrade"] } else { &[] };
+            let args = [srtp, allowed].concat();
+            let (bob, uri) = bob(&args);
+            let mut peer = Peer::new();
+            peer.call(&uri, Offer::Protected);
+            let called = taken_away(peer, bob);
+            let mut peer = Peer::new();
+            let (target, suite) = (peer.uri(), "AES_CM_128_HMAC_SHA1_80");
+            let args_of_alice = ["call", &target, "--json", "--srtp", "sdes", "--suite", suite];
+            let alice = Running::start(&[&args_of_alice[..], allowed].concat(), "");
+            peer.answer(Offer::Protected);
+            for (status, said, value) in [called, taken_away(peer, alice)] {
+                let (expected, method, line) = match is_allowed {
+                    false => (488, "sdes", "a change by the other side was refused: 488"),
+                    true => (200, "none", "sound: not protected"),
+                };
+                assert_eq!(
+                    (status, &value["security"]["method"]),
+                    (expected, &method.into()),
+                    "{args:?}: {said}"
+                );
+                assert!(said.contains(line), "{args:?}: {said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn tcp_carries_a_call_too() {
     let (bob, uri) = bob(&["--play", "speech"]);
@@ -382,3 +431,7 @@ fn the_demo_shows_a_call_and_is_quick() {
     let value = ringway(&["demo", "--json"]).json();
     assert_eq!(value["result"], "ok", "{value:#}");
 }
+
+/// Of an RTP packet with 20 ms of G.711, and of the same as SRTP with a tag of 80 bits.
+const PLAIN_BYTES: usize = 172;
+const PROTECTED_BYTES: usize = 182;

@@ -1,0 +1,171 @@
+//! A peer that does what a test says, message by message, and shows what comes by RTP. UDP only; what it expects must come.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+/// One end of one dialog.
+pub(crate) struct Peer {
+    sip: UdpSocket,
+    rtp: UdpSocket,
+    /// Where the other end's SIP is, as an address.
+    there: String,
+    /// Our From or To, and the other end's.
+    local: String,
+    remote: String,
+    target: String,
+    call_id: String,
+    cseq: u32,
+}
+
+/// Whether its SDP has a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Protected,
+    Bare,
+}
+
+impl Peer {
+    pub(crate) fn new() -> Self {
+        let socket = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        };
+        let (sip, rtp) = (socket(), socket());
+        let local = format!("<sip:peer@{}>;tag=peer", sip.local_addr().unwrap());
+        let empty = String::new;
+        Self { sip, rtp, there: empty(), local, remote: empty(), target: empty(), call_id: empty(), cseq: 0 }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("sip:peer@{}", self.sip.local_addr().unwrap())
+    }
+
+    /// Calls, and is answered.
+    pub(crate) fn call(&mut self, uri: &str, offer: Offer) {
+        self.there = uri.rsplit('@').next().unwrap().to_owned();
+        (self.target, self.remote, self.call_id) = (uri.to_owned(), format!("<{uri}>"), "a-call".to_owned());
+        assert_eq!(self.change(offer).0, 200);
+    }
+
+    /// Answers a call.
+    pub(crate) fn answer(&mut self, answer: Offer) {
+        let invite = self.receive("INVITE ");
+        (self.call_id, self.remote) = (header(&invite, "Call-ID"), header(&invite, "From"));
+        self.target = header(&invite, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
+        let copied = |name| format!("{name}: {}\r\n", header(&invite, name));
+        let head = ["Via", "From", "Call-ID", "CSeq"].map(copied).concat();
+        let own = format!("To: {}\r\nContact: <{}>\r\n", self.local, self.uri());
+        let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(answer));
+        self.send(&format!("SIP/2.0 200 OK\r\n{head}{own}{body}"));
+        self.receive("ACK ");
+    }
+
+    /// Offers something, in a call or for one: the status, and the SDP of the answer.
+    pub(crate) fn change(&mut self, offer: Offer) -> (u16, String) {
+        let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(offer));
+        let response = self.request("INVITE", &body);
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+        if status == 200 {
+            self.remote = header(&response, "To");
+            self.target = header(&response, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
+        }
+        // A 2xx is acknowledged in a transaction of its own (RFC 3261 §13.2.2.4).
+        let branch = if status == 200 { "ack" } else { "INVITE" };
+        let ack = self.head("ACK", branch, &header(&response, "To"));
+        self.send(&format!("{ack}Content-Length: 0\r\n\r\n"));
+        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    pub(crate) fn hang_up(&mut self) {
+        assert!(self.request("BYE", "Content-Length: 0\r\n\r\n").starts_with("SIP/2.0 200 "));
+    }
+
+    /// True when so many RTP packets in a row have this length, soon.
+    pub(crate) fn receives_packets_of(&self, bytes: usize, in_a_row: u32) -> bool {
+        let (end, mut room, mut count) = (Instant::now() + PATIENCE, [0; 2048], 0);
+        while count < in_a_row {
+            let length = self.rtp.recv(&mut room).unwrap();
+            count = if length == bytes { count + 1 } else { 0 };
+            if Instant::now() > end {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How long the packets are that have come and that come within a while: the shortest and the longest.
+    pub(crate) fn packet_bytes(&self, within: Duration) -> (usize, usize) {
+        let (end, mut room) = (Instant::now() + within, [0; 2048]);
+        let lengths =
+            std::iter::from_fn(|| (Instant::now() < end).then(|| self.rtp.recv(&mut room).unwrap()));
+        lengths.fold((usize::MAX, 0), |(least, most), length| (least.min(length), most.max(length)))
+    }
+
+    /// Its final response.
+    fn request(&mut self, method: &str, rest: &str) -> String {
+        self.cseq += 1;
+        let head = self.head(method, method, &self.remote);
+        self.send(&format!("{head}Contact: <{}>\r\n{rest}", self.uri()));
+        loop {
+            let response = self.receive("SIP/2.0 ");
+            if !response.starts_with("SIP/2.0 1")
+                && header(&response, "CSeq").starts_with(&format!("{} ", self.cseq))
+            {
+                return response;
+            }
+        }
+    }
+
+    fn head(&self, method: &str, branch: &str, to: &str) -> String {
+        let Self { target, local, call_id, cseq, .. } = self;
+        let via = format!("SIP/2.0/UDP {};branch=z9hG4bK-{branch}-{cseq}", self.sip.local_addr().unwrap());
+        format!(
+            "{method} {target} SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\nFrom: {local}\r\nTo: {to}\r\nCall-ID: {call_id}\r\n\
+             CSeq: {cseq} {method}\r\n"
+        )
+    }
+
+    /// The next message that begins so.
+    fn receive(&mut self, begin: &str) -> String {
+        let mut room = [0; 4096];
+        loop {
+            let (length, from) = self.sip.recv_from(&mut room).unwrap();
+            self.there = from.to_string();
+            let text = String::from_utf8(room[..length].to_vec()).unwrap();
+            if text.starts_with(begin) {
+                return text;
+            }
+        }
+    }
+
+    fn send(&self, text: &str) {
+        self.sip.send_to(text.as_bytes(), &self.there).unwrap();
+    }
+
+    fn sdp(&self, offer: Offer) -> String {
+        let port = self.rtp.local_addr().unwrap().port();
+        let key = match offer {
+            Offer::Protected => {
+                "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n"
+            }
+            Offer::Bare => "",
+        };
+        let profile = if offer == Offer::Protected { "RTP/SAVP" } else { "RTP/AVP" };
+        format!(
+            "v=0\r\no=- 1 {} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} {profile} 0\r\n{key}",
+            self.cseq
+        )
+    }
+}
+
+fn header(message: &str, name: &str) -> String {
+    let prefix = format!("{name}: ");
+    message
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix))
+        .unwrap_or_else(|| panic!("no {name}: {message}"))
+        .to_owned()
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
