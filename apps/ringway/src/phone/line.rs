@@ -337,6 +337,8 @@ fn received(report: &Report, dtmf: String) -> Received {
         auth_failures: report.refused.auth_failures,
         replays: report.refused.replays,
         strangers: report.refused.strangers,
+        early: report.refused.early,
+        after_end: report.refused.after_end,
         concealed: report.sound.concealed_samples / BLOCK_SAMPLES,
         mos: report.mos,
         dtmf,

@@ -171,6 +171,10 @@ pub(crate) struct Received {
     pub(crate) replays: u64,
     /// Packets from others than the peer.
     pub(crate) strangers: u64,
+    /// Packets before the other side was known.
+    pub(crate) early: u64,
+    /// Packets of the peer's after our BYE or its own.
+    pub(crate) after_end: u64,
     /// Blocks that had to be made up.
     pub(crate) concealed: u64,
     /// 1 to 4.5; `None`: nothing arrived.
@@ -219,6 +223,8 @@ impl Outcome {
                 "auth_failures": received.auth_failures,
                 "replays": received.replays,
                 "strangers": received.strangers,
+                "early": received.early,
+                "after_end": received.after_end,
                 "concealed_blocks": received.concealed,
                 "mos": received.mos.map(rounded),
                 "dtmf": received.dtmf,

@@ -57,10 +57,7 @@ impl MediaSession {
 
     fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let ip_bytes = datagram.len() as u32 + ip_header_bytes(from);
-        let (Some(_), false) = (&self.params, self.is_closed) else {
-            self.refused.strangers += 1;
-            return;
-        };
+        let (Some(_), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
         let (len, proof) = match self.shield.open_rtp(now, datagram) {
             Opened::Plain => (datagram.len(), None),
             Opened::Authenticated(len, under) => (len, Some(under)),
@@ -114,10 +111,7 @@ impl MediaSession {
     }
 
     fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
-        let (Some(params), false) = (&self.params, self.is_closed) else {
-            self.refused.strangers += 1;
-            return;
-        };
+        let (Some(params), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
         let is_peer = is_control_peer(params, self.lock.as_ref(), from);
         let len = match self.shield.open_rtcp(now, datagram) {
             Opened::Plain if is_peer => datagram.len(),
@@ -142,10 +136,7 @@ impl MediaSession {
 
     fn on_stun(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         let stun = self.stun.as_mut().filter(|stun| stun.machine.server() == from && !self.is_closed);
-        let Some(stun) = stun else {
-            self.refused.strangers += 1;
-            return;
-        };
+        let Some(stun) = stun else { return self.refuse_kind(from) };
         match stun.machine.on_datagram(now, from, datagram) {
             Some(StunEvent::Mapped(address)) => self.tell(MediaEvent::StunMapped(address)),
             Some(StunEvent::Failed(failure)) => self.tell(MediaEvent::StunFailed(failure)),
@@ -166,8 +157,7 @@ impl MediaSession {
         let (Some(zrtp), true, true, false) =
             (&mut self.zrtp, is_agreed, is_peer || may_begin, self.is_closed)
         else {
-            self.refused.strangers += 1;
-            return;
+            return self.refuse_kind(from);
         };
         let before = zrtp.machine.counts();
         let flow = Flow::udp(RTP_PORT, from);
@@ -197,13 +187,38 @@ impl MediaSession {
     /// Counts a datagram by its fault, and as a stranger's if it is one.
     fn refuse(&mut self, from: SocketAddr, count: impl FnOnce(&mut super::Refused) -> &mut u64) {
         *count(&mut self.refused) += 1;
-        let is_peer = self.params.as_ref().is_some_and(|params| {
+        if self.is_closed || !self.is_peer(from) {
+            self.turn_away(from);
+        }
+    }
+
+    /// Counts a datagram of a kind that is not wanted from there.
+    fn refuse_kind(&mut self, from: SocketAddr) {
+        if self.is_closed || !self.is_peer(from) {
+            self.turn_away(from);
+        } else {
+            self.refused.unknown += 1;
+        }
+    }
+
+    /// Counts a datagram by who sent it and when: by somebody else, or not in the call.
+    fn turn_away(&mut self, from: SocketAddr) {
+        let is_peer = self.is_peer(from);
+        let count = match (&self.params, is_peer) {
+            (None, _) => &mut self.refused.early,
+            // In a call there is something else to say of the peer's.
+            (Some(_), true) => &mut self.refused.after_end,
+            (Some(_), false) => &mut self.refused.strangers,
+        };
+        *count += 1;
+    }
+
+    /// True for an address that the peer sends from, as far as we know.
+    fn is_peer(&self, from: SocketAddr) -> bool {
+        self.params.as_ref().is_some_and(|params| {
             let is_sound_peer = self.lock.as_ref().is_some_and(|lock| lock.is_peer(from));
             is_sound_peer || is_control_peer(params, self.lock.as_ref(), from)
-        });
-        if !is_peer || self.is_closed {
-            self.refused.strangers += 1;
-        }
+        })
     }
 }
 

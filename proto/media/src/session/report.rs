@@ -89,8 +89,12 @@ impl SentReport {
 /// Datagrams that were counted and neither heard nor answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Datagrams of any kind from addresses that are not the peer's, or before and after the call.
+    /// Datagrams of any kind from addresses that are not the peer's.
     pub strangers: u64,
+    /// Datagrams that came before anything was agreed on: whose they are, nobody can say yet.
+    pub early: u64,
+    /// Datagrams of the peer's that came after the end.
+    pub after_end: u64,
     /// SRTP and SRTCP packets whose tag is wrong.
     pub auth_failures: u64,
     /// SRTP and SRTCP packets that came before, or are too old to know.
@@ -101,7 +105,7 @@ pub struct Refused {
     pub unprotected: u64,
     /// RTP, RTCP, STUN or ZRTP that cannot be read.
     pub malformed: u64,
-    /// Datagrams that are none of these.
+    /// Datagrams of another kind, and STUN and ZRTP of the peer's where there is none.
     pub unknown: u64,
     /// RTP of payload types that nobody agreed on.
     pub unknown_payload: u64,

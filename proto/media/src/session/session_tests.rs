@@ -221,7 +221,8 @@ fn strangers_are_counted_before_during_and_after_and_never_heard_or_answered() {
             }
         };
         attack(&mut wire);
-        assert_eq!(wire.ends[0].session.report().refused.strangers, 100);
+        let refused = wire.ends[0].session.report().refused;
+        assert_eq!((refused.early, refused.strangers), (100, 0), "nobody is known yet");
         wire.agree(|params, end| match protection {
             Protection::None => params,
             Protection::Sdes { .. } | Protection::Zrtp { .. } => {
@@ -232,17 +233,36 @@ fn strangers_are_counted_before_during_and_after_and_never_heard_or_answered() {
         attack(&mut wire);
         wire.run(50);
         let report = wire.ends[0].session.report();
-        assert_eq!(report.refused.strangers, 200, "{:?}", report.refused);
+        assert_eq!(report.refused.strangers, 100, "{:?}", report.refused);
         assert_eq!((report.received.counts.received, report.sound.concealed_samples), (100, 0));
         assert_eq!(report.target, Some(wire.ends[1].address));
         wire.close(0);
         attack(&mut wire);
-        assert_eq!(wire.ends[0].session.report().refused.strangers, 300);
+        let refused = wire.ends[0].session.report().refused;
+        assert_eq!((refused.early, refused.strangers, refused.after_end), (100, 200, 0));
         assert!(!wire.ends[0].events.iter().any(|event| matches!(event, MediaEvent::PeerLeft)));
         let silent = wire.ends[0].heard.len();
         wire.run(10);
         assert!(wire.ends[0].heard[silent..].iter().all(|sample| *sample == 0));
+        // The peer has not heard of the end: what it still sends is its own.
+        let refused = wire.ends[0].session.report().refused;
+        assert_eq!((refused.early, refused.strangers, refused.after_end), (100, 200, 10));
     }
+}
+
+/// There are phones that send these in any call.
+#[test]
+fn what_the_peer_sends_unasked_is_no_strangers() {
+    let mut wire = Wire::plain(19, PERFECT);
+    wire.run(10);
+    let peer = wire.ends[1].address;
+    for _ in 0..5 {
+        assert!(wire.inject(0, peer, &[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42]).is_empty());
+        assert!(wire.inject(0, peer, &[0x10; 40]).is_empty());
+        assert!(wire.inject(0, peer, &[22, 254, 253]).is_empty());
+    }
+    let refused = wire.ends[0].session.report().refused;
+    assert_eq!(refused, Refused { unknown: 15, ..Refused::default() });
 }
 
 #[test]
@@ -393,7 +413,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     answer[28..32].copy_from_slice(&[192 ^ 0x21, 0x12, 2 ^ 0xa4, 7 ^ 0x42]);
     let now = Instant::from_secs(2);
     session.on_rtp(now, now, address(66, 1), &mut answer.clone(), &mut Outbox::new());
-    assert_eq!((session.poll_event().is_none(), session.report().refused.strangers), (true, 1));
+    assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
     session.on_rtp(now, now, server, &mut answer, &mut Outbox::new());
     assert!(
         matches!(session.poll_event(), Some(MediaEvent::StunMapped(mapped)) if mapped == address(7, 20_000))

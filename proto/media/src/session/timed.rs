@@ -34,7 +34,7 @@ impl MediaSession {
         }
     }
 
-    /// Ends the stream: says goodbye to the peer (RFC 3550 §6.6), and counts whatever comes after it as a stranger's.
+    /// Ends the stream: says goodbye to the peer (RFC 3550 §6.6), and hears nothing that comes after it.
     pub fn close(&mut self, now: Instant, out: &mut Outbox) {
         if self.params.is_some() && !self.is_closed {
             self.send_report(now, Farewell::Bye, out);

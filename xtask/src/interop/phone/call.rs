@@ -237,7 +237,7 @@ impl Call {
 
     /// How many packets of this peer at most the phone must refuse, by what it counts them as. Not one of them is sound:
     /// that would be missing in the numbers of the others, and `lost`.
-    fn faults(&self) -> [(&'static str, u32); 3] {
+    fn faults(&self) -> Vec<(&'static str, u32)> {
         let (auth_failures, replays) = match (self.peer, self.keys) {
             (Peer::Baresip, Keys::Sdes("AES_CM_128_HMAC_SHA1_32")) => (self.reports_of_baresip(), 0),
             (Peer::Linphone, Keys::Sdes(_) | Keys::Zrtp) => (0, REPEATS_OF_LINPHONE + 2 * self.holds),
@@ -246,7 +246,12 @@ impl Call {
             | (Peer::Baresip, Keys::Zrtp)
             | (Peer::Twinkle, _) => (0, 0),
         };
-        [("lost", 0), ("auth_failures", auth_failures), ("replays", replays)]
+        let mut faults = vec![("lost", 0), ("auth_failures", auth_failures), ("replays", replays)];
+        if self.peer != Peer::Linphone {
+            // It tells another address of the machine than it sends STUN from until its first sound shows where it is.
+            faults.push(("strangers", 0));
+        }
+        faults
     }
 
     /// baresip 1.0 (libre 1.1) gives its SRTCP a tag of 32 bits where the suite has one for SRTP; it must have 80 bits there
