@@ -191,7 +191,7 @@ fn a_phone_of_an_earlier_call_is_known_again_and_one_that_should_be_known_and_is
 
     std::fs::write(&at_bob, "something else\n").unwrap();
     let done = ringway(&["call", "sip:b@127.0.0.1", "--zrtp-cache", &at_bob]);
-    assert!(done.refused().contains("bob.zrtp:1: not written by this program"), "{done:?}");
+    assert!(done.refused(2).contains("bob.zrtp:1: not written by this program"), "{done:?}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn protection_is_taken_away_only_from_who_allows_it() {
             let mut peer = Peer::new();
             let (target, suite) = (peer.uri(), "AES_CM_128_HMAC_SHA1_80");
             let args_of_alice = ["call", &target, "--json", "--srtp", "sdes", "--suite", suite];
-            let alice = Running::start(&[&args_of_alice[..], allowed].concat(), "");
+            let alice = start(&[&args_of_alice[..], allowed].concat(), "");
             peer.answer(Offer::Protected);
             for (status, said, value) in [called, taken_away(peer, alice)] {
                 let (expected, method, line) = match is_allowed {
@@ -373,6 +373,25 @@ fn through_the_server_with_digest() {
 }
 
 #[test]
+fn a_password_is_a_line_and_nobody_waits_for_more() {
+    let (bob, uri) = bob(&[]);
+    let server = uri.rsplit('@').next().unwrap();
+    let args =
+        ["call", &uri, "--server", server, "--password-stdin", "--ring-s", "1", "--duration", "1", "--json"];
+    let (alice, input) = Running::start_and_keep_input(Path::new("."), &args, "secret\n");
+    assert_eq!(alice.done().json()["result"], "answered");
+    assert_eq!(bob.done().json()["result"], "answered");
+    drop(input);
+    for (password, is_long) in
+        [("x".repeat(1024) + "\r\n", false), ("x".repeat(1025), true), ("\nsecret\n".to_owned(), false)]
+    {
+        let done = start(&args, &password).done();
+        assert_eq!(done.status == 2, is_long || password.starts_with('\n'), "{done:?}");
+        assert_eq!(done.err.contains("longer than 1024 bytes"), is_long, "{done:?}");
+    }
+}
+
+#[test]
 fn what_is_not_there_yet_is_refused_by_name() {
     for (args, word) in [
         (&["--transport", "tls"][..], "tls"),
@@ -435,3 +454,6 @@ fn the_demo_shows_a_call_and_is_quick() {
 /// Of an RTP packet with 20 ms of G.711, and of the same as SRTP with a tag of 80 bits.
 const PLAIN_BYTES: usize = 172;
 const PROTECTED_BYTES: usize = 182;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);

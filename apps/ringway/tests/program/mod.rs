@@ -9,7 +9,7 @@
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,6 +51,11 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `ringway` in a folder.
     pub(crate) fn start(folder: &Path, args: &[&str], input: &str) -> Self {
+        Self::start_and_keep_input(folder, args, input).0
+    }
+
+    /// The same, and its standard input does not end.
+    pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
             .args(args)
             .current_dir(folder)
@@ -60,9 +65,10 @@ impl Running {
             .spawn()
             .unwrap();
         // A command that does not read its input may be gone already.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let mut stdin = child.stdin.take().unwrap();
+        let _ = stdin.write_all(input.as_bytes());
         let (out, err) = (Output::of(child.stdout.take().unwrap()), Output::of(child.stderr.take().unwrap()));
-        Self { child, out, err }
+        (Self { child, out, err }, stdin)
     }
 
     /// Waits until it has said this on either output, and gives the line.
