@@ -266,6 +266,9 @@ fn tcp_carries_a_call_too() {
     let (bob, uri) = bob(&["--play", "speech"]);
     let alice = alice(&uri, &["--duration", "2", "--transport", "tcp", "--play", "speech", "--trace"]);
     assert!(alice.err.contains("tcp:127.0.0.1") && alice.err.contains("INVITE sip:bob@"), "{alice:?}");
+    let is_last =
+        |line: &str| line.starts_with("<- ") && line.contains(" SIP/2.0 200 ") && line.contains(" BYE, ");
+    assert!(alice.err.lines().last().is_some_and(is_last), "the answer to our BYE: {alice:?}");
     assert_is_a_good_call(&alice.json());
     assert_is_a_good_call(&bob.done().json());
 }

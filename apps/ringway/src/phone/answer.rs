@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::printable;
 use crate::phone::args::AnswerArgs;
-use crate::phone::attend::{Attended, on_any, say};
+use crate::phone::attend::{Attended, on_any, say, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::Settings;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
         done: 0,
     }
     .run(&signals);
-    telephone.shut_down();
+    telephone.shut_down().iter().for_each(say_message);
     done
 }
 

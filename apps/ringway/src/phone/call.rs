@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::phone::args::CallArgs;
-use crate::phone::attend::{Attended, on_any};
+use crate::phone::attend::{Attended, on_any, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::Settings;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let ring = Duration::from_secs(u64::from(args.ring_s));
     let mut telephone = Telephone::start(&settings, ring + RING_GRACE)?;
     let outcome = make(&mut telephone, &settings, (&args.uri, ring), &mut known, &signals);
-    telephone.shut_down();
+    telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
     tell(&outcome, args.phone.json)?;
     match outcome.verdict {

@@ -195,12 +195,14 @@ impl Telephone {
         }
     }
 
-    /// Ends calls and the registration, and waits a moment for the others to know.
-    pub(crate) fn shut_down(mut self) {
+    /// Ends calls and the registration, and waits a moment for the others to know. What happened in its signalling
+    /// meanwhile: the answer to a BYE, for one.
+    pub(crate) fn shut_down(mut self) -> Vec<AgentEvent> {
         // Without a worker there is nobody to tell.
         let _ = self.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
         self.lines.clear();
         self.runtime.stop(GRACE, UserAgent::is_done);
+        self.events.try_iter().map(|(_, event)| event).collect()
     }
 
     /// What was agreed on, from signalling to sound.
