@@ -1,7 +1,7 @@
 //! The header fields of a message, found but not yet understood.
 
 use crate::header::Values;
-use crate::lines::{Line, Next, next_field};
+use crate::lines::{Line, Next, any_field, plain_field};
 use crate::{HeaderName, Limits, Reason};
 
 /// Where each header field of a message stands. It exists even for a message that is rejected, so that it can be
@@ -13,6 +13,8 @@ pub struct Fields<'a> {
     count: usize,
     /// For each name the first line that has it, or `NONE`.
     first: [u8; HeaderName::COUNT],
+    /// A bit for each name that more than one line has.
+    repeated: u64,
     start_line_end: usize,
     body: &'a [u8],
     is_response: bool,
@@ -98,8 +100,17 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn indices_of(&self, name: HeaderName) -> impl Iterator<Item = usize> + use<'_, 'a> {
-        let from = self.first_index(name).unwrap_or(self.count);
-        (from..self.count).filter(move |&index| self.lines.get(index).is_some_and(|line| line.is(name)))
+        let range = match self.first_index(name) {
+            None => 0..0,
+            Some(first) if !self.is_repeated(name) => first..first + 1,
+            Some(first) => first..self.count,
+        };
+        range.filter(move |&index| self.lines.get(index).is_some_and(|line| line.is(name)))
+    }
+
+    /// True when more than one line has this name.
+    pub(crate) const fn is_repeated(&self, name: HeaderName) -> bool {
+        self.repeated >> name as u32 & 1 != 0
     }
 
     /// A table without fields, for [`fill`](Self::fill). The two are apart so that the table is not moved in between.
@@ -109,6 +120,7 @@ impl<'a> Fields<'a> {
             lines: [Line::default(); Limits::HEADERS_CEILING],
             count: 0,
             first: [NONE; HeaderName::COUNT],
+            repeated: 0,
             start_line_end: 0,
             body: b"",
             is_response: bytes.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"SIP/")),
@@ -133,25 +145,27 @@ impl<'a> Fields<'a> {
         let mut wrong = None;
         let mut at = lf + 1;
         let body_at = loop {
-            match next_field(bytes, at) {
-                Next::Body(body) => break body,
-                Next::End => return wrong.or(Some(Reason::HeaderLine)),
-                Next::Bad(next) => {
-                    wrong = wrong.or(Some(Reason::HeaderLine));
-                    at = next;
-                }
-                Next::Field(field, end) => {
-                    if self.count >= limits.headers_max.min(Limits::HEADERS_CEILING) {
-                        return wrong.or(Some(Reason::TooManyHeaders));
+            let (field, end) = match plain_field(bytes, at) {
+                Some(found) => found,
+                None => match any_field(bytes, at) {
+                    Next::Field(field, end) => (field, end),
+                    Next::Body(body) => break body,
+                    Next::End => return wrong.or(Some(Reason::HeaderLine)),
+                    Next::Bad(end) => {
+                        wrong = wrong.or(Some(Reason::HeaderLine));
+                        at = end;
+                        continue;
                     }
-                    let name = field.name;
-                    let repeated = self.add(Line::new(&field), name);
-                    if repeated && is_single(name) {
-                        wrong = wrong.or(Some(Reason::Repeated(name)));
-                    }
-                    at = end;
-                }
+                },
+            };
+            if self.count >= limits.headers_max.min(Limits::HEADERS_CEILING) {
+                return wrong.or(Some(Reason::TooManyHeaders));
             }
+            let repeated = self.add(Line::new(&field), field.name);
+            if repeated && is_single(field.name) {
+                wrong = wrong.or(Some(Reason::Repeated(field.name)));
+            }
+            at = end;
         };
         wrong.or(self.cut_body(body_at))
     }
@@ -168,7 +182,10 @@ impl<'a> Fields<'a> {
                 *first = index;
                 false
             }
-            _ => true,
+            _ => {
+                self.repeated |= 1 << name as u32;
+                true
+            }
         }
     }
 
@@ -206,3 +223,6 @@ const fn is_single(name: HeaderName) -> bool {
 }
 
 const NONE: u8 = u8::MAX;
+
+// One bit for each name.
+const _: () = assert!(HeaderName::COUNT <= u64::BITS as usize);

@@ -116,67 +116,69 @@ impl HeaderName {
     /// How many names there are, `Other` with them.
     pub const COUNT: usize = Self::Other as usize + 1;
 
+    /// Every name but `Other`, in order.
+    const ALL: [Self; Self::COUNT - 1] = [
+        Self::Via,
+        Self::From,
+        Self::To,
+        Self::CallId,
+        Self::CSeq,
+        Self::Contact,
+        Self::ContentLength,
+        Self::MaxForwards,
+        Self::Route,
+        Self::RecordRoute,
+        Self::Expires,
+        Self::MinExpires,
+        Self::Authorization,
+        Self::ProxyAuthorization,
+        Self::WwwAuthenticate,
+        Self::ProxyAuthenticate,
+        Self::Require,
+        Self::ProxyRequire,
+        Self::Supported,
+        Self::Unsupported,
+        Self::Allow,
+        Self::Path,
+        Self::Date,
+        Self::RetryAfter,
+        Self::Timestamp,
+        Self::Warning,
+        Self::ContentType,
+        Self::ContentEncoding,
+        Self::Accept,
+        Self::UserAgent,
+        Self::Server,
+        Self::Subject,
+        Self::Event,
+        Self::AllowEvents,
+        Self::ReferTo,
+        Self::ReferredBy,
+        Self::SessionExpires,
+        Self::AcceptContact,
+        Self::RejectContact,
+        Self::RequestDisposition,
+        Self::Identity,
+        Self::MaxBreadth,
+        Self::Priority,
+        Self::Reason,
+        Self::Organization,
+        Self::RSeq,
+        Self::RAck,
+        Self::PAssertedIdentity,
+        Self::Privacy,
+        Self::ServiceRoute,
+        Self::Replaces,
+        Self::SubscriptionState,
+    ];
+
     /// The name spelled `bytes`, long or compact, in any case.
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let [first, .., last] = bytes else {
             return bytes.first().map_or(Self::Other, |&letter| Self::from_compact(letter));
         };
-        // Length, first and last letter leave one candidate.
-        let candidate = match (bytes.len(), first.to_ascii_lowercase(), last.to_ascii_lowercase()) {
-            (2, b't', b'o') => Self::To,
-            (3, b'v', b'a') => Self::Via,
-            (4, b'f', b'm') => Self::From,
-            (4, b'c', b'q') => Self::CSeq,
-            (4, b'p', b'h') => Self::Path,
-            (4, b'd', b'e') => Self::Date,
-            (4, b'r', b'q') => Self::RSeq,
-            (4, b'r', b'k') => Self::RAck,
-            (5, b'r', b'e') => Self::Route,
-            (5, b'a', b'w') => Self::Allow,
-            (5, b'e', b't') => Self::Event,
-            (6, b'a', b't') => Self::Accept,
-            (6, b's', b'r') => Self::Server,
-            (6, b'r', b'n') => Self::Reason,
-            (7, b'c', b'd') => Self::CallId,
-            (7, b'c', b't') => Self::Contact,
-            (7, b'e', b's') => Self::Expires,
-            (7, b'r', b'e') => Self::Require,
-            (7, b'w', b'g') => Self::Warning,
-            (7, b's', b't') => Self::Subject,
-            (7, b'p', b'y') => Self::Privacy,
-            (8, b'r', b'o') => Self::ReferTo,
-            (8, b'r', b's') => Self::Replaces,
-            (8, b'i', b'y') => Self::Identity,
-            (8, b'p', b'y') => Self::Priority,
-            (9, b's', b'd') => Self::Supported,
-            (9, b't', b'p') => Self::Timestamp,
-            (10, b'u', b't') => Self::UserAgent,
-            (11, b'm', b's') => Self::MinExpires,
-            (11, b'u', b'd') => Self::Unsupported,
-            (11, b'r', b'r') => Self::RetryAfter,
-            (11, b'r', b'y') => Self::ReferredBy,
-            (11, b'm', b'h') => Self::MaxBreadth,
-            (12, b'm', b's') => Self::MaxForwards,
-            (12, b'r', b'e') => Self::RecordRoute,
-            (12, b'c', b'e') => Self::ContentType,
-            (12, b'a', b's') => Self::AllowEvents,
-            (12, b'o', b'n') => Self::Organization,
-            (13, b'a', b'n') => Self::Authorization,
-            (13, b'p', b'e') => Self::ProxyRequire,
-            (13, b's', b'e') => Self::ServiceRoute,
-            (14, b'c', b'h') => Self::ContentLength,
-            (14, b'a', b't') => Self::AcceptContact,
-            (14, b'r', b't') => Self::RejectContact,
-            (15, b's', b's') => Self::SessionExpires,
-            (16, b'w', b'e') => Self::WwwAuthenticate,
-            (16, b'c', b'g') => Self::ContentEncoding,
-            (18, b's', b'e') => Self::SubscriptionState,
-            (18, b'p', b'e') => Self::ProxyAuthenticate,
-            (19, b'p', b'n') => Self::ProxyAuthorization,
-            (19, b'r', b'n') => Self::RequestDisposition,
-            (19, b'p', b'y') => Self::PAssertedIdentity,
-            _ => return Self::Other,
-        };
+        let candidate = KNOWN[usize::from(place(*first, *last, bytes.len()))];
         // Most are spelled as the RFC spells them.
         let name = candidate.as_bytes();
         if name == bytes || name.eq_ignore_ascii_case(bytes) { candidate } else { Self::Other }
@@ -208,6 +210,7 @@ impl HeaderName {
     }
 
     /// The long form as RFC 3261 writes it; empty for `Other`.
+    #[inline]
     pub const fn as_bytes(self) -> &'static [u8] {
         match self {
             Self::Via => b"Via",
@@ -266,6 +269,29 @@ impl HeaderName {
         }
     }
 }
+
+/// A place in a table of 256 for each name we know: its first and last letter in any case, and its length, weighed so that
+/// no two meet. A name more may need other weights: then [`KNOWN`] does not compile.
+const fn place(first: u8, last: u8, len: usize) -> u8 {
+    let (first, last) = (first | 0x20, last | 0x20);
+    first.wrapping_mul(5).wrapping_add(last.wrapping_mul(12)).wrapping_add((len as u8).wrapping_mul(8))
+}
+
+/// The one name that a spelling at this place can be, `Other` where there is none.
+const KNOWN: [HeaderName; 256] = {
+    let mut table = [HeaderName::Other; 256];
+    let mut at = 0;
+    while at < HeaderName::ALL.len() {
+        let name = HeaderName::ALL[at];
+        if let [first, .., last] = name.as_bytes() {
+            let place = place(*first, *last, name.as_bytes().len()) as usize;
+            assert!(matches!(table[place], HeaderName::Other), "two names at one place");
+            table[place] = name;
+        }
+        at += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {
