@@ -1,6 +1,6 @@
 //! A message that may be processed.
 
-use crate::grammar::{number, split_value, trim};
+use crate::grammar::{number, trim};
 use crate::header::{CSeq, NameAddr, Via};
 use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
 use core::ops::Deref;
@@ -12,6 +12,8 @@ pub struct Message<'a> {
     fields: Fields<'a>,
     start: Start<'a>,
     via: Via<'a>,
+    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    after_via: &'a [u8],
     from: NameAddr<'a>,
     to: NameAddr<'a>,
     call_id: &'a [u8],
@@ -52,8 +54,8 @@ impl<'a> Message<'a> {
             None => Mandatory::read(&fields, limits),
         };
         match checked {
-            Ok(Mandatory { start, via, from, to, call_id, cseq, max_forwards }) => {
-                Ok(Self { fields, start, via, from, to, call_id, cseq, max_forwards })
+            Ok(Mandatory { start, via, after_via, from, to, call_id, cseq, max_forwards }) => {
+                Ok(Self { fields, start, via, after_via, from, to, call_id, cseq, max_forwards })
             }
             Err(reason) => {
                 // The version is told before anything else: the rest may be meant for another SIP.
@@ -79,6 +81,16 @@ impl<'a> Message<'a> {
     /// The topmost Via.
     pub const fn via(&self) -> &Via<'a> {
         &self.via
+    }
+
+    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    pub(crate) const fn after_via(&self) -> &'a [u8] {
+        self.after_via
+    }
+
+    /// True when the topmost Via is the only one: the request came from its client and through no other proxy.
+    pub const fn has_one_via(&self) -> bool {
+        self.after_via.is_empty() && !self.fields.is_repeated(HeaderName::Via)
     }
 
     /// From.
@@ -118,6 +130,8 @@ impl<'a> Deref for Message<'a> {
 struct Mandatory<'a> {
     start: Start<'a>,
     via: Via<'a>,
+    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    after_via: &'a [u8],
     from: NameAddr<'a>,
     to: NameAddr<'a>,
     call_id: &'a [u8],
@@ -129,7 +143,7 @@ impl<'a> Mandatory<'a> {
     fn read(fields: &Fields<'a>, limits: &Limits) -> Result<Self, Reason> {
         let start = read_start(fields, limits)?;
         let via_line = mandatory(fields, HeaderName::Via)?;
-        let via = well_formed(HeaderName::Via, Via::parse(split_value(via_line).0))?;
+        let (via, after_via) = well_formed(HeaderName::Via, Via::split(via_line))?;
         let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
         let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
         let call_id = mandatory(fields, HeaderName::CallId)?;
@@ -151,7 +165,7 @@ impl<'a> Mandatory<'a> {
             }
             None => None,
         };
-        Ok(Self { start, via, from, to, call_id, cseq, max_forwards })
+        Ok(Self { start, via, after_via, from, to, call_id, cseq, max_forwards })
     }
 }
 

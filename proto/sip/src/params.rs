@@ -1,7 +1,7 @@
 //! Parameters: `;name=value` lists of headers and URIs.
 
 use crate::Malformed;
-use crate::grammar::{PARAM_NAME, PARAM_VALUE, class_len, is_lws, quoted_len, trim, unquote};
+use crate::grammar::{PARAM_NAME, PARAM_VALUE, class_len, quoted_len, trim, trim_start, unquote};
 
 /// The parameters behind a header value or in a URI, as they stand, from the first `;` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,14 +19,14 @@ pub struct Param<'a> {
 impl<'a> Params<'a> {
     /// Checks `bytes`, which is empty or begins with `;`: no empty parameter, no stray separator, each quote closed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        Self::check(bytes, |_, _| Ok(()))
+        Self::whole(Self::split(bytes, |_, _| Ok(()))?)
     }
 
     /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name` on the way. That one may
     /// not stand twice or without a value, for then two readers could understand two different things.
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
         let mut found = None;
-        let params = Self::check(bytes, |param, _| {
+        let split = Self::split(bytes, |param, _| {
             if param.name.eq_ignore_ascii_case(name) {
                 let value = param.value.map(unquote).ok_or(Malformed)?;
                 if found.replace(value).is_some() {
@@ -35,21 +35,28 @@ impl<'a> Params<'a> {
             }
             Ok(())
         })?;
-        Ok((params, found))
+        Ok((Self::whole(split)?, found))
     }
 
-    /// Hands each parameter to `check`, with the bytes that follow it.
-    pub(crate) fn check(
+    /// The parameters at the start of `bytes`, and what follows them without white space before it. Hands each to `check`,
+    /// with the bytes behind it.
+    #[inline]
+    pub(crate) fn split(
         bytes: &'a [u8],
         mut check: impl FnMut(&Param<'a>, &'a [u8]) -> Result<(), Malformed>,
-    ) -> Result<Self, Malformed> {
-        let mut rest = trim(bytes);
-        while !rest.is_empty() {
-            let (param, after) = next_param(rest).ok_or(Malformed)?;
+    ) -> Result<(Self, &'a [u8]), Malformed> {
+        let mut rest = trim_start(bytes);
+        while let Some(param_on) = rest.strip_prefix(b";") {
+            let (param, after) = split_param(param_on).ok_or(Malformed)?;
             check(&param, after)?;
             rest = after;
         }
-        Ok(Self(bytes))
+        let params = bytes.get(..bytes.len() - rest.len()).ok_or(Malformed)?;
+        Ok((Self(params), rest))
+    }
+
+    fn whole((params, rest): (Self, &[u8])) -> Result<Self, Malformed> {
+        if rest.is_empty() { Ok(params) } else { Err(Malformed) }
     }
 
     /// Wraps bytes that were checked when they came; reading them ends at the first malformed parameter.
@@ -66,9 +73,9 @@ impl<'a> Params<'a> {
     pub fn iter(&self) -> impl Iterator<Item = Param<'a>> + use<'a> {
         let mut rest = trim(self.0);
         core::iter::from_fn(move || {
-            let (param, after) = next_param(rest)?;
+            let (param, after) = split_param(rest.strip_prefix(b";")?)?;
             rest = after;
-            Some(param)
+            (after.is_empty() || after.starts_with(b";")).then_some(param)
         })
     }
 
@@ -88,35 +95,23 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The parameter at the start of `rest` (which begins with `;`), and what follows it, trimmed.
-fn next_param(rest: &[u8]) -> Option<(Param<'_>, &[u8])> {
-    let rest = skip_lws(rest.strip_prefix(b";")?);
-    let (name, mut rest) = rest.split_at_checked(class_len(rest, PARAM_NAME))?;
+/// The parameter at the start of `bytes`, behind its `;`, and what follows it without white space before it.
+#[inline]
+fn split_param(bytes: &[u8]) -> Option<(Param<'_>, &[u8])> {
+    let bytes = trim_start(bytes);
+    let (name, rest) = bytes.split_at_checked(class_len(bytes, PARAM_NAME))?;
     if name.is_empty() {
         return None;
     }
-    rest = skip_lws(rest);
-    let Some(after) = rest.strip_prefix(b"=") else {
-        return (rest.is_empty() || rest.starts_with(b";")).then_some((Param { name, value: None }, rest));
+    let rest = trim_start(rest);
+    let Some(value_on) = rest.strip_prefix(b"=") else { return Some((Param { name, value: None }, rest)) };
+    let value_on = trim_start(value_on);
+    let len = match value_on.first() {
+        Some(b'"') => quoted_len(value_on)?,
+        _ => class_len(value_on, PARAM_VALUE),
     };
-    let after = skip_lws(after);
-    let len = match after.first() {
-        Some(b'"') => quoted_len(after)?,
-        _ => class_len(after, PARAM_VALUE),
-    };
-    let (value, rest) = after.split_at_checked(len)?;
-    let rest = skip_lws(rest);
-    let ends = rest.is_empty() || rest.starts_with(b";");
-    (ends && !value.is_empty()).then_some((Param { name, value: Some(value) }, rest))
-}
-
-fn skip_lws(mut bytes: &[u8]) -> &[u8] {
-    while let [first, rest @ ..] = bytes
-        && is_lws(*first)
-    {
-        bytes = rest;
-    }
-    bytes
+    let (value, rest) = value_on.split_at_checked(len)?;
+    (!value.is_empty()).then_some((Param { name, value: Some(value) }, trim_start(rest)))
 }
 
 #[cfg(test)]

@@ -27,10 +27,9 @@ struct Part {
 }
 
 impl Part {
-    /// The part of `len` bytes from `start` on.
-    fn new(start: usize, len: usize) -> Result<Self, Malformed> {
-        let place = |at: usize| u16::try_from(at).map_err(|_| Malformed);
-        Ok(Self { start: place(start)?, end: place(start + len)? })
+    /// Between two places in a URI, which is at most 65,535 bytes long.
+    const fn between(start: usize, end: usize) -> Self {
+        Self { start: start as u16, end: end as u16 }
     }
 
     fn of<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
@@ -65,6 +64,7 @@ impl<'a> Host<'a> {
     }
 
     /// The host at the start of `bytes`, and what follows it.
+    #[inline]
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let len = match bytes.first() {
             Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
@@ -94,7 +94,7 @@ impl<'a> Host<'a> {
 
     /// Equal without regard to case; two spellings of one address are equal.
     pub fn equals(&self, other: &[u8]) -> bool {
-        if self.0.eq_ignore_ascii_case(other) {
+        if self.0 == other || self.0.eq_ignore_ascii_case(other) {
             return true;
         }
         match (self.ip(), Host(other).ip()) {
@@ -108,26 +108,26 @@ impl<'a> Uri<'a> {
     /// Parses a URI without brackets around it. Of a scheme other than SIP and SIPS only the scheme and the absence of
     /// white space are checked.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Malformed> {
-        let colon = raw.iter().position(|&byte| byte == b':').ok_or(Malformed)?;
-        let (name, rest) = raw.split_at_checked(colon).ok_or(Malformed)?;
-        let rest = rest.get(1..).ok_or(Malformed)?;
-        let scheme = scheme_of(name)?;
+        match Self::split(raw)? {
+            (uri, []) => Ok(uri),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// The URI at the start of `bytes`, and what follows it: something that cannot stand in a URI.
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
+        let (scheme, rest) = split_scheme(bytes)?;
         match scheme {
-            Scheme::Sip | Scheme::Sips => Self::parse_sip(raw, scheme, rest),
-            Scheme::Tel | Scheme::Other if rest.is_empty() || class_len(rest, URI) < rest.len() => {
-                Err(Malformed)
-            }
+            Scheme::Sip | Scheme::Sips => Self::split_sip(bytes, scheme, rest),
             Scheme::Tel | Scheme::Other => {
-                let nothing = Part::new(raw.len(), 0)?;
-                Ok(Self {
-                    raw,
-                    scheme,
-                    user: None,
-                    password: None,
-                    host: nothing,
-                    port: None,
-                    params: nothing,
-                })
+                let len = class_len(rest, URI);
+                let (raw, after) = bytes.split_at_checked(bytes.len() - rest.len() + len).ok_or(Malformed)?;
+                if len == 0 || raw.len() > Self::BYTES_MAX {
+                    return Err(Malformed);
+                }
+                let nothing = Part::between(raw.len(), raw.len());
+                let (host, params) = (nothing, nothing);
+                Ok((Self { raw, scheme, user: None, password: None, host, port: None, params }, after))
             }
         }
     }
@@ -187,87 +187,128 @@ impl<'a> Uri<'a> {
         unescape_into(self.user().unwrap_or_default(), out);
     }
 
-    fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Self, Malformed> {
-        let (user, password, host_on) = split_userinfo(rest)?;
-        let (host, port_on) = Host::split(host_on)?;
-        let (port, after) = split_port(port_on)?;
-        if class_len(after, URI) < after.len() {
+    /// The rest of [`Uri::split`] behind the scheme.
+    #[inline]
+    fn split_sip(bytes: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
+        // Each part reaches to where the next begins, so its place follows from what is left behind it.
+        let place = |rest: &[u8]| bytes.len() - rest.len();
+        let info = split_userinfo(rest)?;
+        let (host, port_on) = Host::split(info.host_on)?;
+        let (port, params_on) = match port_on.strip_prefix(b":") {
+            Some(port_on) => split_port(port_on).map(|(port, after)| (Some(port), after))?,
+            None => (None, port_on),
+        };
+        let (params_len, after) = match params_on.first() {
+            Some(b';' | b'?') => split_params(params_on)?,
+            _ => (0, params_on),
+        };
+        let raw = bytes.get(..place(after)).ok_or(Malformed)?;
+        if raw.len() > Self::BYTES_MAX {
             return Err(Malformed);
         }
-        let params = match memchr::memchr(b'?', after) {
-            Some(at) => after.get(..at).ok_or(Malformed)?,
-            None => after,
-        };
-        Params::parse(params)?;
-        // Each part reaches to where the next begins, so its place follows from what is left behind it.
-        let user_start = raw.len() - rest.len();
-        let host_start = raw.len() - host_on.len();
-        let user = user.map(|user| Part::new(user_start, user.len())).transpose()?;
-        let password = password.map(|it| Part::new(host_start - 1 - it.len(), it.len())).transpose()?;
-        Ok(Self {
+        let (user_start, host_start, params_start) = (place(rest), place(info.host_on), place(params_on));
+        let user_end = user_start + info.user_len.unwrap_or(0);
+        let uri = Self {
             raw,
             scheme,
-            user,
-            password,
-            host: Part::new(host_start, host.as_bytes().len())?,
+            user: info.user_len.map(|_| Part::between(user_start, user_end)),
+            password: info.has_password.then(|| Part::between(user_end + 1, host_start - 1)),
+            host: Part::between(host_start, host_start + host.as_bytes().len()),
             port,
-            params: Part::new(raw.len() - after.len(), params.len())?,
-        })
+            params: Part::between(params_start, params_start + params_len),
+        };
+        Ok((uri, after))
+    }
+
+    /// Its places are 16 bits wide.
+    const BYTES_MAX: usize = u16::MAX as usize;
+}
+
+/// The scheme, and what follows its colon.
+#[inline]
+fn split_scheme(bytes: &[u8]) -> Result<(Scheme, &[u8]), Malformed> {
+    match bytes {
+        [b's' | b'S', b'i' | b'I', b'p' | b'P', b':', rest @ ..] => Ok((Scheme::Sip, rest)),
+        [b's' | b'S', b'i' | b'I', b'p' | b'P', b's' | b'S', b':', rest @ ..] => Ok((Scheme::Sips, rest)),
+        [b't' | b'T', b'e' | b'E', b'l' | b'L', b':', rest @ ..] => Ok((Scheme::Tel, rest)),
+        [first, more @ ..] if first.is_ascii_alphabetic() => {
+            let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+            let name_len = more.iter().position(|byte| !is_of_name(byte)).ok_or(Malformed)?;
+            let rest = more.get(name_len..).and_then(|rest| rest.strip_prefix(b":")).ok_or(Malformed)?;
+            Ok((Scheme::Other, rest))
+        }
+        _ => Err(Malformed),
     }
 }
 
-fn scheme_of(name: &[u8]) -> Result<Scheme, Malformed> {
-    if name.eq_ignore_ascii_case(b"sip") {
-        return Ok(Scheme::Sip);
-    }
-    if name.eq_ignore_ascii_case(b"sips") {
-        return Ok(Scheme::Sips);
-    }
-    if name.eq_ignore_ascii_case(b"tel") {
-        return Ok(Scheme::Tel);
-    }
-    let [first, rest @ ..] = name else { return Err(Malformed) };
-    let is_scheme = first.is_ascii_alphabetic()
-        && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
-    if is_scheme { Ok(Scheme::Other) } else { Err(Malformed) }
+/// What stands before the host.
+struct Userinfo<'a> {
+    /// The bytes of the user; `None` without an `@`.
+    user_len: Option<usize>,
+    /// What stands between user and host is a password.
+    has_password: bool,
+    host_on: &'a [u8],
 }
 
-/// User, password, and what follows the `@`; without `@` there is neither.
-type Userinfo<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
-
+#[inline]
 fn split_userinfo(rest: &[u8]) -> Result<Userinfo<'_>, Malformed> {
-    let user_len = class_len(rest, URI_USER);
-    let at = match rest.get(user_len) {
-        Some(b'@') => user_len,
-        Some(b':') => match memchr::memchr(b'@', rest) {
-            Some(at) => at,
-            None => return Ok((None, None, rest)),
-        },
-        _ => return Ok((None, None, rest)),
-    };
-    let info = rest.get(..at).ok_or(Malformed)?;
-    let user = info.get(..user_len).ok_or(Malformed)?;
-    let password = info.get(user_len + 1..);
-    let is_good = !user.is_empty()
-        && escapes_are_whole(info)
-        && password.is_none_or(|password| class_len(password, URI) == password.len());
-    if !is_good {
+    let mut at = class_len(rest, URI_USER);
+    let (mut colon, mut has_escapes) = (None, false);
+    loop {
+        match rest.get(at) {
+            Some(b'@') => break,
+            Some(b':') => colon = colon.or(Some(at)),
+            Some(b'%') => has_escapes = true,
+            _ => return Ok(Userinfo { user_len: None, has_password: false, host_on: rest }),
+        }
+        at += 1;
+        at += class_len(rest.get(at..).unwrap_or_default(), URI_USER);
+    }
+    let (info, host_on) = rest.split_at_checked(at).ok_or(Malformed)?;
+    let user_len = colon.unwrap_or(at);
+    if user_len == 0 || (has_escapes && !escapes_are_whole(info)) {
         return Err(Malformed);
     }
-    Ok((Some(user), password, rest.get(at + 1..).ok_or(Malformed)?))
+    let host_on = host_on.get(1..).ok_or(Malformed)?;
+    Ok(Userinfo { user_len: Some(user_len), has_password: colon.is_some(), host_on })
 }
 
-/// `[ ":" port ]`, and what follows.
-fn split_port(bytes: &[u8]) -> Result<(Option<u16>, &[u8]), Malformed> {
-    let Some(on) = bytes.strip_prefix(b":") else { return Ok((None, bytes)) };
-    let len = on.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(on.len());
-    let (digits, after) = on.split_at_checked(len).ok_or(Malformed)?;
+/// The length of the parameters at the start of `bytes`, and what follows the headers behind them.
+fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
+    let (params_and_headers, after) = bytes.split_at_checked(class_len(bytes, URI)).ok_or(Malformed)?;
+    let len = memchr::memchr(b'?', params_and_headers).unwrap_or(params_and_headers.len());
+    Params::parse(params_and_headers.get(..len).ok_or(Malformed)?)?;
+    Ok((len, after))
+}
+
+/// The port at the start of `bytes`, and what follows it.
+#[inline]
+pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
+    let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
     let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
-    Ok((Some(port), after))
+    Ok((port, after))
 }
 
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
-    core::str::from_utf8(bytes).ok()?.parse().ok()
+    let mut octets = [0; 4];
+    let mut parts = bytes.split(|&byte| byte == b'.');
+    for octet in &mut octets {
+        *octet = ipv4_octet(parts.next()?)?;
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets))
+}
+
+/// 0 to 255 without leading zeros, which some read as octal.
+const fn ipv4_octet(digits: &[u8]) -> Option<u8> {
+    match *digits {
+        [ones @ b'0'..=b'9'] => Some(ones - b'0'),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9'] => Some((tens - b'0') * 10 + (ones - b'0')),
+        [hundreds @ b'1'..=b'2', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            ((hundreds - b'0') * 100).checked_add((tens - b'0') * 10 + (ones - b'0'))
+        }
+        _ => None,
+    }
 }
 
 fn ipv6(bytes: &[u8]) -> Option<Ipv6Addr> {

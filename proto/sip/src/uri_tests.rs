@@ -149,3 +149,26 @@ fn different_by_rfc_3261_19_1_4() {
         assert!(!uri(one).equals(&uri(two)) && !uri(two).equals(&uri(one)), "{one} {two}");
     }
 }
+
+/// Texts of pieces that are near what an address is made of, put together by chance.
+#[test]
+fn ipv4_addresses_are_what_the_standard_library_takes_for_them() {
+    const PIECES: [&str; 16] =
+        ["0", "1", "9", "10", "99", "192", "255", "256", "299", "300", "00", "01", "1000", ".", "a", "-"];
+    let mut state = 1_u64;
+    let mut addresses = 0;
+    for _ in 0..200_000 {
+        let mut text = alloc::string::String::new();
+        for place in 0..7 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Most have dots where they belong.
+            let piece =
+                if place % 2 == 1 && state >> 60 != 0 { "." } else { PIECES[(state >> 33) as usize % 16] };
+            text.push_str(piece);
+        }
+        let address = ipv4(text.as_bytes());
+        assert_eq!(address, text.parse().ok(), "{text}");
+        addresses += usize::from(address.is_some());
+    }
+    assert!(addresses > 1000, "{addresses} were addresses");
+}

@@ -81,18 +81,11 @@ impl<'b> ResponseWriter<'b> {
         to_tag: &[u8],
     ) -> Self {
         let mut lines = Lines::status(out, status, phrase);
-        let mut vias = request.lines_of(HeaderName::Via);
-        if let Some(line) = vias.next() {
-            let (first, rest) = crate::grammar::split_value(line);
-            lines.out.extend_from_slice(b"Via: ");
-            write_stamped_value(lines.out, crate::grammar::trim(first), request.via(), source);
-            if let Some(rest) = rest {
-                lines.out.push(b',');
-                lines.out.extend_from_slice(rest);
-            }
-            lines.out.extend_from_slice(b"\r\n");
-        }
-        vias.for_each(|line| lines.raw(b"Via", line));
+        lines.out.extend_from_slice(b"Via: ");
+        write_stamped_value(lines.out, request.via(), source);
+        lines.out.extend_from_slice(request.after_via());
+        lines.out.extend_from_slice(b"\r\n");
+        request.lines_of(HeaderName::Via).skip(1).for_each(|line| lines.raw(b"Via", line));
         lines.copy(request, HeaderName::From);
         lines.copy(request, HeaderName::To);
         if request.to().tag().is_none() {
@@ -331,7 +324,7 @@ pub(crate) fn write_stamped_via(out: &mut Vec<u8>, line: &[u8], source: SocketAd
     let (first, rest) = crate::grammar::split_value(line);
     let first = crate::grammar::trim(first);
     match Via::parse(first) {
-        Ok(via) => write_stamped_value(out, first, &via, source),
+        Ok(via) => write_stamped_value(out, &via, source),
         Err(_) => out.extend_from_slice(first),
     }
     if let Some(rest) = rest {
@@ -340,20 +333,18 @@ pub(crate) fn write_stamped_via(out: &mut Vec<u8>, line: &[u8], source: SocketAd
     }
 }
 
-fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
+fn write_stamped_value(out: &mut Vec<u8>, via: &Via<'_>, source: SocketAddr) {
     let forged = via.has_received() || via.has_rport_value();
-    match via.bytes_behind_rport() {
-        _ if forged => write_without_forged(out, value, via),
-        Some(behind) => {
-            let (before, behind) =
-                value.split_at_checked(value.len().saturating_sub(behind)).unwrap_or((value, b""));
+    match via.cut_at_rport() {
+        _ if forged => write_without_forged(out, via),
+        Some((before, behind)) => {
             out.extend_from_slice(before);
             out.push(b'=');
             write_number(out, u64::from(source.port()));
             out.extend_from_slice(behind);
         }
         None => {
-            out.extend_from_slice(value);
+            out.extend_from_slice(via.as_bytes());
             if via.host.ip() == Some(source.ip()) {
                 return;
             }
@@ -368,7 +359,8 @@ fn write_stamped_value(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: S
 }
 
 /// The value without the `received` and `rport` that only whoever receives a request may write.
-fn write_without_forged(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>) {
+fn write_without_forged(out: &mut Vec<u8>, via: &Via<'_>) {
+    let value = via.as_bytes();
     let params_len = via.params.as_bytes().len();
     out.extend_from_slice(value.get(..value.len().saturating_sub(params_len)).unwrap_or(value));
     for param in via.params.iter() {

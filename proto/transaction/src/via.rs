@@ -13,7 +13,7 @@ use ringway_sip::Via;
 pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
     match source.transport {
         Transport::Tcp => source,
-        Transport::Udp if via.params.has(b"rport") => source,
+        Transport::Udp if via.has_rport() => source,
         Transport::Udp => {
             let port = via.port.unwrap_or(DEFAULT_PORT);
             Flow { remote: SocketAddr::new(source.remote.ip(), port), ..source }

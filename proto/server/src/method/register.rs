@@ -87,7 +87,7 @@ impl<S: Services> Server<S> {
             self.counters.too_many_contacts += 1;
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
-        let came_directly = message.values(HeaderName::Via).nth(1).is_none();
+        let came_directly = message.has_one_via();
         let mut changes: [Option<Change<'_>>; 1] = [None];
         let mut more = Vec::new();
         for (place, value) in message.values(HeaderName::Contact).enumerate() {

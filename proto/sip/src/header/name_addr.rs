@@ -1,6 +1,6 @@
 //! From, To, Contact, Route, Record-Route, Path: a URI with a name and parameters (RFC 3261 §20.10).
 
-use crate::grammar::{is_lws, is_token, quoted_len, trim};
+use crate::grammar::{is_lws, is_token, quoted_len, trim, trim_start};
 use crate::{Malformed, Params, Uri};
 
 /// One `name-addr` or `addr-spec` with the header's parameters.
@@ -22,39 +22,28 @@ impl<'a> NameAddr<'a> {
     #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let value = trim(value);
-        let name_len = match value.first() {
-            Some(b'"') => quoted_len(value).ok_or(Malformed)?,
-            _ => 0,
+        let (display_name, open_on) = match value.first() {
+            Some(b'<') => (&[][..], value),
+            Some(b'"') => {
+                let len = quoted_len(value).ok_or(Malformed)?;
+                let (name, rest) = value.split_at_checked(len).ok_or(Malformed)?;
+                (name, trim_start(rest))
+            }
+            _ => match memchr::memchr(b'<', value) {
+                Some(open) => split_name(value, open)?,
+                None => return Self::bare(value),
+            },
         };
-        let after_name = value.get(name_len..).ok_or(Malformed)?;
-        match memchr::memchr(b'<', after_name) {
-            Some(open) => Self::bracketed(value, name_len, name_len + open),
-            None if name_len == 0 => Self::bare(value),
-            None => Err(Malformed),
-        }
+        let uri_on = open_on.strip_prefix(b"<").ok_or(Malformed)?;
+        let (uri, close_on) = Uri::split(uri_on)?;
+        let params_on = close_on.strip_prefix(b">").ok_or(Malformed)?;
+        let (params, tag) = Params::parse_with(trim_start(params_on), b"tag")?;
+        Ok(Self { display_name, uri, params, is_bracketed: true, tag })
     }
 
     /// The `tag` parameter, of which there is at most one.
     pub const fn tag(&self) -> Option<&'a [u8]> {
         self.tag
-    }
-
-    #[inline]
-    fn bracketed(value: &'a [u8], name_len: usize, open: usize) -> Result<Self, Malformed> {
-        let display_name = trim(value.get(..open).ok_or(Malformed)?);
-        let between = value.get(name_len..open).ok_or(Malformed)?;
-        let name_is_good = match name_len {
-            0 => display_name.iter().all(|&byte| is_token(byte) || is_lws(byte) || byte >= 0x80),
-            _ => between.iter().all(|&byte| is_lws(byte)),
-        };
-        let rest = value.get(open + 1..).ok_or(Malformed)?;
-        let close = memchr::memchr(b'>', rest).ok_or(Malformed)?;
-        let (uri, after) = rest.split_at_checked(close).ok_or(Malformed)?;
-        if !name_is_good {
-            return Err(Malformed);
-        }
-        let (params, tag) = Params::parse_with(trim(after.get(1..).ok_or(Malformed)?), b"tag")?;
-        Ok(Self { display_name, uri: Uri::parse(uri)?, params, is_bracketed: true, tag })
     }
 
     /// RFC 3261 §20.10: without brackets, a comma, question mark or semicolon in the URI is not allowed; what follows a
@@ -71,6 +60,13 @@ impl<'a> NameAddr<'a> {
         let (params, tag) = Params::parse_with(params, b"tag")?;
         Ok(Self { display_name: b"", uri: Uri::parse(uri)?, params, is_bracketed: false, tag })
     }
+}
+
+/// A display name without quotes, and what follows from the bracket at `open` on.
+fn split_name(value: &[u8], open: usize) -> Result<(&[u8], &[u8]), Malformed> {
+    let (name, open_on) = value.split_at_checked(open).ok_or(Malformed)?;
+    let is_good = name.iter().all(|&byte| is_token(byte) || is_lws(byte) || byte >= 0x80);
+    if is_good { Ok((trim(name), open_on)) } else { Err(Malformed) }
 }
 
 #[cfg(test)]
@@ -108,5 +104,37 @@ mod tests {
         ] {
             assert_eq!(NameAddr::parse(bad), Err(Malformed), "{:?}", core::str::from_utf8(bad));
         }
+    }
+
+    /// The URI is read up to where it cannot go on; found by its bracket first, it must be the same one.
+    #[test]
+    fn a_uri_in_brackets_is_what_stands_in_the_brackets() {
+        const PIECES: [&[u8]; 16] = [
+            b"sip:", b"tel:1", b"a", b"host", b":", b"5060", b"@", b"%41", b"%4", b";lr", b";x=\"", b"?a=b",
+            b" ", b"<", b"[::1]", b">",
+        ];
+        let mut state = 1_u64;
+        let mut accepted = 0;
+        for _ in 0..200_000 {
+            let mut value = alloc::vec![b'<'];
+            for place in 0..8 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let chosen = (state >> 33) as usize;
+                let piece = match (place, state >> 62) {
+                    (0, 1..) => 0,
+                    (7, 1..) => 15,
+                    _ => chosen % PIECES.len(),
+                };
+                value.extend_from_slice(PIECES[piece]);
+            }
+            let plain = value.iter().position(|&byte| byte == b'>').ok_or(Malformed).and_then(|close| {
+                let (params, tag) = Params::parse_with(trim(&value[close + 1..]), b"tag")?;
+                let uri = Uri::parse(&value[1..close])?;
+                Ok(NameAddr { display_name: b"", uri, params, is_bracketed: true, tag })
+            });
+            accepted += usize::from(plain.is_ok());
+            assert_eq!(NameAddr::parse(&value), plain, "{:?}", value.escape_ascii());
+        }
+        assert!(accepted > 1000, "{accepted} were addresses");
     }
 }

@@ -1,6 +1,6 @@
 //! Via (RFC 3261 §20.42, RFC 3581).
 
-use crate::grammar::{TOKEN, class_len, is_lws, number, trim, unquote};
+use crate::grammar::{TOKEN, class_len, is_lws, number, trim, trim_end, trim_start, unquote};
 use crate::{Host, Malformed, Params};
 
 /// One Via value.
@@ -16,6 +16,7 @@ pub struct Via<'a> {
     pub params: Params<'a>,
     /// The `branch` parameter.
     pub branch: Option<&'a [u8]>,
+    raw: &'a [u8],
     rport: Rport<'a>,
     received: Option<&'a [u8]>,
     has_received: bool,
@@ -25,46 +26,59 @@ pub struct Via<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rport<'a> {
     Absent,
-    /// The sender asks for it; these bytes follow the parameter's name.
-    Wanted(&'a [u8]),
+    /// The sender asks for it; at this place in the value its own value belongs.
+    Wanted(usize),
     Given(&'a [u8]),
 }
 
 impl<'a> Via<'a> {
     /// Parses one Via value (not a comma-separated list: see [`split_value`](crate::grammar::split_value)).
-    #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
-        let value = trim(value);
-        let rest = match value.strip_prefix(b"SIP/2.0/") {
-            Some(rest) => trim(rest),
-            None => sent_protocol(value)?,
+        match Self::split(trim(value))? {
+            (via, []) => Ok(via),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// The value at the start of a line, and what follows it: nothing, or a comma and further values.
+    pub(crate) fn split(line: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
+        let rest = match line.strip_prefix(b"SIP/2.0/") {
+            Some(rest) => trim_start(rest),
+            None => sent_protocol(line)?,
         };
         let (transport, after) = rest.split_at_checked(class_len(rest, TOKEN)).ok_or(Malformed)?;
         if transport.is_empty() || !after.first().is_some_and(|&byte| is_lws(byte)) {
             return Err(Malformed);
         }
-        let sent_by_on = trim(after);
-        let (sent_by, params) = match memchr::memchr(b';', sent_by_on) {
-            Some(at) => sent_by_on.split_at_checked(at).ok_or(Malformed)?,
-            None => (sent_by_on, &[][..]),
-        };
-        let (host, port) = parse_sent_by(trim(sent_by))?;
+        let (host, rest) = Host::split(trim_start(after))?;
+        let (port, params_on) = split_port(trim_start(rest))?;
         let (mut branch, mut rport, mut received, mut has_received) = (None, Rport::Absent, None, false);
-        let params = Params::check(params, |param, rest| {
+        let (params, after) = Params::split(params_on, |param, rest| {
             if param.name.eq_ignore_ascii_case(b"branch") {
                 // Two branches, or one without a value, could be understood in two ways.
                 let value = param.value.map(unquote).ok_or(Malformed)?;
                 return if branch.replace(value).is_some() { Err(Malformed) } else { Ok(()) };
             }
             if param.name.eq_ignore_ascii_case(b"rport") && rport == Rport::Absent {
-                rport = param.value.map_or(Rport::Wanted(rest), |value| Rport::Given(unquote(value)));
+                let place = line.len() - rest.len();
+                rport = param.value.map_or(Rport::Wanted(place), |value| Rport::Given(unquote(value)));
             } else if param.name.eq_ignore_ascii_case(b"received") {
                 has_received = true;
                 received = received.or(param.value.map(unquote));
             }
             Ok(())
         })?;
-        Ok(Self { transport, host, port, params, branch, rport, received, has_received })
+        if !matches!(after, [] | [b',', ..]) {
+            return Err(Malformed);
+        }
+        let raw = trim_end(line.get(..line.len() - after.len()).ok_or(Malformed)?);
+        let params = Params::unchecked(trim_end(params.as_bytes()));
+        Ok((Self { transport, host, port, params, branch, raw, rport, received, has_received }, after))
+    }
+
+    /// The value as written.
+    pub(crate) const fn as_bytes(&self) -> &'a [u8] {
+        self.raw
     }
 
     /// True when the branch promises to be unique (RFC 3261 §8.1.1.7): it begins with the magic cookie and has more.
@@ -80,10 +94,10 @@ impl<'a> Via<'a> {
         matches!(self.rport, Rport::Wanted(_))
     }
 
-    /// How many bytes of the value stand behind the `rport` that asks; `None` when none asks.
-    pub(crate) const fn bytes_behind_rport(&self) -> Option<usize> {
+    /// The value as written, cut where the value of the `rport` that asks belongs; `None` when none asks.
+    pub(crate) fn cut_at_rport(&self) -> Option<(&'a [u8], &'a [u8])> {
         match self.rport {
-            Rport::Wanted(rest) => Some(rest.len()),
+            Rport::Wanted(place) => Some(self.raw.split_at_checked(place).unwrap_or((self.raw, b""))),
             Rport::Absent | Rport::Given(_) => None,
         }
     }
@@ -135,21 +149,17 @@ fn expect<'a>(bytes: &'a [u8], word: &[u8]) -> Result<&'a [u8], Malformed> {
     }
     let rest = bytes.get(word.len()..).ok_or(Malformed)?;
     match rest.first() {
-        Some(&byte) if is_lws(byte) => Ok(trim(rest)),
+        Some(&byte) if is_lws(byte) => Ok(trim_start(rest)),
         _ => Ok(rest),
     }
 }
 
-/// `host [ COLON port ]`, where COLON may have white space around it.
-fn parse_sent_by(bytes: &[u8]) -> Result<(Host<'_>, Option<u16>), Malformed> {
-    let (host, rest) = Host::split(bytes)?;
-    let rest = trim(rest);
-    if rest.is_empty() {
-        return Ok((host, None));
-    }
-    let digits = trim(rest.strip_prefix(b":").ok_or(Malformed)?);
-    let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
-    Ok((host, Some(port)))
+/// `[ COLON port ]`, where COLON may have white space around it, and what follows without white space before it.
+#[inline]
+fn split_port(bytes: &[u8]) -> Result<(Option<u16>, &[u8]), Malformed> {
+    let Some(on) = bytes.strip_prefix(b":") else { return Ok((None, bytes)) };
+    let (port, after) = crate::uri::split_port(trim_start(on))?;
+    Ok((Some(port), trim_start(after)))
 }
 
 #[cfg(test)]

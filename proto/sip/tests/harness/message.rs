@@ -2,7 +2,7 @@
 
 use ringway_sip::{
     Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, NameAddr, Reason, Rejected,
-    ResponseWriter, Via, digest, peek_header, peek_last_header,
+    ResponseWriter, Uri, Via, digest, peek_header, peek_last_header,
 };
 
 /// Reads `data` as a datagram.
@@ -50,6 +50,7 @@ fn reads(fields: &Fields<'_>) {
             }
             if let Ok(address) = NameAddr::parse(value) {
                 assert!(address.tag() == address.params.value(b"tag"));
+                assert_eq!(Uri::parse(address.uri.as_bytes()), Ok(address.uri), "read alone it is the same");
             }
             let _ = (Contact::parse(value), digest::Credentials::parse(value));
         }
@@ -71,6 +72,13 @@ fn reads_again_the_same(message: &Message<'_>) {
         (again.call_id(), again.cseq(), again.body()),
         (message.call_id(), message.cseq(), message.body())
     );
+    let vias: Vec<_> = message.values(HeaderName::Via).collect();
+    assert_eq!(
+        vias.first().map(|first| Via::parse(first)),
+        Some(Ok(*message.via())),
+        "read with the rest of its line"
+    );
+    assert_eq!(message.has_one_via(), vias.len() == 1);
     for name in [HeaderName::Via, HeaderName::To, HeaderName::CallId, HeaderName::CSeq, HeaderName::Route] {
         assert_eq!(
             peek_header(message.as_bytes(), name),
