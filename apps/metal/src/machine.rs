@@ -23,9 +23,10 @@ use core::time::Duration;
 use ringway_ethernet::{
     Card, Change, Download, DownloadError, DownloadLimits, Lease, Port, Station, TFTP_PORT, Worked,
 };
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, Transport};
 use ringway_screen::Level;
-use ringway_server::{Action, Server};
+use ringway_screen::admin::{self, What};
+use ringway_server::{Action, BindingChange, Server};
 use ringway_settings::{Addressing, MachineSettings};
 use ringway_users::{NameHash, Subscribers};
 
@@ -154,6 +155,7 @@ impl<C: Card> Machine<C> {
             self.fetch(now, wanted);
         }
         self.resolve(now);
+        self.show_changes(now);
         self.mind_memory(now);
     }
 
@@ -360,6 +362,26 @@ impl<C: Card> Machine<C> {
         let actions: Vec<Action> = self.station.take_actions().collect();
         for Action::Resolve { query, host } in actions {
             self.station.resolve(now, query, &host);
+        }
+    }
+
+    /// Who has just registered, for the page that follows it.
+    fn show_changes(&mut self, now: Instant) {
+        let Some(services) = &self.services else { return };
+        while let Some(changed) = services.take_change() {
+            let what = match changed.change {
+                BindingChange::Registered => What::Registered,
+                BindingChange::Refreshed => What::Refreshed,
+                BindingChange::Removed => What::Removed,
+                BindingChange::Ended => What::Expired,
+            };
+            let change = admin::Change {
+                what,
+                aor: changed.aor(),
+                address: changed.flow.map(|flow| flow.remote),
+                transport: changed.flow.map_or(Transport::Udp, |flow| flow.transport),
+            };
+            self.journal.admin.on_change(now, &change);
         }
     }
 

@@ -1,12 +1,13 @@
 //! What the server asks of its surroundings, all in this machine's memory.
 
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::net::IpAddr;
 use core::time::Duration;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
-use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
+use ringway_server::{BindingChange, Ha1, Services, SourceRates, StoreFailed};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. One thread: nothing is locked.
@@ -17,6 +18,23 @@ struct Inside {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
     rates: RefCell<SourceRates>,
+    changes: RefCell<VecDeque<Changed>>,
+}
+
+/// A change of somebody's bindings.
+#[derive(Clone, Debug)]
+pub(crate) struct Changed {
+    aor: [u8; AOR_BYTES_MAX],
+    aor_bytes: usize,
+    pub(crate) change: BindingChange,
+    pub(crate) flow: Option<Flow>,
+}
+
+impl Changed {
+    /// The beginning of the address-of-record, as much as is shown.
+    pub(crate) fn aor(&self) -> &[u8] {
+        self.aor.get(..self.aor_bytes).unwrap_or_default()
+    }
 }
 
 impl MemoryServices {
@@ -32,7 +50,13 @@ impl MemoryServices {
             users,
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
+            changes: RefCell::new(VecDeque::with_capacity(CHANGES_MAX)),
         }))
+    }
+
+    /// The oldest change that was not taken yet.
+    pub(crate) fn take_change(&self) -> Option<Changed> {
+        self.0.changes.try_borrow_mut().ok()?.pop_front()
     }
 
     /// Who may register.
@@ -82,7 +106,26 @@ impl Services for MemoryServices {
     fn store(&self, _aor: &[u8], _record: &[u8]) -> Result<(), StoreFailed> {
         Ok(())
     }
+
+    fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
+        // A screen shows no more of them; the newest of a flood are as good as any.
+        if let Ok(mut changes) = self.0.changes.try_borrow_mut()
+            && changes.len() < CHANGES_MAX
+        {
+            // Nothing is allocated: this is for every REGISTER.
+            let mut changed =
+                Changed { aor: [0; AOR_BYTES_MAX], aor_bytes: aor.len().min(AOR_BYTES_MAX), change, flow };
+            changed.aor.iter_mut().zip(aor).for_each(|(to, from)| *to = *from);
+            changes.push_back(changed);
+        }
+    }
 }
+
+/// What is shown of an address-of-record.
+const AOR_BYTES_MAX: usize = 64;
+
+/// Changes that wait to be shown: what a burst can bring between two looks.
+const CHANGES_MAX: usize = 64;
 
 /// Nonces whose counts are remembered: of as many users as a machine has.
 const NONCES_MAX: usize = 20_000;

@@ -39,5 +39,5 @@ pub use rate::SourceRates;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use server::{Action, RingingCall, Server};
-pub use services::{Services, StoreFailed};
+pub use services::{BindingChange, Services, StoreFailed};
 pub use shard::shard_of_user;

@@ -4,7 +4,7 @@ use crate::auth::NonceMaker;
 use crate::date::DateText;
 use crate::location::{BadRecord, Location, Unstored};
 use crate::proxy::{Context, Lookup, Targets};
-use crate::{Aor, Config, Counters, Services};
+use crate::{Aor, BindingChange, Config, Counters, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -198,6 +198,7 @@ impl<S: Services> Server<S> {
     /// Drops every binding of a subscriber who was removed.
     pub fn remove_user(&mut self, aor: &[u8]) {
         if self.location.forget(aor) {
+            self.services.on_change(aor, BindingChange::Removed, None);
             // A store that fails now brings a binding back at the next start that nobody can authenticate for.
             let _ = self.services.store(aor, b"");
         }
@@ -327,6 +328,7 @@ impl<S: Services> Node for Server<S> {
                     record.clear();
                     location.write_record(aor, record);
                     let _ = services.store(aor, record);
+                    services.on_change(aor, BindingChange::Ended, None);
                 });
             }
             Event::Unreachable(token) => self.on_unreachable(now, token, &mut out),
@@ -343,6 +345,7 @@ impl<S: Services> Node for Server<S> {
             record.clear();
             location.write_record(aor, record);
             let _ = services.store(aor, record);
+            services.on_change(aor, BindingChange::Ended, None);
         });
         while let Some(due) = self.wheel.expire(now) {
             self.on_timer_c(now, due, &mut out);

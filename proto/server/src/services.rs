@@ -3,12 +3,25 @@
 use crate::auth::{NonceId, NonceUse};
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use ringway_sansio::Instant;
+use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Ha1;
 
 /// The store cannot keep a promise now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
+
+/// How the bindings of a user changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingChange {
+    /// There is one more.
+    Registered,
+    /// They stay longer, or say something else.
+    Refreshed,
+    /// The phone, or an administrator, took one back.
+    Removed,
+    /// The time of one is over, or its connection is gone.
+    Ended,
+}
 
 /// Shared by all shards. No method may wait for a disk, a network or a lock that somebody holds while waiting.
 pub trait Services {
@@ -31,6 +44,9 @@ pub trait Services {
 
     /// Keeps the bindings of an address-of-record over a restart; an empty record: it has none any more.
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed>;
+
+    /// Takes note of a change, for a listing that follows them; `flow` is that of the REGISTER, where one was the reason.
+    fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 }
 
 impl<S: Services> Services for Arc<S> {
@@ -56,5 +72,9 @@ impl<S: Services> Services for Arc<S> {
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
         (**self).store(aor, record)
+    }
+
+    fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
+        (**self).on_change(aor, change, flow);
     }
 }

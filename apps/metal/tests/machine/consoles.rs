@@ -50,6 +50,26 @@ fn the_screen_shows_what_the_machine_is_and_who_is_registered() {
 }
 
 #[test]
+fn changes_are_shown_as_they_happen() {
+    let mut world = World::new("domains=example.org auth=off");
+    let mut monitor = Monitor::new();
+    world.pass(100);
+    // The keys 2 and l.
+    for code in [0x03, 0x83, 0x26, 0xa6] {
+        world.machine.on_scan_code(world.now, code);
+    }
+    world.ask(&register("alice", 1, ""));
+    world.ask(&register("alice", 2, ""));
+    world.ask(&register("alice", 3, "").replace("Expires: 3600", "Expires: 0"));
+    world.pass(600);
+    monitor.watch(&mut world);
+    let text = monitor.text();
+    for wanted in ["alice@example.org", "registered", "refreshed", "removed", "192.0.2.2:5060"] {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+}
+
+#[test]
 fn the_serial_line_has_the_log_until_a_key_and_the_page_from_then_on() {
     let mut world = World::new("auth=off domains=example.org");
     world.pass(100);

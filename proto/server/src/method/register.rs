@@ -4,8 +4,9 @@ use crate::location::{Binding, Change, SaveError, Saved};
 use crate::proxy::write_q;
 use crate::reply::{write_reply, write_unfolded};
 use crate::server::{Out, Request};
-use crate::{Aor, Server, Services};
+use crate::{Aor, BindingChange, Server, Services};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::grammar::delta_seconds;
@@ -43,6 +44,7 @@ impl<S: Services> Server<S> {
         // Steps 3 and 4.
         let Some(proof) = self.prove_owner(request, aor, out) else { return };
         // Steps 6 and 7.
+        let before = self.location.bindings_len();
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
@@ -57,7 +59,13 @@ impl<S: Services> Server<S> {
             Ok(Contacts::List(count)) => self.save_contacts(request, &proof, count),
         };
         match outcome {
-            Ok(saved) => self.confirm(request, aor, saved, out),
+            Ok(saved) => {
+                if saved.changed {
+                    let change = change_of(before, self.location.bindings_len());
+                    self.services.on_change(aor.as_bytes(), change, Some(request.flow));
+                }
+                self.confirm(request, aor, saved, out);
+            }
             Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(request, status, phrase, out),
             Err(Refusal::TooBrief) => {
                 self.counters.refused += 1;
@@ -191,6 +199,15 @@ impl<S: Services> Server<S> {
             response.header(HeaderName::Date, date.at(request.now));
         });
         out.packets.hold_last();
+    }
+}
+
+/// What a REGISTER did, by how many bindings there were and are.
+fn change_of(before: usize, after: usize) -> BindingChange {
+    match after.cmp(&before) {
+        Ordering::Greater => BindingChange::Registered,
+        Ordering::Equal => BindingChange::Refreshed,
+        Ordering::Less => BindingChange::Removed,
     }
 }
 
