@@ -1,7 +1,8 @@
 //! From Ethernet frames to protocol machines, without an operating system.
 //!
 //! Does: names what a network card is ([`Card`]), and runs a [`Node`](ringway_sansio::Node) on one ([`Station`]): UDP and
-//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS; fetches files by TFTP ([`Download`]). Datagrams to the node's ports are read
+//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS; fetches files by TFTP ([`Download`]); keeps the beat of a
+//! [`PacedNode`](ringway_sansio::PacedNode) beside it ([`PacedStation`]). Datagrams to the node's ports are read
 //! where the card put them; all else goes through smoltcp.
 //!
 //! Does not: touch hardware, read clocks, know SIP, or have IPv6.
@@ -18,6 +19,7 @@ mod fetch;
 mod frame;
 mod lease;
 mod neighbours;
+mod paced;
 mod stack;
 mod station;
 mod streams;
@@ -28,6 +30,7 @@ pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use counters::StationCounters;
 pub use lease::{Lease, NAME_SERVERS_MAX};
 pub use neighbours::NEIGHBOURS_MAX;
+pub use paced::{PacedCounters, PacedStation};
 pub use stack::Change;
 pub use station::{Port, Station, Worked};
 pub use streams::CONNECTIONS_MAX;

@@ -142,17 +142,24 @@ impl<C: Card, N: Node> Station<C, N> {
 
     /// The task Receive: takes one frame from the card to the reply.
     pub fn receive(&mut self, now: Instant) -> Worked {
+        self.receive_beside(now, &mut Nobody)
+    }
+
+    /// The same, with datagrams to some ports going to somebody beside the node.
+    pub(crate) fn receive_beside(&mut self, now: Instant, beside: &mut impl Beside) -> Worked {
         let Self { wire, stack, served, .. } = self;
         let own = wire.own();
         let counters = &mut wire.counters;
         let mut learnt = None;
         let mut is_offered = false;
         let received = wire.card.receive(|frame| {
-            let is_ours = |port| served.as_ref().is_some_and(|served| served.listener(port).is_some());
-            match frame::look(frame, own, is_ours) {
+            let is_served = |port| served.as_ref().is_some_and(|served| served.listener(port).is_some());
+            match frame::look(frame, own, |port| beside.takes(port) || is_served(port)) {
                 Arrived::Datagram { from, port, bytes } => {
                     counters.datagrams_in += 1;
-                    if let Some(served) = served {
+                    if beside.takes(port) {
+                        beside.take(now, from, port, bytes);
+                    } else if let Some(served) = served {
                         served.on_datagram(now, from, port, bytes);
                     }
                 }
@@ -294,6 +301,10 @@ impl<C: Card, N: Node> Station<C, N> {
         self.streams.len()
     }
 
+    pub(crate) const fn wire_mut(&mut self) -> &mut Wire<C> {
+        &mut self.wire
+    }
+
     fn run_streams(&mut self, now: Instant) {
         let Self { wire, stack, streams, served: Some(served), .. } = self else { return };
         if wire.lease().is_none() {
@@ -390,6 +401,25 @@ impl<C: Card, N: Node> Station<C, N> {
         }
         served.out.clear();
     }
+}
+
+/// Who takes datagrams besides the node. Of [`Nobody`] nothing is left in the program.
+pub(crate) trait Beside {
+    /// True for its ports.
+    fn takes(&self, port: u16) -> bool;
+
+    /// Takes a datagram to one of them.
+    fn take(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]);
+}
+
+struct Nobody;
+
+impl Beside for Nobody {
+    fn takes(&self, _port: u16) -> bool {
+        false
+    }
+
+    fn take(&mut self, _now: Instant, _from: SocketAddrV4, _port: u16, _bytes: &[u8]) {}
 }
 
 impl<N: Node> Served<N> {

@@ -27,7 +27,7 @@ pub use chance::{Rng, Seed};
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport};
 pub use node::{Framer, FramingError, Node};
 pub use outbox::{Outbox, Packet, Token};
-pub use paced::PacedNode;
+pub use paced::{PacedNode, beat_after};
 pub use stream::{Closing, Origin, StreamLimits, StreamTimes, WriteQueue};
 pub use time::{Deadline, Instant};
 pub use wheel::{TimerKey, Wheel};

@@ -41,3 +41,40 @@ pub trait PacedNode {
     /// What it has to tell, one at a time, until `None`.
     fn poll_report(&mut self, now: Instant) -> Option<Self::Report>;
 }
+
+/// The beat after one that was `due` and kept at `now`, and how many were left out in between.
+///
+/// A few late packets are worth sending, one right after the other. Many are not: the peer has played on without; from
+/// five beats on, those that are over are left out. The beats themselves stay where they were, and none is shorter than
+/// 1 ms, so that a wrong one does not take the processor.
+pub fn beat_after(due: Instant, now: Instant, beat: Duration) -> (Instant, u64) {
+    let (late, beat) = (now.since(due), beat.max(BEAT_MIN));
+    if late < beat * CATCH_UP_BEATS {
+        return (due + beat, 0);
+    }
+    let skipped = late.as_nanos() / beat.as_nanos();
+    let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
+    (due + beat * skipped.saturating_add(1), u64::from(skipped))
+}
+
+/// Beats that are made up for.
+const CATCH_UP_BEATS: u32 = 5;
+
+const BEAT_MIN: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_late_beats_are_made_up_for_and_many_are_left_out() {
+        let (due, beat) = (Instant::from_secs(1), Duration::from_millis(20));
+        let after = |late_ms| {
+            let (next, skipped) = beat_after(due, due + Duration::from_millis(late_ms), beat);
+            (next.since(due).as_millis(), skipped)
+        };
+        assert_eq!([after(0), after(19), after(99)], [(20, 0); 3]);
+        assert_eq!([after(100), after(119), after(1000)], [(120, 5), (120, 5), (1020, 50)]);
+        assert_eq!(beat_after(due, due, Duration::ZERO), (due + BEAT_MIN, 0));
+    }
+}

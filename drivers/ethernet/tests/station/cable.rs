@@ -24,19 +24,27 @@ pub(crate) type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 pub(crate) struct Plug {
     pub(crate) incoming: Frames,
     pub(crate) outgoing: Frames,
+    hardware: [u8; 6],
     counters: CardCounters,
+}
+
+impl Plug {
+    /// The end of a cable for a card with this hardware address.
+    pub(crate) fn new(incoming: &Frames, outgoing: &Frames, hardware: [u8; 6]) -> Self {
+        let (incoming, outgoing) = (Rc::clone(incoming), Rc::clone(outgoing));
+        Self { incoming, outgoing, hardware, counters: CardCounters::default() }
+    }
 }
 
 /// A cable: the card's end, and the frames on their way to it and from it.
 pub(crate) fn cable() -> (Plug, Frames, Frames) {
     let (incoming, outgoing) = (Frames::default(), Frames::default());
-    let (to, from) = (Rc::clone(&incoming), Rc::clone(&outgoing));
-    (Plug { incoming, outgoing, counters: CardCounters::default() }, to, from)
+    (Plug::new(&incoming, &outgoing, OWN_HARDWARE), incoming, outgoing)
 }
 
 impl Card for Plug {
     fn address(&self) -> [u8; 6] {
-        OWN_HARDWARE
+        self.hardware
     }
 
     fn is_up(&mut self) -> bool {

@@ -1,6 +1,7 @@
 //! A station against another stack's host, on a cable in memory and a virtual clock.
 //!
-//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, DHCP, DNS, TFTP, frames of every length, floods.
+//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, DHCP, DNS, TFTP, media with SRTP between
+//! two stations, its beat, frames of every length, floods.
 //! Not tested here: hardware, ICMP echo.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -11,5 +12,6 @@ mod dhcp_server;
 mod files;
 mod harness;
 mod hostile;
+mod media;
 mod names;
 mod streams;

@@ -11,7 +11,7 @@ use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
 use super::thread::Shared;
 use crate::clock::Clock;
 use crate::sys::{Epoll, Interest, ReadyList, StampedBatch, Timer, monotonic};
-use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode};
+use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, beat_after};
 use rtrb::{Consumer, Producer};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -113,14 +113,9 @@ impl<C, R> Beat<C, R> {
         if late > LATE {
             beats_late.one();
         }
-        let beat = beat.max(BEAT_MIN);
-        // A few late packets are worth sending, one right after the other. Many are not: the peer has played on without.
-        if late < beat * CATCH_UP_BEATS {
-            return due + beat;
-        }
-        let skipped = late_ns / u64::try_from(beat.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let (next, skipped) = beat_after(due, now, beat);
         beats_skipped.add(skipped);
-        due + beat * u32::try_from(skipped.saturating_add(1)).unwrap_or(u32::MAX)
+        next
     }
 
     /// Begins a beat's count of datagrams.
@@ -238,12 +233,6 @@ const DEADLINE_MIN: Duration = Duration::from_millis(1);
 
 /// How late a beat may be without being counted.
 const LATE: Duration = Duration::from_millis(1);
-
-/// Beats that are made up for.
-const CATCH_UP_BEATS: u32 = 5;
-
-/// A beat cannot be shorter, so that a wrong one does not take the processor.
-const BEAT_MIN: Duration = Duration::from_millis(1);
 
 /// A datagram that seems to have waited longer has only seen the wall clock be set.
 const AGE_MAX: Duration = Duration::from_secs(5);
