@@ -55,8 +55,8 @@ pub(crate) fn read_network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -
     addressing
 }
 
-/// `dhcp`, or an address with its prefix.
-pub(crate) fn addressing(text: &str) -> Result<Addressing, String> {
+/// `dhcp`, or an address with its prefix. The error says what is wrong.
+pub fn addressing(text: &str) -> Result<Addressing, String> {
     if text == "dhcp" {
         return Ok(Addressing::Dhcp);
     }
@@ -73,8 +73,8 @@ pub(crate) fn addressing(text: &str) -> Result<Addressing, String> {
     Ok(Addressing::Fixed { address, prefix_bits, gateway: None, name_servers: Vec::new() })
 }
 
-/// The address of another machine.
-pub(crate) fn host(text: &str) -> Result<Ipv4Addr, String> {
+/// The address of another machine. The error says what is wrong, and what to give.
+pub fn host(text: &str) -> Result<Ipv4Addr, String> {
     match text.parse::<Ipv4Addr>() {
         Ok(address) if is_of_a_machine(address, 0) => Ok(address),
         _ => Err(format!("{text:?} is no address of a machine; give one as 192.0.2.1")),
@@ -82,8 +82,8 @@ pub(crate) fn host(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 impl Addressing {
-    /// Says which way leads out.
-    pub(crate) fn set_gateway(&mut self, to: Ipv4Addr) -> Result<(), String> {
+    /// Says which way leads out. The error says why it cannot be.
+    pub fn set_gateway(&mut self, to: Ipv4Addr) -> Result<(), String> {
         let Self::Fixed { address, prefix_bits, gateway, .. } = self else { return Err(NEEDS_FIXED.into()) };
         let network = network(*address, *prefix_bits);
         if to == *address || network != self::network(to, *prefix_bits) || !is_of_a_machine(to, *prefix_bits)
@@ -96,8 +96,8 @@ impl Addressing {
         Ok(())
     }
 
-    /// Says who knows names.
-    pub(crate) fn set_name_servers(&mut self, servers: Vec<Ipv4Addr>) -> Result<(), String> {
+    /// Says who knows names. The error says why they cannot be.
+    pub fn set_name_servers(&mut self, servers: Vec<Ipv4Addr>) -> Result<(), String> {
         let Self::Fixed { name_servers, .. } = self else { return Err(NEEDS_FIXED.into()) };
         if servers.len() > NAME_SERVERS_MAX {
             return Err(format!("there are {} name servers; give at most {NAME_SERVERS_MAX}", servers.len()));

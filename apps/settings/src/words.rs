@@ -62,7 +62,7 @@ impl Words {
     /// Reads a command line. All errors are given.
     pub(crate) fn read(command_line: &str) -> (Self, Vec<ConfigError>) {
         let mut words = Self::default();
-        for word in split(command_line) {
+        for word in split_words(command_line) {
             words.take(&word);
         }
         words.complete_addressing();
@@ -181,8 +181,8 @@ fn port(value: &str) -> Result<PortWord, String> {
     }
 }
 
-/// The words, without their quotes.
-fn split(line: &str) -> Vec<String> {
+/// The words of a command line, without their quotes.
+pub fn split_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let (mut is_quoted, mut is_word) = (false, false);
