@@ -13,13 +13,18 @@
 extern crate alloc;
 
 mod console;
+mod consoles;
 mod log;
 mod machine;
+mod network;
+mod phone;
+mod serial_log;
 mod services;
 mod view;
 mod watched;
 
 pub use machine::Machine;
+pub use phone::PhoneMachine;
 pub use services::MemoryServices;
 pub use watched::{Traffic, Watched};
 

@@ -478,7 +478,7 @@ fn server_config(
     }
 }
 
-fn lease_in_words(lease: &Lease, after: Duration) -> String {
+pub(crate) fn lease_in_words(lease: &Lease, after: Duration) -> String {
     let mut text = format!("network: {}/{}", lease.address, lease.prefix_bits);
     if let Some(server) = lease.dhcp_server {
         text.push_str(&format!(" by DHCP from {server} after {} ms", after.as_millis()));
@@ -493,7 +493,7 @@ fn lease_in_words(lease: &Lease, after: Duration) -> String {
 }
 
 /// For a machine without chance and without passwords: no secret hangs on it.
-fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
+pub(crate) fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
     let address = card.address().iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
     Seed::from_number(address ^ now.as_nanos())
 }

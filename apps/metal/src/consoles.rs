@@ -1,0 +1,100 @@
+//! A machine's two consoles: VGA with a keyboard, and a serial line with a terminal. Both show the same page and take the
+//! same keys; what the page is, is the machine's business.
+//!
+//! The serial line says the log line by line until somebody presses a key there; then it has the page. `q` gives the log back.
+
+use crate::serial_log::SerialLog;
+use ringway_sansio::Instant;
+use ringway_screen::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
+
+pub(crate) struct Consoles {
+    /// The page.
+    pub(crate) cells: Cells,
+    pub(crate) log: SerialLog,
+    vga: Vga,
+    terminal: Terminal,
+    serial_keys: SerialKeys,
+    keyboard: Ps2Keys,
+    serial: Serial,
+}
+
+/// What the serial line has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serial {
+    Log,
+    Page,
+}
+
+impl Consoles {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            cells: Cells::new(),
+            log: SerialLog::new(now),
+            vga: Vga::new(),
+            terminal: Terminal::new(Charset::Utf8),
+            serial_keys: SerialKeys::default(),
+            keyboard: Ps2Keys::default(),
+            serial: Serial::Log,
+        }
+    }
+
+    /// A byte came from the serial line: the key that the page is to have.
+    pub(crate) fn on_serial_byte(&mut self, now: Instant, byte: u8) -> Option<Key> {
+        match self.serial_keys.byte(now, byte)? {
+            Typed::Key(key) => self.on_serial_key(key),
+            Typed::Size { rows, columns } => {
+                self.terminal.set_size(rows, columns);
+                None
+            }
+        }
+    }
+
+    /// A byte came from the keyboard controller (scan code set 1).
+    pub(crate) fn on_scan_code(&mut self, byte: u8) -> Option<Key> {
+        let key = self.keyboard.byte(byte)?;
+        if key == Key::Redraw {
+            self.vga.redraw();
+        }
+        Some(key)
+    }
+
+    /// The key that a serial line meant which has said nothing more: Escape alone.
+    pub(crate) fn idle(&mut self, now: Instant) -> Option<Key> {
+        let key = self.serial_keys.idle(now)?;
+        self.on_serial_key(key)
+    }
+
+    /// Tells each word of VGA's text memory that the page has changed.
+    pub(crate) fn draw(&mut self, put: impl FnMut(usize, u16)) {
+        self.vga.draw(&self.cells, put);
+    }
+
+    /// Writes what the serial line is to say next into `room`, and gives how many bytes.
+    pub(crate) fn serial_output(&mut self, room: &mut [u8]) -> usize {
+        match self.serial {
+            Serial::Log => self.log.take(room),
+            Serial::Page => self.terminal.step(&self.cells, room),
+        }
+    }
+
+    fn on_serial_key(&mut self, key: Key) -> Option<Key> {
+        match (self.serial, key) {
+            (Serial::Log, _) => {
+                self.serial = Serial::Page;
+                self.terminal.redraw();
+                None
+            }
+            (Serial::Page, Key::Char('q')) => {
+                self.serial = Serial::Log;
+                self.log.clear_terminal();
+                None
+            }
+            (Serial::Page, _) => {
+                if key == Key::Redraw {
+                    self.terminal.redraw();
+                }
+                Some(key)
+            }
+        }
+    }
+}

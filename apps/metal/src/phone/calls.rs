@@ -1,0 +1,441 @@
+//! What a call goes through: asked for by a key or by the other side, told by signalling and by its sound.
+//!
+//! ```text
+//!  dial ──► Mapping ──► Calling ──► RingsThere ──► EarlySound ─┐ answered
+//!              ▲  STUN said how our port looks, or 3 s         ├──────────► Talking ──► Ending ──► none
+//!  called ─► RingsHere ──► Mapping ── answered by us ──────────┘
+//! ```
+//! Without a STUN server nothing is mapped. One call at a time: a second one gets 486.
+
+use super::call::{Call, Phase, Sas};
+use super::machine::{ACCOUNT, PhoneMachine};
+use super::settings::{Answer, Srtp};
+use super::stream::{Ask, Heard, Stream};
+use super::view;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
+use ringway_ethernet::{Card, PacedCounters};
+use ringway_media::sdp::{LocalMedia, SecurityPolicy};
+use ringway_media::session::{MediaEvent, MediaSession, SecuredBy, SessionConfig, ZrtpSettings};
+use ringway_media::zrtp::{SasCheck, ZidCache, ZrtpConfig};
+use ringway_media::{Codec, Entropy, MediaParams, Suite};
+use ringway_sansio::{Instant, Outbox, Seed};
+use ringway_screen::Level;
+use ringway_screen::phone::Command;
+
+impl<C: Card> PhoneMachine<C> {
+    /// Does what a key asks for.
+    pub(super) fn on_command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Dial(place) => match self.settings.quick.get(place).filter(|uri| !uri.is_empty()) {
+                Some(uri) => self.dial(now, uri.clone()),
+                None => {
+                    let text = format!("nobody has key {0}; give dial{0}=URI", place + 1);
+                    self.warn(now, &text);
+                }
+            },
+            Command::Answer => self.answer(now),
+            Command::HangUp => self.hang_up(now),
+            Command::Hold => self.set_hold(now, true),
+            Command::Resume => self.set_hold(now, false),
+            Command::Dtmf(digit) => {
+                if let Some(call) = &mut self.call {
+                    call.digits.push(digit);
+                }
+                self.station.command(now, Ask::Digit(digit));
+            }
+            Command::SasIsEqual => {
+                if let Some(sas) = self.call.as_mut().and_then(|call| call.sas.as_mut()) {
+                    sas.is_compared = true;
+                    self.station.command(now, Ask::Compared(SasCheck::Matches));
+                }
+            }
+        }
+    }
+
+    /// Takes what signalling tells.
+    pub(super) fn on_agent(&mut self, now: Instant, event: AgentEvent) {
+        match event {
+            AgentEvent::Registered { expires_s, .. } => self.on_registered(now, expires_s),
+            AgentEvent::RegistrationFailed { status, reason, retry_s, .. } => {
+                self.on_not_registered(now, status, &reason, retry_s);
+            }
+            AgentEvent::Incoming { call, from, display_name, .. } => {
+                self.on_incoming(now, call, from, display_name);
+            }
+            AgentEvent::Progress { call, status } if self.is_ours(call) => {
+                self.set_phase(Phase::RingsThere);
+                self.say(now, if status == 180 { "call: it rings there" } else { "call: it goes on there" });
+            }
+            AgentEvent::EarlyMedia { call, params } if self.is_ours(call) => {
+                self.set_phase(Phase::EarlySound);
+                self.station.command(now, Ask::Params(Box::new(params)));
+            }
+            AgentEvent::Answered { call, params } if self.is_ours(call) => self.on_answered(now, params),
+            AgentEvent::MediaChanged { call, params } if self.is_ours(call) => {
+                self.say(now, &format!("call: sound is {} now", params.direction.name()));
+                self.station.command(now, Ask::Params(Box::new(params)));
+            }
+            AgentEvent::HeldByPeer { call } if self.is_ours(call) => self.on_peer_hold(now, true),
+            AgentEvent::ResumedByPeer { call } if self.is_ours(call) => self.on_peer_hold(now, false),
+            AgentEvent::ChangeRefused { call, status, reason } if self.is_ours(call) => {
+                if let Some(call) = &mut self.call {
+                    call.is_held_by_us = !call.is_held_by_us;
+                }
+                self.warn(now, &format!("call: the other side refuses the change: {status} {reason}"));
+            }
+            AgentEvent::OfferRefused { call, status, reason } if self.is_ours(call) => {
+                self.warn(now, &format!("call: a change by the other side was refused: {status} {reason}"));
+            }
+            AgentEvent::Ended { call, cause } if self.is_ours(call) => self.on_ended(now, &cause),
+            AgentEvent::TransferRequested { call, target, .. } => {
+                self.warn(now, &format!("call: the other side wants us to call {target}: refused"));
+                self.ask_call(now, |agent, out, actions| agent.reject_transfer(now, call, out, actions));
+            }
+            // Of a call that was refused, or of something that this phone never asks for.
+            AgentEvent::Progress { .. }
+            | AgentEvent::EarlyMedia { .. }
+            | AgentEvent::Answered { .. }
+            | AgentEvent::MediaChanged { .. }
+            | AgentEvent::HeldByPeer { .. }
+            | AgentEvent::ResumedByPeer { .. }
+            | AgentEvent::ChangeRefused { .. }
+            | AgentEvent::OfferRefused { .. }
+            | AgentEvent::Ended { .. }
+            | AgentEvent::Unregistered { .. }
+            | AgentEvent::TransferProgress { .. }
+            | AgentEvent::TransferDone { .. }
+            | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::Message { .. } => {}
+        }
+    }
+
+    /// Takes what the call's sound tells.
+    pub(super) fn on_heard(&mut self, now: Instant, heard: Heard) {
+        let event = match heard {
+            Heard::Event(event) => *event,
+            Heard::DigitNotSent(why) => return self.warn(now, &format!("call: a key was not sent: {why}")),
+        };
+        match event {
+            MediaEvent::Digit(digit) => self.say(now, &format!("call: key pressed there: {digit}")),
+            MediaEvent::Secured(by) => self.on_secured(now, by),
+            MediaEvent::Unprotected => self.warn(now, "sound: NOT PROTECTED any more"),
+            MediaEvent::SecurityFailed(why) => self.give_up(now, &why.to_string()),
+            MediaEvent::PeerNotZrtp => {
+                self.give_up(
+                    now,
+                    "ZRTP: the other phone does not answer it, so the call cannot be protected",
+                );
+            }
+            MediaEvent::StunMapped(mapped) => {
+                self.say(now, &format!("stun: our port for sound looks like {mapped} from outside"));
+                self.on_mapped(now, Some(mapped));
+            }
+            MediaEvent::StunFailed(why) => {
+                self.warn(now, &format!("stun: {why}; our own address is offered"));
+                self.on_mapped(now, None);
+            }
+            // There is no memory for other phones.
+            MediaEvent::Retain(_)
+            | MediaEvent::Forget(_)
+            | MediaEvent::LatchedTo(_)
+            | MediaEvent::PeerLeft => {}
+        }
+    }
+
+    /// Goes on with a call whose STUN server says nothing.
+    pub(super) fn mind_mapping(&mut self, now: Instant) {
+        if let Some(Call { phase: Phase::Mapping { until, .. }, .. }) = &self.call
+            && *until <= now
+        {
+            self.warn(now, "stun: the server does not answer; our own address is offered");
+            self.on_mapped(now, None);
+        }
+    }
+
+    /// Forgets the call without telling anybody: there is no way to anybody.
+    pub(super) fn drop_call(&mut self) {
+        self.station.stop();
+        if self.call.take().is_some() {
+            self.last = Some("cut off: the network is gone".to_string());
+        }
+    }
+
+    fn dial(&mut self, now: Instant, uri: String) {
+        if self.call.is_some() || !self.is_ready() {
+            return;
+        }
+        self.say(now, &format!("call: calling {uri}"));
+        self.call = Some(Call::new(None, Role::Caller, (uri, String::new()), Phase::Calling(now)));
+        self.open_line(now, Role::Caller);
+    }
+
+    fn on_incoming(&mut self, now: Instant, id: CallId, from: String, name: String) {
+        if self.call.is_some() {
+            self.say(now, &format!("call: {from} calls too, and is told that we are busy"));
+            self.ask_call(now, |agent, out, actions| agent.reject(now, id, BUSY, out, actions));
+            return;
+        }
+        self.say(now, &format!("call: {from} calls"));
+        self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
+        match self.settings.answer {
+            Answer::Auto => self.answer(now),
+            Answer::Ask => {
+                self.ask_call(now, |agent, out, actions| agent.ring(now, id, RINGING, out, actions));
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Instant) {
+        if matches!(self.call, Some(Call { phase: Phase::RingsHere, .. })) {
+            self.open_line(now, Role::Callee);
+        }
+    }
+
+    fn hang_up(&mut self, now: Instant) {
+        let Some(call) = &mut self.call else { return };
+        let phase = core::mem::replace(&mut call.phase, Phase::Ending);
+        let Some(id) = call.id else { return self.end_call(now, "given up".to_string()) };
+        let is_unanswered =
+            call.role == Role::Callee && matches!(phase, Phase::RingsHere | Phase::Mapping { .. });
+        self.ask_call(now, |agent, out, actions| match is_unanswered {
+            true => agent.reject(now, id, DECLINED, out, actions),
+            false => agent.hang_up(now, id, out, actions),
+        });
+    }
+
+    fn set_hold(&mut self, now: Instant, is_wanted: bool) {
+        let Some(call) = &mut self.call else { return };
+        let (Some(id), true) = (call.id, call.is_talking()) else { return };
+        call.is_held_by_us = is_wanted;
+        self.ask_call(now, |agent, out, actions| match is_wanted {
+            true => agent.hold(now, id, out, actions),
+            false => agent.resume(now, id, out, actions),
+        });
+    }
+
+    /// Begins the call's sound; when our port's address is known, the call goes on.
+    fn open_line(&mut self, now: Instant, role: Role) {
+        let Some(own) = self.station.station().lease().map(|lease| lease.address) else { return };
+        let seed = Seed::from_bytes(self.entropy.bytes());
+        let settings = &self.settings;
+        // Whoever says how we look from outside knows better than a STUN server.
+        let stun_server = self.stun_server().filter(|_| settings.outside.is_none());
+        let zrtp = matches!(settings.srtp, Srtp::Best | Srtp::Zrtp).then(|| zrtp(&seed));
+        let config = SessionConfig { stun_server, zrtp, ..SessionConfig::default() };
+        let session = MediaSession::new(config, seed.part(SESSION), now);
+        let policy = policy(settings.srtp, role, session.zrtp_hello_hash());
+        let port = settings.rtp_port;
+        let ip = settings.outside.map_or(own, |outside| *outside.ip());
+        let local = LocalMedia {
+            rtp: SocketAddr::new(IpAddr::V4(ip), port),
+            rtcp_port: port + 1,
+            codecs: [Codec::Pcmu, Codec::Pcma].into(),
+            ptime_ms: 20,
+            telephone_event: true,
+            policy,
+            rtcp_mux: false,
+        };
+        let stream = Stream::new(session, settings.source.clone(), now);
+        self.station.start(stream, [port, port + 1], now);
+        match stun_server {
+            Some(_) => self.set_phase(Phase::Mapping { until: now + STUN_WITHIN, local }),
+            None => self.go_on(now, local),
+        }
+    }
+
+    /// How our port looks from outside is known, or will not be.
+    fn on_mapped(&mut self, now: Instant, mapped: Option<SocketAddr>) {
+        let Some(call) = &mut self.call else { return };
+        if !matches!(call.phase, Phase::Mapping { .. }) {
+            return;
+        }
+        if let Phase::Mapping { mut local, .. } = core::mem::replace(&mut call.phase, Phase::Ending) {
+            local.rtp = mapped.unwrap_or(local.rtp);
+            self.go_on(now, local);
+        }
+    }
+
+    /// Sends the INVITE, or the answer to one.
+    fn go_on(&mut self, now: Instant, local: LocalMedia) {
+        let Some(call) = &mut self.call else { return };
+        match call.id {
+            None => {
+                call.phase = Phase::Calling(now);
+                let uri = call.uri.clone();
+                let called =
+                    self.ask(now, |agent, out, actions| agent.call(now, ACCOUNT, &uri, local, out, actions));
+                match (called, &mut self.call) {
+                    (Some(Ok(id)), Some(call)) => call.id = Some(id),
+                    (Some(Err(why)), _) => self.end_call(now, format!("not made: {why}")),
+                    (None, _) | (_, None) => self.drop_call(),
+                }
+            }
+            Some(id) => {
+                call.phase = Phase::RingsHere;
+                let answered =
+                    self.ask(now, |agent, out, actions| agent.answer(now, id, local, out, actions));
+                if let Some(Err(why)) = answered {
+                    self.end_call(now, format!("not answered: {why}"));
+                }
+            }
+        }
+    }
+
+    fn on_answered(&mut self, now: Instant, params: MediaParams) {
+        if matches!(self.call, Some(Call { phase: Phase::Ending, .. })) {
+            return;
+        }
+        self.set_phase(Phase::Talking(now));
+        self.say(now, &format!("call: connected, {}", params.codec.name()));
+        self.station.command(now, Ask::Params(Box::new(params)));
+    }
+
+    fn on_peer_hold(&mut self, now: Instant, is_held: bool) {
+        if let Some(call) = &mut self.call {
+            call.is_held_by_peer = is_held;
+        }
+        self.say(now, if is_held { "call: the other side holds it" } else { "call: the other side is back" });
+    }
+
+    fn on_secured(&mut self, now: Instant, by: SecuredBy) {
+        let suite = by.suite.name();
+        match by.sas {
+            Some(sas) => {
+                self.say(now, &format!("sound: SRTP {suite} by ZRTP; compare by voice: {}", sas.text));
+                if let Some(call) = &mut self.call {
+                    call.sas = Some(Sas { text: sas.text, is_compared: sas.is_verified });
+                }
+            }
+            None => {
+                self.say(now, &format!("sound: SRTP {suite} with keys that SIP carried readable (weak)"));
+            }
+        }
+    }
+
+    /// Ends a call that would go on without the protection that was agreed on.
+    fn give_up(&mut self, now: Instant, why: &str) {
+        self.warn(now, &format!("the call is ended: {why}"));
+        self.hang_up(now);
+    }
+
+    fn on_ended(&mut self, now: Instant, cause: &Ended) {
+        let Ended { status, reason, .. } = cause;
+        let was_talking = matches!(self.call, Some(Call { phase: Phase::Talking(_) | Phase::Ending, .. }));
+        let words = match status {
+            200 if was_talking => "ended".to_string(),
+            _ => format!("{status} {reason}"),
+        };
+        self.end_call(now, words);
+    }
+
+    fn end_call(&mut self, now: Instant, words: String) {
+        self.station.command(now, Ask::Leave);
+        let line = self.station.stop();
+        let uri = self.call.take().map(|call| call.uri).unwrap_or_default();
+        self.say(now, &format!("call: {uri}: {words}"));
+        if let Some((stream, counters)) = line.filter(|(stream, _)| stream.params().is_some()) {
+            self.say(now, &summary(&stream, &counters));
+        }
+        self.last = Some(format!("{uri}: {words}"));
+    }
+
+    fn is_ours(&self, id: CallId) -> bool {
+        self.call.as_ref().is_some_and(|call| call.id == Some(id))
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        if let Some(call) = &mut self.call {
+            call.phase = phase;
+        }
+    }
+
+    fn ask<R>(
+        &mut self,
+        now: Instant,
+        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> R,
+    ) -> Option<R> {
+        self.station.station_mut().call(now, |node, out, actions| f(&mut node.agent, out, actions))
+    }
+
+    /// The same of something that can fail for a call that is over, or not that far.
+    fn ask_call(
+        &mut self,
+        now: Instant,
+        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>,
+    ) {
+        if let Some(Err(why)) = self.ask(now, f) {
+            self.warn(now, &format!("call: {why}"));
+        }
+    }
+
+    pub(super) fn say(&mut self, now: Instant, text: &str) {
+        self.log(now, Level::Info, text);
+    }
+
+    pub(super) fn warn(&mut self, now: Instant, text: &str) {
+        self.log(now, Level::Warning, text);
+    }
+}
+
+/// What protects the sound, as SDP negotiates it.
+fn policy(srtp: Srtp, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
+    let suites = match role {
+        Role::Caller => OFFERED.to_vec(),
+        Role::Callee => Suite::ALL.to_vec(),
+    };
+    match (srtp, hello_hash) {
+        (Srtp::None, _) => SecurityPolicy::None,
+        (Srtp::Zrtp, Some(hello_hash)) => SecurityPolicy::Zrtp { hello_hash },
+        (Srtp::Best, hello_hash) => SecurityPolicy::Opportunistic { suites, hello_hash },
+        (Srtp::Sdes | Srtp::Zrtp, _) => SecurityPolicy::Sdes { suites },
+    }
+}
+
+/// An identity for this call: without a memory there is none to keep.
+fn zrtp(seed: &Seed) -> ZrtpSettings {
+    let zid = Entropy::new(&seed.part(ZRTP_IDENTITY)).bytes();
+    let config = ZrtpConfig { cache_interval_s: 0, ..ZrtpConfig::new(zid) };
+    ZrtpSettings { config, cache: ZidCache::default() }
+}
+
+/// A call's sound, when it is over.
+fn summary(stream: &Stream, counters: &PacedCounters) -> String {
+    let report = stream.report();
+    let received = &report.received;
+    format!(
+        "sound: {}; sent {} packets, the latest {:.2} ms behind its time, {} left out; received {}, {} lost, {} with a \
+         wrong tag, {} again, delta at most {:.2} ms, jitter {:.2} ms, MOS {}",
+        view::security_in_words(&report.security),
+        report.sent.packets,
+        counters.late_max.as_secs_f64() * 1000.0,
+        counters.beats_skipped,
+        received.counts.received,
+        received.counts.lost(),
+        report.refused.auth_failures,
+        report.refused.replays,
+        received.delta_max_ms,
+        received.jitter_max_ms,
+        report.mos.map_or("unknown".to_string(), |mos| format!("{mos:.2}")),
+    )
+}
+
+/// What is offered: the best, and what every phone with SRTP has. More would not fit a datagram.
+const OFFERED: [Suite; 3] = [Suite::AeadAes256Gcm, Suite::AesCm256HmacSha1_80, Suite::AesCm128HmacSha1_80];
+
+/// Parts of a call's seed.
+const SESSION: u64 = 1;
+const ZRTP_IDENTITY: u64 = 2;
+
+/// How long a call waits for the STUN server.
+const STUN_WITHIN: Duration = Duration::from_secs(3);
+
+/// RFC 3261 §21.1.2, §21.4.24, §21.6.2.
+const RINGING: u16 = 180;
+const BUSY: u16 = 486;
+const DECLINED: u16 = 603;

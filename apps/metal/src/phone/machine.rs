@@ -1,0 +1,385 @@
+//! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
+
+use super::call::Call;
+use super::settings::{HostPort, PhoneSettings, Srtp};
+use super::signalling::{STUN_QUERY, Signalling};
+use super::stream::Stream;
+use crate::consoles::Consoles;
+use crate::machine::{guessable_seed, lease_in_words};
+use crate::{Hardware, Memory};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use ringway_agent::{
+    Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
+};
+use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
+use ringway_media::Entropy;
+use ringway_sansio::{Instant, Transport};
+use ringway_screen::phone::Phone;
+use ringway_screen::{Key, Level};
+use ringway_settings::Addressing;
+
+/// A phone on one network card.
+pub struct PhoneMachine<C> {
+    pub(super) station: PacedStation<C, Signalling, Stream>,
+    pub(super) hardware: Hardware,
+    pub(super) settings: PhoneSettings,
+    pub(super) registration: Registration,
+    pub(super) call: Option<Call>,
+    /// How the last call ended.
+    pub(super) last: Option<String>,
+    pub(super) screen: Phone,
+    pub(super) consoles: Consoles,
+    /// Our address-of-record.
+    pub(super) own: String,
+    pub(super) started: Instant,
+    pub(super) leased_at: Instant,
+    /// Why it cannot be used.
+    pub(super) halted: Option<String>,
+    pub(super) entropy: Entropy,
+    stun: Stun,
+}
+
+/// Whether our server knows where we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// It is not asked to.
+    Off,
+    Asking,
+    Registered {
+        until: Instant,
+    },
+    Failed {
+        reason: String,
+        /// `None`: not.
+        retry_at: Option<Instant>,
+    },
+}
+
+/// The STUN server's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stun {
+    /// There is none, or it is being looked up.
+    Unknown,
+    Known(SocketAddr),
+}
+
+impl<C: Card> PhoneMachine<C> {
+    /// A phone that starts at `now`. What is wrong with the command line it says on its screen.
+    pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
+        let seed = hardware.seed.clone().unwrap_or_else(|| guessable_seed(&card, now));
+        let (settings, wrong) = match PhoneSettings::read(command_line, hardware.words) {
+            Ok(settings) => (settings, Vec::new()),
+            Err(wrong) => (PhoneSettings::default(), wrong),
+        };
+        let mut machine = Self {
+            station: PacedStation::new(Station::new(card, &seed.part(1), now)),
+            hardware,
+            registration: Registration::Off,
+            call: None,
+            last: None,
+            screen: Phone::new(now),
+            consoles: Consoles::new(now),
+            own: settings.account.clone().unwrap_or_default(),
+            started: now,
+            leased_at: now,
+            halted: None,
+            entropy: Entropy::new(&seed.part(2)),
+            stun: Stun::Unknown,
+            settings,
+        };
+        for word in &wrong {
+            machine.log(now, Level::Error, &word.to_string());
+        }
+        match wrong.first() {
+            Some(word) => machine.halt(now, word.to_string()),
+            None => machine.begin(now),
+        }
+        machine
+    }
+
+    /// The task Receive: one frame from the card to the reply. It sends the sound that is due first.
+    pub fn receive(&mut self, now: Instant) -> Worked {
+        self.station.receive(now)
+    }
+
+    /// The task Main: everything that is not about one frame. To be called when [`PhoneMachine::receive`] has begun
+    /// something, and at least every millisecond.
+    pub fn run(&mut self, now: Instant, _memory: Memory) {
+        self.station.run(now);
+        while let Some(change) = self.station.station_mut().take_change() {
+            self.on_change(now, change);
+        }
+        let actions: Vec<Action> = self.station.station_mut().take_actions().collect();
+        for action in actions {
+            match action {
+                Action::Resolve { query, host } => self.station.station_mut().resolve(now, query, &host),
+                Action::Event(event) => self.on_agent(now, event),
+            }
+        }
+        while let Some(heard) = self.station.poll_report(now) {
+            self.on_heard(now, heard);
+        }
+        self.mind_stun(now);
+        self.mind_mapping(now);
+    }
+
+    /// Sends what the last frames made.
+    pub fn flush(&mut self) {
+        self.station.flush();
+    }
+
+    /// The card.
+    pub fn card(&self) -> &C {
+        self.station.station().card()
+    }
+
+    /// True once it can call and be called.
+    pub fn is_ready(&self) -> bool {
+        self.station.station().node().is_some()
+    }
+
+    /// A byte came from the serial line.
+    pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte) {
+            self.on_key(now, key);
+        }
+    }
+
+    /// A byte came from the keyboard controller (scan code set 1).
+    pub fn on_scan_code(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_scan_code(byte) {
+            self.on_key(now, key);
+        }
+    }
+
+    /// Draws what is due, and tells each word of VGA's text memory that changed: its place and its value. Right before a
+    /// beat it does nothing: the screen can wait, and sound cannot.
+    pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
+        if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
+            return;
+        }
+        if let Some(key) = self.consoles.idle(now) {
+            self.on_key(now, key);
+        }
+        if self.screen.is_due(now) {
+            self.with_facts(now, |screen, facts, cells| screen.draw(now, facts, cells));
+            self.consoles.draw(put);
+        }
+    }
+
+    /// Writes what the serial line is to say next into `room`, and gives how many bytes; 0: nothing now. To be called with
+    /// as much room as the line has.
+    pub fn serial_output(&mut self, room: &mut [u8]) -> usize {
+        self.consoles.serial_output(room)
+    }
+
+    pub(super) fn log(&mut self, now: Instant, level: Level, text: &str) {
+        self.screen.on_log(now, level, text);
+        self.consoles.log.say(now, level, text);
+    }
+
+    pub(super) fn on_registered(&mut self, now: Instant, expires_s: u32) {
+        let until = now + Duration::from_secs(u64::from(expires_s));
+        if !matches!(self.registration, Registration::Registered { .. }) {
+            self.say(now, &format!("account: {} is registered for {expires_s} s", self.own));
+        }
+        self.registration = Registration::Registered { until };
+    }
+
+    pub(super) fn on_not_registered(
+        &mut self,
+        now: Instant,
+        status: u16,
+        reason: &str,
+        retry_s: Option<u32>,
+    ) {
+        let reason = format!("{status} {reason}");
+        let retry_at = retry_s.map(|seconds| now + Duration::from_secs(u64::from(seconds)));
+        self.warn(now, &format!("account: {} is NOT registered: {reason}", self.own));
+        self.registration = Registration::Failed { reason, retry_at };
+    }
+
+    pub(super) fn stun_server(&self) -> Option<SocketAddr> {
+        match self.stun {
+            Stun::Known(server) => Some(server),
+            Stun::Unknown => None,
+        }
+    }
+
+    fn on_key(&mut self, now: Instant, key: Key) {
+        let command = self.with_facts(now, |screen, facts, _| screen.on_key(now, key, facts));
+        if let Some(command) = command {
+            self.on_command(now, command);
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        if self.hardware.seed.is_none()
+            && (self.settings.srtp != Srtp::None || self.settings.password.is_some())
+        {
+            return self.halt(
+                now,
+                "passwords and SRTP need unpredictable numbers, and this machine has neither RDRAND nor virtio-rng; \
+                 give srtp=none and no password, or another machine"
+                    .to_string(),
+            );
+        }
+        match self.settings.addressing.clone() {
+            Addressing::Dhcp => {
+                self.say(now, "network: asking for an address by DHCP");
+                self.station.station_mut().start_dhcp();
+            }
+            Addressing::Fixed { address, prefix_bits, gateway, name_servers } => {
+                match Lease::fixed(address, prefix_bits, gateway) {
+                    Some(lease) => self.on_lease(now, Lease { name_servers, ..lease }),
+                    None => self.halt(
+                        now,
+                        format!("ip={address}/{prefix_bits} is no address of a machine; give another"),
+                    ),
+                }
+            }
+        }
+    }
+
+    fn on_change(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Leased(lease) => self.on_lease(now, lease),
+            // It is said first of all, when there was none yet.
+            Change::Lost if self.station.station().lease().is_none() => {}
+            Change::Lost => {
+                self.log(now, Level::Error, "network: the lease is gone; asking for another address");
+                self.leave();
+                self.station.station_mut().set_lease(None);
+            }
+        }
+    }
+
+    fn on_lease(&mut self, now: Instant, lease: Lease) {
+        let before = self.station.station().lease().map(|lease| lease.address);
+        let address = lease.address;
+        self.leased_at = now;
+        if before == Some(address) {
+            self.station.station_mut().set_lease(Some(lease));
+            return;
+        }
+        self.say(now, &lease_in_words(&lease, now.since(self.started)));
+        self.leave();
+        self.station.station_mut().set_lease(Some(lease));
+        self.serve(now, address);
+    }
+
+    /// Ends what belongs to an address that is gone.
+    fn leave(&mut self) {
+        self.drop_call();
+        self.station.station_mut().stop_serving();
+        self.stun = Stun::Unknown;
+        self.registration = Registration::Off;
+    }
+
+    fn serve(&mut self, now: Instant, address: Ipv4Addr) {
+        let settings = &self.settings;
+        let account = account(settings, address);
+        self.own.clone_from(&account.aor);
+        let number = settings.sip_port;
+        let ports: Vec<Port> =
+            [Transport::Udp, Transport::Tcp].map(|transport| Port { transport, number }).into();
+        let listener = |port: &Port| Listener {
+            transport: port.transport,
+            address: SocketAddr::from((address, port.number)),
+        };
+        let registers = account.register;
+        let mut config = Config::new([account].into(), ports.iter().map(listener).collect());
+        if settings.transport == Some(Transport::Udp) {
+            config.large_requests = LargeRequests::StayOnUdp;
+        }
+        let message_bytes_max = MESSAGE_BYTES_MAX;
+        let seed = ringway_sansio::Seed::from_bytes(self.entropy.bytes());
+        let agent = match UserAgent::new(config, seed, now) {
+            Ok(agent) => agent,
+            Err(why) => return self.halt(now, why.to_string()),
+        };
+        let station = self.station.station_mut();
+        station.serve(Signalling::new(agent), ports, message_bytes_max);
+        station.call(now, |node, out, actions| node.agent.start(now, out, actions));
+        self.registration = if registers { Registration::Asking } else { Registration::Off };
+        self.look_up_stun(now);
+        let text = format!(
+            "ready udp:{address}:{number} tcp:{address}:{number}, sound at udp:{address}:{}",
+            self.settings.rtp_port
+        );
+        self.say(now, &text);
+    }
+
+    fn look_up_stun(&mut self, now: Instant) {
+        let Some(server) = &self.settings.stun else { return };
+        match server.address() {
+            Some(ip) => self.stun = Stun::Known(SocketAddr::new(ip, stun_port(server))),
+            None => {
+                let host = server.host.clone();
+                self.station.station_mut().resolve(now, STUN_QUERY, &host);
+            }
+        }
+    }
+
+    /// Takes what came of looking the STUN server up.
+    fn mind_stun(&mut self, now: Instant) {
+        let Some(Some(found)) = self.station.station_mut().call(now, |node, _, _| node.take_stun()) else {
+            return;
+        };
+        let Some(server) = self.settings.stun.clone() else { return };
+        match found {
+            Some(ip @ IpAddr::V4(_)) => self.stun = Stun::Known(SocketAddr::new(ip, stun_port(&server))),
+            Some(IpAddr::V6(_)) | None => {
+                let text =
+                    format!("stun: no address is known for {}; our own address is offered", server.host);
+                self.warn(now, &text);
+            }
+        }
+    }
+
+    fn halt(&mut self, now: Instant, why: String) {
+        self.log(now, Level::Error, &why);
+        self.log(now, Level::Error, "the phone does not start; correct it, and start the machine again");
+        self.halted = Some(why);
+    }
+}
+
+/// The one account, at `address`.
+fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
+    let aor = settings.account.clone().unwrap_or_else(|| format!("sip:phone@{address}"));
+    let server = settings.server.as_ref().map(|HostPort { host, port }| ServerAddress {
+        host: host.clone(),
+        port: *port,
+        transport: settings.transport.unwrap_or(Transport::Udp),
+        first_hop: FirstHop::Plain,
+    });
+    Account {
+        display_name: settings.name.clone(),
+        username: settings.auth_user.clone(),
+        secret: settings.password.clone().map_or(Secret::None, Secret::Password),
+        server,
+        register: settings.registers(),
+        contact: settings.outside.map(SocketAddr::V4),
+        ..Account::direct(&aor)
+    }
+}
+
+fn stun_port(server: &HostPort) -> u16 {
+    server.port.unwrap_or(STUN_PORT)
+}
+
+/// The account there is.
+pub(super) const ACCOUNT: AccountId = AccountId(0);
+
+/// A SIP message, as on Linux.
+const MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// RFC 8489 §14.
+const STUN_PORT: u16 = 3478;
+
+/// What drawing a page and telling VGA of it takes at most, on a slow machine.
+const DRAWING: Duration = Duration::from_millis(3);

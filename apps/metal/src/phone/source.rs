@@ -1,0 +1,142 @@
+//! What the other side hears: a tone, a recorded voice, or itself.
+
+use core::f64::consts::TAU;
+use ringway_media::{Codec, g711};
+
+/// Where sound to be sent comes from. Blocks are of 16-bit samples, 8,000 a second.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// A pure tone at half the loudest.
+    Tone {
+        frequency_hz: u32,
+        /// Of the next sample, 0 to 2π.
+        phase: f64,
+    },
+    /// What is heard goes back.
+    Echo,
+    /// The recording, again and again.
+    Voice {
+        /// The next sample.
+        next: usize,
+    },
+}
+
+impl Source {
+    /// A tone, 1 to 3,999 Hz; `None`: telephone sound has no such.
+    pub(crate) const fn tone(frequency_hz: u32) -> Option<Self> {
+        match frequency_hz {
+            1..=3999 => Some(Self::Tone { frequency_hz, phase: 0.0 }),
+            _ => None,
+        }
+    }
+
+    /// The recorded voice from its beginning.
+    pub(crate) const fn voice() -> Self {
+        Self::Voice { next: 0 }
+    }
+
+    /// In words, for the screen.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Tone { .. } => "a test tone is sent; what is heard is measured only",
+            Self::Echo => "what is heard is sent back",
+            Self::Voice { .. } => "a recorded voice is sent; what is heard is measured only",
+        }
+    }
+
+    /// Makes what is to be sent of a block of what is heard.
+    pub(crate) fn fill(&mut self, block: &mut [i16]) {
+        match self {
+            Self::Echo => {}
+            Self::Tone { frequency_hz, phase } => {
+                let step = TAU * f64::from(*frequency_hz) / SAMPLE_RATE_HZ;
+                for sample in block {
+                    *sample = (libm::sin(*phase) * TONE_AMPLITUDE) as i16;
+                    *phase += step;
+                    if *phase >= TAU {
+                        *phase -= TAU;
+                    }
+                }
+            }
+            Self::Voice { next } => {
+                for sample in block {
+                    let coded = VOICE.get(*next).copied().unwrap_or(SILENCE);
+                    g711::decode(Codec::Pcmu, &[coded], core::slice::from_mut(sample));
+                    *next = (*next + 1) % VOICE.len().max(1);
+                }
+            }
+        }
+    }
+}
+
+/// How loud a block is: the root of its mean square, 0 to 32,768.
+pub(crate) fn level(block: &[i16]) -> u16 {
+    let sum: u64 = block.iter().map(|&sample| i64::from(sample).pow(2).unsigned_abs()).sum();
+    let mean = sum / (block.len() as u64).max(1);
+    u16::try_from(mean.isqrt()).unwrap_or(u16::MAX)
+}
+
+/// A level in decibels below the loudest there is; -96 for silence.
+pub(crate) fn decibels(level: u16) -> f64 {
+    if level == 0 {
+        return -96.0;
+    }
+    libm::log10(f64::from(level) / 32_768.0) * 20.0
+}
+
+/// Four seconds of speech-like sound, µ-law: the beginning of what `ringway call --play speech` sends.
+const VOICE: &[u8] = include_bytes!("voice.ulaw");
+
+/// Zero in µ-law.
+const SILENCE: u8 = 0xff;
+
+const SAMPLE_RATE_HZ: f64 = 8000.0;
+const TONE_AMPLITUDE: f64 = 16_384.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use ringway_linux::sound;
+
+    #[test]
+    fn a_tone_is_the_one_that_linux_sends() {
+        let mut ours = vec![0; 16_000];
+        let mut theirs = ours.clone();
+        let mut source = Source::tone(440).unwrap();
+        ours.chunks_mut(160).for_each(|block| source.fill(block));
+        sound::Source::tone(440).unwrap().fill(&mut theirs);
+        assert!(ours.iter().zip(&theirs).all(|(a, b)| a.abs_diff(*b) <= 1));
+        for wrong in [0, 4000, 48_000] {
+            assert_eq!(Source::tone(wrong), None);
+        }
+    }
+
+    #[test]
+    fn the_voice_is_the_one_that_linux_sends_and_begins_again() {
+        let mut theirs = vec![0; VOICE.len()];
+        sound::Source::speech_like().fill(&mut theirs);
+        let mut coded = vec![0; VOICE.len()];
+        g711::encode(Codec::Pcmu, &theirs, &mut coded);
+        let same = coded.iter().zip(VOICE).filter(|(a, b)| a == b).count();
+        // Machines round sines differently in their last bit.
+        assert!(same * 1000 > VOICE.len() * 999, "{same} of {}", VOICE.len());
+        let mut source = Source::voice();
+        let mut twice = vec![0; 2 * VOICE.len()];
+        twice.chunks_mut(160).for_each(|block| source.fill(block));
+        assert!(twice[..VOICE.len()] == twice[VOICE.len()..] && level(&twice) > 500);
+    }
+
+    #[test]
+    fn levels_are_those_of_linux_and_an_echo_is_what_was_heard() {
+        for block in [[0_i16; 160], [i16::MIN; 160], [100; 160]] {
+            let theirs = sound::Level::of(&block);
+            assert_eq!(level(&block), theirs.rms);
+            assert!((decibels(level(&block)) - f64::from(theirs.dbfs())).abs() < 6.0);
+        }
+        assert!(decibels(32_768).abs() < 0.001 && (decibels(16_384) + 6.02).abs() < 0.01);
+        let mut block = [1234; 160];
+        Source::Echo.fill(&mut block);
+        assert_eq!(block, [1234; 160]);
+    }
+}

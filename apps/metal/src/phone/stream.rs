@@ -1,0 +1,163 @@
+//! A media session with its source, as the station keeps its beat.
+
+use super::source::{Source, level};
+use alloc::boxed::Box;
+use core::time::Duration;
+use ringway_media::MediaParams;
+use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTCP_PORT, RTP_PORT, Report};
+use ringway_media::zrtp::SasCheck;
+use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+
+/// What is asked of a call's sound.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// From now on it is like this.
+    Params(Box<MediaParams>),
+    /// Press a key.
+    Digit(char),
+    /// People have compared what ZRTP gave them.
+    Compared(SasCheck),
+    /// Say goodbye: the call is over.
+    Leave,
+}
+
+/// What a call's sound tells.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Something happened.
+    Event(Box<MediaEvent>),
+    /// A key was not sent.
+    DigitNotSent(DigitsError),
+}
+
+pub(crate) struct Stream {
+    session: MediaSession,
+    source: Source,
+    /// How loud the last blocks were: ours, and the other side's.
+    levels: (u16, u16),
+    /// Why a key was not sent, to be told.
+    not_sent: Option<DigitsError>,
+    second: Second,
+}
+
+/// The mean time between packets of the last whole second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Second {
+    began: Instant,
+    /// Packets, and the sum of the times between them in milliseconds, when it began.
+    before: (u64, f64),
+    mean_ms: f64,
+}
+
+impl Stream {
+    pub(crate) fn new(session: MediaSession, source: Source, now: Instant) -> Self {
+        let second = Second { began: now, ..Second::default() };
+        Self { session, source, levels: (0, 0), not_sent: None, second }
+    }
+
+    /// How it is.
+    pub(crate) fn report(&self) -> Report {
+        self.session.report()
+    }
+
+    /// The parameters in force.
+    pub(crate) const fn params(&self) -> Option<&MediaParams> {
+        self.session.params()
+    }
+
+    /// How loud it is: ours, and the other side's (0 to 32,768).
+    pub(crate) const fn levels(&self) -> (u16, u16) {
+        self.levels
+    }
+
+    /// The mean time between packets of the last second, in milliseconds.
+    pub(crate) const fn delta_ms(&self) -> f64 {
+        self.second.mean_ms
+    }
+}
+
+impl Second {
+    fn note(&mut self, now: Instant, report: &Report) {
+        let packets = report.received.counts.received.saturating_sub(1);
+        let sum_ms = report.received.delta_mean_ms * packets as f64;
+        let fresh = packets.saturating_sub(self.before.0);
+        self.mean_ms = if fresh > 0 { (sum_ms - self.before.1) / fresh as f64 } else { 0.0 };
+        (self.began, self.before) = (now, (packets, sum_ms));
+    }
+}
+
+impl PacedNode for Stream {
+    type Command = Ask;
+    type Report = Heard;
+
+    fn beat(&self) -> Duration {
+        let samples = u64::try_from(self.session.packet_samples()).unwrap_or(u64::MAX);
+        Duration::from_micros(samples.saturating_mul(1_000_000) / SAMPLE_RATE_HZ)
+    }
+
+    fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {
+        let mut room = [0; PACKET_SAMPLES_MAX];
+        let samples = self.session.packet_samples();
+        let Some(block) = room.get_mut(..samples) else { return };
+        self.session.playout(now, block);
+        self.levels.1 = level(block);
+        // A source goes on while it is not heard.
+        self.source.fill(block);
+        self.levels.0 = level(block);
+        if let Some((packet, to)) = self.session.prepare(due, block) {
+            out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
+        }
+        if now.since(self.second.began) >= SECOND {
+            self.second.note(now, &self.session.report());
+        }
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        flow: Flow,
+        bytes: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        match flow.listener {
+            RTP_PORT => self.session.on_rtp(now, arrived, flow.remote, bytes, out),
+            RTCP_PORT => self.session.on_rtcp(now, arrived, flow.remote, bytes),
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
+        match command {
+            Ask::Params(params) => self.session.set_params(now, *params),
+            Ask::Digit(digit) => {
+                if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
+                    self.not_sent = Some(why);
+                }
+            }
+            Ask::Compared(check) => self.session.on_sas_compared(now, check),
+            Ask::Leave => self.session.close(now, out),
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant, out: &mut Outbox) {
+        self.session.on_timeout(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.session.next_deadline()
+    }
+
+    fn poll_report(&mut self, _now: Instant) -> Option<Heard> {
+        if let Some(event) = self.session.poll_event() {
+            return Some(Heard::Event(Box::new(event)));
+        }
+        self.not_sent.take().map(Heard::DigitNotSent)
+    }
+}
+
+/// The longest packet that can be agreed on: 200 ms.
+const PACKET_SAMPLES_MAX: usize = 1600;
+
+const SAMPLE_RATE_HZ: u64 = 8000;
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,141 @@
+//! What the phone's screen shows of the machine.
+
+use super::call::{Call, Phase};
+use super::machine::{PhoneMachine, Registration};
+use super::source::decibels;
+use super::stream::Stream;
+use crate::network::network;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_ethernet::Card;
+use ringway_media::Protection;
+use ringway_media::session::{Security, SecurityMethod};
+use ringway_sansio::Instant;
+use ringway_screen::Cells;
+use ringway_screen::phone::{self, Facts, Phone, Quick, Sound};
+
+impl<C: Card> PhoneMachine<C> {
+    /// Gives the screen, the facts and the page to `f`.
+    pub(super) fn with_facts<R>(
+        &mut self,
+        now: Instant,
+        f: impl FnOnce(&mut Phone, &Facts<'_>, &mut Cells) -> R,
+    ) -> R {
+        let is_up = self.station.station_mut().is_up();
+        let Self { station, hardware, settings, call, screen, consoles, registration, .. } = self;
+        let uptime = now.since(self.started);
+        let quick: Vec<Quick<'_>> =
+            settings.quick.iter().map(|uri| Quick { name: user_of(uri), uri }).collect();
+        let link = (station.station().card().address(), is_up);
+        let lease_age = now.since(self.leased_at);
+        let halted = self.halted.as_deref();
+        let facts = Facts {
+            version: hardware.version,
+            uptime,
+            own: self.own.as_bytes(),
+            registration: match halted {
+                Some(why) => phone::Registration::Failed { reason: why.as_bytes(), retry: None },
+                None => registration.fact(now),
+            },
+            quick: &quick,
+            call: call.as_ref().map(|call| call_fact(now, call, station.machine())),
+            last: self.last.as_ref().map(String::as_bytes),
+            sound: settings.source.name(),
+            network: network(hardware, link, station.station().lease(), uptime, lease_age),
+        };
+        f(screen, &facts, &mut consoles.cells)
+    }
+}
+
+impl Registration {
+    fn fact(&self, now: Instant) -> phone::Registration<'_> {
+        match self {
+            Self::Off => phone::Registration::Off,
+            Self::Asking => phone::Registration::Asking,
+            Self::Registered { until } => phone::Registration::Registered { left: until.since(now) },
+            Self::Failed { reason, retry_at } => phone::Registration::Failed {
+                reason: reason.as_bytes(),
+                retry: retry_at.map(|at| at.since(now)),
+            },
+        }
+    }
+}
+
+/// What protects a call's sound, in the words of the phone on Linux.
+pub(super) fn security_in_words(security: &Security) -> String {
+    let suite = security.suite.map_or("", |suite| suite.name());
+    match security.method {
+        SecurityMethod::None => "not protected".into(),
+        SecurityMethod::Sdes => format!("SDES over plain SIP (weak), {suite}"),
+        SecurityMethod::Zrtp => format!("ZRTP, {suite}"),
+    }
+}
+
+fn call_fact<'a>(now: Instant, call: &'a Call, stream: Option<&'a Stream>) -> phone::Call<'a> {
+    let params = stream.and_then(Stream::params);
+    phone::Call {
+        phase: match call.phase {
+            Phase::Mapping { .. } => phone::Phase::Calling(core::time::Duration::ZERO),
+            Phase::Calling(since) => phone::Phase::Calling(now.since(since)),
+            Phase::RingsThere => phone::Phase::RingsThere,
+            Phase::EarlySound => phone::Phase::EarlySound,
+            Phase::RingsHere => phone::Phase::RingsHere,
+            Phase::Talking(since) => phone::Phase::Talking(now.since(since)),
+            Phase::Ending => phone::Phase::Ending,
+        },
+        name: call.name.as_bytes(),
+        uri: call.uri.as_bytes(),
+        codec: params.map_or("", |params| params.codec.name()),
+        hold: match (call.is_held_by_us, call.is_held_by_peer) {
+            (false, false) => phone::Hold::None,
+            (true, false) => phone::Hold::Ours,
+            (false, true) => phone::Hold::Theirs,
+            (true, true) => phone::Hold::Both,
+        },
+        security: stream.map_or(phone::Security::None, |stream| security(call, stream)),
+        digits: &call.digits,
+        sound: stream.filter(|_| params.is_some()).map(sound),
+    }
+}
+
+/// What is, and not what was agreed on.
+fn security<'a>(call: &'a Call, stream: &'a Stream) -> phone::Security<'a> {
+    let security = stream.report().security;
+    let suite = security.suite.map_or("", |suite| suite.name());
+    let wants_zrtp =
+        stream.params().is_some_and(|params| matches!(params.protection, Protection::Zrtp { .. }));
+    match (security.method, &call.sas) {
+        (SecurityMethod::None, _) if wants_zrtp => phone::Security::Agreeing,
+        (SecurityMethod::None, _) => phone::Security::None,
+        (SecurityMethod::Zrtp, Some(sas)) => {
+            phone::Security::Zrtp { suite, sas: &sas.text, is_compared: sas.is_compared }
+        }
+        (SecurityMethod::Zrtp, None) => phone::Security::Agreeing,
+        (SecurityMethod::Sdes, _) => phone::Security::SdesPlain { suite },
+    }
+}
+
+fn sound(stream: &Stream) -> Sound {
+    let report = stream.report();
+    let received = &report.received;
+    let (ours, theirs) = stream.levels();
+    Sound {
+        sent_db: decibels(ours),
+        received_db: decibels(theirs),
+        sent_packets: report.sent.packets,
+        received_packets: received.counts.received,
+        lost_packets: received.counts.lost(),
+        delta_ms: stream.delta_ms(),
+        delta_ms_max: received.delta_max_ms,
+        jitter_ms: received.jitter_last_ms,
+        jitter_ms_max: received.jitter_max_ms,
+        mos: report.mos,
+    }
+}
+
+/// `bob` of `sip:bob@example.org`.
+fn user_of(uri: &str) -> &str {
+    let user = uri.split_once(':').map_or(uri, |(_, rest)| rest);
+    user.split_once('@').map_or("", |(user, _)| user)
+}

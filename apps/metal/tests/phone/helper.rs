@@ -1,0 +1,68 @@
+//! A machine that knows names and answers STUN.
+
+use crate::network::{HELPER, SERVER};
+use ringway_ethernet::Port;
+use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
+use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received, Token, Transport};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// How every port looks from outside.
+pub(crate) const MAPPED: &str = "198.51.100.9:40000";
+
+#[derive(Default)]
+pub(crate) struct Helper {
+    /// It says nothing to STUN.
+    pub(crate) is_mute: bool,
+}
+
+impl Helper {
+    pub(crate) const PORTS: [Port; 2] =
+        [Port { transport: Transport::Udp, number: 53 }, Port { transport: Transport::Udp, number: 3478 }];
+}
+
+impl Node for Helper {
+    type Action = ();
+    type Framer = ringway_agent::SipFramer;
+
+    fn shard_of(_: &[u8], _: u16) -> u16 {
+        0
+    }
+
+    fn on_message(&mut self, _: Instant, received: Received<'_>, out: &mut Outbox, _: &mut Vec<()>) {
+        let Received { flow, bytes } = received;
+        if flow.listener.0 == 0 {
+            let known = [(&b"stun"[..], HELPER), (b"pbx", SERVER)];
+            let found = known.iter().find(|(name, _)| bytes.windows(name.len()).any(|part| part == *name));
+            out.send(flow, Token::NONE, &name_answer(bytes, found.map(|(_, address)| *address)));
+        } else if let Ok(request) = Message::parse(bytes)
+            && !self.is_mute
+        {
+            let mapped: SocketAddr = MAPPED.parse().unwrap();
+            let answer = MessageWriter::new(Class::Success, METHOD_BINDING, request.id())
+                .xor_mapped_address(mapped)
+                .finish();
+            out.send(flow, Token::NONE, &answer);
+        }
+    }
+
+    fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+
+    fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
+fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
+    let mut answer = question.to_vec();
+    answer[2] = 0x81;
+    answer[3] = if address.is_some() { 0x80 } else { 0x83 };
+    answer[7] = u8::from(address.is_some());
+    if let Some(address) = address {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(address.octets());
+    }
+    answer
+}

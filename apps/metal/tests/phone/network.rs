@@ -1,0 +1,192 @@
+//! Machines at a hub.
+
+use crate::cable::{Frames, Plug};
+use crate::helper::Helper;
+use crate::tap::Tap;
+use ringway_ethernet::{Lease, Port, Station, Worked};
+use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, Watched};
+use ringway_sansio::{Instant, Seed, Transport};
+use ringway_server::Server;
+use ringway_settings::MachineSettings;
+use ringway_users::{NameHash, Subscribers};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const HELPER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub(crate) const ALICE: usize = 0;
+pub(crate) const BOB: usize = 1;
+pub(crate) const CAROL: usize = 2;
+
+/// The address of the phone with this number.
+pub(crate) const fn phone_ip(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, 10 + number as u8)
+}
+
+pub(crate) struct Network {
+    pub(crate) phones: Vec<Phone>,
+    pub(crate) server: Station<Plug, Watched<Server<MemoryServices>>>,
+    pub(crate) helper: Station<Plug, Helper>,
+    pub(crate) tap: Tap,
+    pub(crate) now: Instant,
+    ends: Vec<End>,
+}
+
+pub(crate) struct Phone {
+    pub(crate) machine: PhoneMachine<Plug>,
+    /// The words of VGA's text memory.
+    monitor: Vec<u16>,
+    serial: Vec<u8>,
+}
+
+/// A machine's end of the cable, seen from the hub.
+struct End {
+    to: Frames,
+    from: Frames,
+}
+
+impl End {
+    fn new(ends: &mut Vec<Self>) -> Plug {
+        let (to, from) = (Frames::default(), Frames::default());
+        let plug = Plug::new(&to, &from, [2, 0, 0, 0, 0, ends.len() as u8 + 1]);
+        ends.push(Self { to, from });
+        plug
+    }
+}
+
+impl Network {
+    /// The server with digest and its users alice, bob and carol; names and STUN; and phones with these words.
+    pub(crate) fn new(phones: &[&str]) -> Self {
+        let now = Instant::from_secs(1_800_000_000);
+        let mut ends = Vec::new();
+        let server = server(End::new(&mut ends), now);
+        let mut helper = Station::new(End::new(&mut ends), &Seed::from_number(8), now);
+        helper.set_lease(Lease::fixed(HELPER, 24, None));
+        helper.serve(Helper::default(), Helper::PORTS.to_vec(), 2000);
+        let mut network = Self { phones: Vec::new(), server, helper, tap: Tap::default(), now, ends };
+        for (number, words) in phones.iter().enumerate() {
+            let words = format!("ip={}/24 dns={HELPER} {words}", phone_ip(number));
+            let seed = Some(Seed::from_number(100 + number as u64));
+            network.add(&words, seed);
+        }
+        network
+    }
+
+    pub(crate) fn add(&mut self, words: &str, seed: Option<Seed>) {
+        let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"] };
+        let machine = PhoneMachine::new(End::new(&mut self.ends), words, hardware, self.now);
+        self.phones.push(Phone { machine, monitor: vec![0x20; 80 * 25], serial: Vec::new() });
+    }
+
+    /// Time passes, 1 ms by 1 ms.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.now + Duration::from_millis(1);
+            self.carry();
+            let now = self.now;
+            while self.server.receive(now) != Worked::Nothing {}
+            self.server.run(now);
+            while self.helper.receive(now) != Worked::Nothing {}
+            self.helper.run(now);
+            for phone in &mut self.phones {
+                phone.run(now);
+            }
+        }
+    }
+
+    pub(crate) fn pass_ms(&mut self, milliseconds: u64) {
+        self.pass(Duration::from_millis(milliseconds));
+    }
+
+    /// Time passes until a phone's log has a line with this text; at most 20 s.
+    pub(crate) fn wait(&mut self, phone: usize, text: &str) {
+        for _ in 0..2000 {
+            if self.phones[phone].log().contains(text) {
+                return;
+            }
+            self.pass_ms(10);
+        }
+        panic!("phone {phone} never said {text:?}:\n{}", self.phones[phone].log());
+    }
+
+    /// A key of the PC's keyboard: pressed and let go.
+    pub(crate) fn press(&mut self, phone: usize, key: char) {
+        let code = match key {
+            '1'..='9' => key as u8 - b'1' + 0x02,
+            '0' => 0x0b,
+            '\n' => 0x1c,
+            'h' => 0x23,
+            'o' => 0x18,
+            'v' => 0x2f,
+            _ => panic!("no scan code is known for {key:?}"),
+        };
+        let machine = &mut self.phones[phone].machine;
+        machine.on_scan_code(self.now, code);
+        machine.on_scan_code(self.now, code | 0x80);
+        self.pass_ms(5);
+    }
+
+    /// What a phone's screen shows.
+    pub(crate) fn screen(&mut self, phone: usize) -> String {
+        // It is drawn four times a second.
+        self.pass_ms(260);
+        let rows = self.phones[phone].monitor.chunks(80);
+        rows.map(|row| row.iter().map(|word| char::from(*word as u8)).collect::<String>() + "\n").collect()
+    }
+
+    fn carry(&mut self) {
+        for from in 0..self.ends.len() {
+            let frames: Vec<_> = self.ends[from].from.borrow_mut().drain(..).collect();
+            for frame in frames {
+                self.tap.see(&frame);
+                let others = self.ends.iter().enumerate().filter(|(to, _)| *to != from);
+                others.for_each(|(_, end)| end.to.borrow_mut().push_back(frame.clone()));
+            }
+        }
+    }
+}
+
+impl Phone {
+    /// What the serial line said so far.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&self.serial).into_owned()
+    }
+
+    /// The line of the log with this text; empty: none.
+    pub(crate) fn line(&self, text: &str) -> String {
+        self.log().lines().rfind(|line| line.contains(text)).unwrap_or_default().to_owned()
+    }
+
+    fn run(&mut self, now: Instant) {
+        let Self { machine, monitor, serial } = self;
+        while machine.receive(now) != Worked::Nothing {}
+        machine.run(now, Memory::default());
+        machine.draw(now, |place, word| monitor[place] = word);
+        let mut room = [0; 16];
+        let count = machine.serial_output(&mut room);
+        serial.extend(&room[..count]);
+    }
+}
+
+fn server(plug: Plug, now: Instant) -> Station<Plug, Watched<Server<MemoryServices>>> {
+    let mut station = Station::new(plug, &Seed::from_number(1), now);
+    station.set_lease(Lease::fixed(SERVER, 24, None));
+    let settings = MachineSettings::read("domains=example.org auth=on", None).unwrap();
+    let ports: Vec<Port> =
+        [Transport::Udp, Transport::Tcp].map(|transport| Port { transport, number: 5060 }).into();
+    let listener = |port: &Port| {
+        let at = (SERVER, port.number).into();
+        ringway_server::Listener { transport: port.transport, bound: at, advertised: at }
+    };
+    let listeners = ports.iter().map(listener).collect();
+    let config = settings.server_config(listeners, vec![SERVER.into()], [7; 32]);
+    let list = b"username,password\nalice,wonderland\nbob,builder\ncarol,carol\n";
+    let users =
+        Subscribers::from_csv(list, "example.org", "example.org", 10, NameHash::new([1; 16])).unwrap();
+    let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
+    let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
+    station.serve(Watched::new(server), ports, 65_535);
+    station
+}
