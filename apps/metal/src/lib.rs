@@ -1,12 +1,13 @@
-//! The SIP server as a machine of its own, without an operating system.
+//! The SIP server, and a phone, each as a machine of its own, without an operating system.
 //!
-//! Does: takes an address, fetches settings and users by TFTP, serves ([`Machine`]), and shows an administrator what it does.
+//! Does: takes an address, fetches settings and users by TFTP, serves ([`Machine`]), and shows an administrator what it does;
+//! or registers, calls and is called, with sound ([`PhoneMachine`]).
 //! All of it is an ordinary program: what touches hardware is in the image (`apps/metal/image`), and gives it a
 //! [`Card`](ringway_ethernet::Card), the time, keys and memory figures.
 //!
 //! Does not: touch hardware, wait, or know which machine it is on.
 //!
-//! Start reading at `machine.rs`.
+//! Start reading at `machine.rs`, for the phone at `phone/machine.rs`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod log;
 mod machine;
 mod network;
 mod phone;
+mod program;
 mod serial_log;
 mod services;
 mod view;
@@ -25,6 +27,7 @@ mod watched;
 
 pub use machine::Machine;
 pub use phone::PhoneMachine;
+pub use program::Program;
 pub use services::MemoryServices;
 pub use watched::{Traffic, Watched};
 

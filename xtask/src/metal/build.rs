@@ -12,21 +12,25 @@ use crate::workspace::{cargo, root, succeed, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Words of the command line that the ISO file gives to the image
+    /// Words of the command line that the server's ISO file gives to the image
     #[arg(long, value_name = "WORDS", default_value = "")]
     append: String,
+    /// The same for the phone's: account=sip:alice@example.org password=… server=ADDRESS …
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    append_phone: String,
     /// Only the ELF file, which needs neither GRUB nor xorriso
     #[arg(long)]
     elf_only: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    let image = Image::paths();
-    build_elf(&image)?;
-    println!("{} ({} bytes)", image.elf.display(), bytes_of(&image.elf)?);
-    if !args.elf_only {
-        build_iso(&image, &args.append)?;
-        println!("{} ({} bytes)", image.iso.display(), bytes_of(&image.iso)?);
+    for (image, words) in [(Image::paths(), &args.append), (Image::phone(), &args.append_phone)] {
+        build_elf(&image)?;
+        println!("{} ({} bytes)", image.elf.display(), bytes_of(&image.elf)?);
+        if !args.elf_only {
+            build_iso(&image, words)?;
+            println!("{} ({} bytes)", image.iso.display(), bytes_of(&image.iso)?);
+        }
     }
     Ok(())
 }
@@ -38,13 +42,13 @@ pub(super) fn build_elf(image: &Image) -> Result<()> {
     write_empty_libraries(&guard)?;
     let mut build =
         cargo(&["build", "--quiet", "--release", "--locked", "--target", TARGET, "--manifest-path"]);
-    build.arg(root().join(MANIFEST)).arg("--target-dir").arg(&target);
+    build.arg(root().join(MANIFEST)).arg("--target-dir").arg(&target).args(["--bin", image.name]);
     build.env("CARGO_ENCODED_RUSTFLAGS", flags(&guard)?.join("\x1f"));
     succeed(&mut build).context(
         "the image does not build. `duplicate lang item` means that something below it brings std; undefined symbols \
          mean that something below it wants an operating system",
     )?;
-    std::fs::copy(target.join(TARGET).join("release/ringway-metal"), &image.elf)?;
+    std::fs::copy(target.join(TARGET).join("release").join(image.name), &image.elf)?;
     let bytes = bytes_of(&image.elf)?;
     if bytes > ELF_BYTES_MAX {
         bail!("{} has {bytes} bytes; {ELF_BYTES_MAX} is the limit (ELF_BYTES_MAX)", image.elf.display());
@@ -75,8 +79,8 @@ pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
     }
     let folder = target_dir().join("metal/iso");
     std::fs::create_dir_all(folder.join("boot/grub"))?;
-    std::fs::copy(&image.elf, folder.join("boot/ringway-metal.elf"))?;
-    std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(words))?;
+    std::fs::copy(&image.elf, folder.join(format!("boot/{}.elf", image.name)))?;
+    std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(image.name, words))?;
     let mut mkrescue = std::process::Command::new("grub-mkrescue");
     // Only for a BIOS, and only what this menu needs: that is faster to load as well.
     mkrescue.args(["-d", GRUB_BIOS, "--locales=", "--fonts=", "--themes=", "--compress=xz"]);
@@ -130,11 +134,11 @@ fn write_empty_libraries(folder: &Path) -> Result<()> {
 }
 
 /// GRUB's menu: one entry, taken at once.
-fn grub_menu(words: &str) -> String {
+fn grub_menu(name: &str, words: &str) -> String {
     let quoted: String =
         words.split_whitespace().map(|word| format!(" '{}'", word.replace('\'', "'\\''"))).collect();
     format!(
-        "set timeout=0\nset default=0\nmenuentry 'Ringway' {{\n    multiboot2 /boot/ringway-metal.elf{quoted}\n}}\n"
+        "set timeout=0\nset default=0\nmenuentry 'Ringway' {{\n    multiboot2 /boot/{name}.elf{quoted}\n}}\n"
     )
 }
 
@@ -153,11 +157,11 @@ mod tests {
 
     #[test]
     fn words_reach_grub_as_they_are() {
-        let menu = grub_menu("domains=a.example  auth=off it's");
+        let menu = grub_menu("ringway-metal", "domains=a.example  auth=off it's");
         assert!(
             menu.contains("multiboot2 /boot/ringway-metal.elf 'domains=a.example' 'auth=off' 'it'\\''s'\n"),
             "{menu}"
         );
-        assert!(grub_menu("").contains("ringway-metal.elf\n"));
+        assert!(grub_menu("ringway-metal", "").contains("ringway-metal.elf\n"));
     }
 }

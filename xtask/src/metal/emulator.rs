@@ -48,6 +48,11 @@ pub(crate) struct Emulator {
 impl Emulator {
     /// The command that starts it; where its serial port and its screen go is the caller's to add.
     pub(crate) fn command(&self) -> Result<Command> {
+        self.command_with(&[])
+    }
+
+    /// The same with more UDP ports of 127.0.0.1 that are the PC's of the same number.
+    pub(crate) fn command_with(&self, ports: &[u16]) -> Result<Command> {
         need(QEMU, "qemu-system-x86")?;
         let mut command = Command::new(QEMU);
         command.args(["-accel", "tcg", "-cpu", "max", "-nodefaults", "-m", &self.memory_mib.to_string()]);
@@ -64,6 +69,9 @@ impl Emulator {
         let port = self.sip_port;
         let mut net =
             format!("user,id=net,hostfwd=udp:127.0.0.1:{port}-:5060,hostfwd=tcp:127.0.0.1:{port}-:5060");
+        for port in ports {
+            net.push_str(&format!(",hostfwd=udp:127.0.0.1:{port}-:{port}"));
+        }
         if let Some(folder) = &self.tftp {
             net.push_str(&format!(",tftp={}", file(folder)?));
         }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Task {
-    /// Makes the image: an ELF file for `qemu -kernel`, and an ISO file for a CD or a USB stick
+    /// Makes the images of server and phone: an ELF file for `qemu -kernel`, and an ISO file for a CD or a USB stick
     Build(build::Args),
     /// Runs the image in QEMU, with SIP on a port of this machine; Ctrl-C ends it
     Run(run::Args),
@@ -36,6 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// What a build makes.
 struct Image {
+    /// The program, by the name of its file.
+    name: &'static str,
     /// The kernel, an ELF file for loaders of Multiboot2 and PVH.
     elf: PathBuf,
     /// The same with GRUB, for a CD or, byte for byte, a USB stick.
@@ -43,9 +45,19 @@ struct Image {
 }
 
 impl Image {
+    /// The server's.
     fn paths() -> Self {
+        Self::of("ringway-metal")
+    }
+
+    /// The phone's.
+    fn phone() -> Self {
+        Self::of("ringway-metal-phone")
+    }
+
+    fn of(name: &'static str) -> Self {
         let target = target_dir();
-        Self { elf: target.join("ringway-metal.elf"), iso: target.join("ringway-metal.iso") }
+        Self { name, elf: target.join(format!("{name}.elf")), iso: target.join(format!("{name}.iso")) }
     }
 }
 

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Boot the ISO file as a USB stick
     #[arg(long)]
     usb: bool,
+    /// Run the phone instead of the server; its sound comes to UDP ports 16384 and 16385 of 127.0.0.1
+    #[arg(long, conflicts_with_all = ["users", "settings"])]
+    phone: bool,
     /// Show the PC's screen in this terminal, and write what its serial port says to a file
     #[arg(long)]
     screen: bool,
@@ -42,20 +45,23 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     need("qemu-system-x86_64", "qemu-system-x86")?;
     need_free_port(args.port)?;
-    let image = Image::paths();
+    let (image, words, ports) = match args.phone {
+        true => (Image::phone(), phone_words(args), &PHONE_PORTS[..]),
+        false => (Image::paths(), args.append.clone(), &[][..]),
+    };
     build::build_elf(&image)?;
     if args.iso || args.usb {
-        build::build_iso(&image, &args.append)?;
+        build::build_iso(&image, &words)?;
     }
     let boot = match (args.iso, args.usb) {
         (true, _) => BootFrom::Cd(image.iso),
         (false, true) => BootFrom::Usb(image.iso),
-        (false, false) => BootFrom::Kernel(image.elf, args.append.clone()),
+        (false, false) => BootFrom::Kernel(image.elf, words),
     };
     let tftp = tftp_folder(args)?;
     let emulator =
         Emulator { boot, card: args.card, memory_mib: args.memory, sip_port: args.port, tftp: Some(tftp) };
-    let mut command = emulator.command()?;
+    let mut command = emulator.command_with(ports)?;
     command.args(["-vga", "std"]);
     println!("SIP is on 127.0.0.1:{} (UDP and TCP); Ctrl-C ends the machine", args.port);
     if args.screen {
@@ -79,6 +85,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Peers on this computer see the phone at the forwarded port.
+fn phone_words(args: &Args) -> String {
+    format!("outside=127.0.0.1:{} {}", args.port, args.append)
+}
+
 /// A folder with nothing but the files that the machine may read.
 fn tftp_folder(args: &Args) -> Result<PathBuf> {
     let folder = target_dir().join("metal/tftp");
@@ -98,3 +109,6 @@ fn put(file: Option<&Path>, to: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+/// Where the phone receives sound, if no word says otherwise.
+const PHONE_PORTS: [u16; 2] = [16_384, 16_385];

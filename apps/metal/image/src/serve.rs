@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use ringway_ethernet::Worked;
-use ringway_metal::{Machine, Memory};
+use ringway_metal::{Memory, Program};
 use ringway_sansio::Seed;
 
 use crate::card::AnyCard;
@@ -11,34 +11,38 @@ use crate::keyboard::Keyboard;
 use crate::machine::Hardware;
 use crate::serial::{QUEUE_BYTES, Serial};
 use crate::vga::Vga;
-use crate::{clock, heap};
+use crate::{clock, heap, machine};
 
-/// Serves for good.
-pub(crate) fn run(hardware: Hardware) -> ! {
-    let Hardware { boot, card, card_name, chance } = hardware;
+/// Starts the machine and runs a program on it, for good.
+///
+/// # Safety
+/// Called once, with what the loader handed over, on the stack and the tables of boot.s.
+pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
+    // SAFETY: the caller's promise.
+    let Hardware { boot, card, card_name, chance } = unsafe { machine::start(magic, information) };
     let found = ringway_metal::Hardware {
         card_name,
         version: env!("CARGO_PKG_VERSION"),
         words: &["check", "fault", "provoke"],
         seed: chance.map(|(bytes, _)| Seed::from_bytes(bytes)),
     };
-    let mut machine = Machine::new(card, boot.command_line, found, clock::now());
+    let mut program = P::start(card, boot.command_line, found, clock::now());
     let mut main_at = clock::now();
     loop {
         let mut worked = Worked::Nothing;
         for _ in 0..BURST {
-            worked = machine.receive(clock::now());
+            worked = program.receive(clock::now());
             if worked != Worked::Done {
                 break;
             }
         }
-        machine.flush();
+        program.flush();
         let now = clock::now();
         if worked == Worked::Begun || now >= main_at {
-            machine.run(now, memory());
+            program.run(now, memory());
             if now >= main_at {
                 main_at = now + MAIN_EVERY;
-                consoles(&mut machine);
+                consoles(&mut program);
             }
         }
         core::hint::spin_loop();
@@ -46,19 +50,19 @@ pub(crate) fn run(hardware: Hardware) -> ! {
 }
 
 /// Takes keys, draws, and gives the serial line what it has room for.
-fn consoles(machine: &mut Machine<AnyCard>) {
+fn consoles(program: &mut impl Program<AnyCard>) {
     let now = clock::now();
     if let Some(byte) = Keyboard.read() {
-        machine.on_scan_code(now, byte);
+        program.on_scan_code(now, byte);
     }
     if let Some(byte) = Serial.read() {
-        machine.on_serial_byte(now, byte);
+        program.on_serial_byte(now, byte);
     }
-    machine.draw(now, |place, word| Vga.put(place, word));
+    program.draw(now, |place, word| Vga.put(place, word));
     let room = Serial.room();
     let mut bytes = [0; QUEUE_BYTES];
     if let Some(bytes) = bytes.get_mut(..room) {
-        let count = machine.serial_output(bytes);
+        let count = program.serial_output(bytes);
         Serial.write_some(bytes.get(..count).unwrap_or_default());
     }
 }

@@ -15,7 +15,7 @@ use crate::clock::{wait, wait_until};
 use crate::pci::{self, Function};
 
 /// A card of this family.
-pub(crate) struct E1000 {
+pub struct E1000 {
     registers: Registers,
     address: [u8; 6],
     receive: Ring,

@@ -17,7 +17,7 @@ pub(crate) use e1000::E1000;
 pub(crate) use virtio::VirtioNet;
 
 /// A card of any kind that there is a driver for.
-pub(crate) enum AnyCard {
+pub enum AnyCard {
     /// virtio-net.
     VirtioNet(VirtioNet),
     /// Intel 8254x, 82574 and I217 to I219.

@@ -15,7 +15,7 @@ use super::{CardError, FRAME_BYTES_MIN};
 use crate::pci::{self, Function};
 
 /// A virtio-net device with a queue each way.
-pub(crate) struct VirtioNet {
+pub struct VirtioNet {
     device: Box<VirtIONetRaw<Identity, Doorbell, QUEUE>>,
     doorbell: Doorbell,
     counters: CardCounters,

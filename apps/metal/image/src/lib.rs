@@ -1,0 +1,38 @@
+//! Ringway as a machine: what a PC needs under the server or the phone when there is no operating system.
+//!
+//! Does: boot (`boot.s`, [`boot`]), page tables and faults ([`paging`], [`descriptors`], [`fault`]), heap ([`heap`]), clock
+//! ([`clock`], [`rtc`]), chance ([`chance`]), the PCI bus and its network cards ([`pci`], [`card`]), serial port, screen and
+//! keyboard ([`serial`], [`vga`], [`keyboard`]).
+//!
+//! Does not: know IP, SIP, pages or settings. One processor, no interrupts: it polls.
+//!
+//! Two programs run on it, each an ELF file: the server (`main.rs`) and the phone (`phone.rs`).
+//!
+//! Start reading at [`run`], then [`machine::start`].
+#![no_std]
+
+extern crate alloc;
+
+mod boot;
+mod card;
+mod chance;
+mod check;
+mod clock;
+mod console;
+mod descriptors;
+mod fault;
+mod heap;
+mod keyboard;
+mod machine;
+mod paging;
+mod pci;
+mod port;
+mod provoke;
+mod rtc;
+mod runtime;
+mod serial;
+mod serve;
+mod vga;
+
+pub use card::AnyCard;
+pub use serve::run;
