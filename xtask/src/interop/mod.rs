@@ -4,7 +4,7 @@
 //! trace. `--reference` runs the scenarios with others in Ringway's place, Kamailio for the server, baresip or
 //! linphonec for the phone: what fails there is wrong with the scenario.
 
-mod audio;
+pub(crate) mod audio;
 mod baresip;
 mod calls;
 mod digest_order;
@@ -12,7 +12,7 @@ mod kamailio;
 mod linphone;
 mod nat;
 mod phone;
-mod process;
+pub(crate) mod process;
 mod restart;
 mod server;
 mod sipp;
@@ -283,7 +283,7 @@ fn evidence() -> PathBuf {
     target_dir().join("interop")
 }
 
-fn built_server() -> Result<PathBuf> {
+pub(crate) fn built_server() -> Result<PathBuf> {
     println!("building ringway");
     succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "ringway"]))?;
     let program = target_dir().join("release/ringway");

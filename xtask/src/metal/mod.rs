@@ -3,6 +3,7 @@
 mod build;
 mod elf;
 mod emulator;
+mod phone;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ enum Task {
     Build(build::Args),
     /// Runs the image in QEMU, with SIP on a port of this machine; Ctrl-C ends it
     Run(run::Args),
+    /// Boots the phone's image in QEMU; it registers at a server here, is called and calls
+    Phone(phone::Args),
 }
 
 pub(crate) use build::{check_format, check_lints};
@@ -31,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.task {
         Task::Build(args) => build::run(args),
         Task::Run(args) => run::run(args),
+        Task::Phone(args) => phone::run(args),
     }
 }
 

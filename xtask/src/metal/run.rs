@@ -45,9 +45,9 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     need("qemu-system-x86_64", "qemu-system-x86")?;
     need_free_port(args.port)?;
-    let (image, words, ports) = match args.phone {
-        true => (Image::phone(), phone_words(args), &PHONE_PORTS[..]),
-        false => (Image::paths(), args.append.clone(), &[][..]),
+    let (image, words) = match args.phone {
+        true => (Image::phone(), phone_words(args)),
+        false => (Image::paths(), args.append.clone()),
     };
     build::build_elf(&image)?;
     if args.iso || args.usb {
@@ -61,7 +61,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let tftp = tftp_folder(args)?;
     let emulator =
         Emulator { boot, card: args.card, memory_mib: args.memory, sip_port: args.port, tftp: Some(tftp) };
-    let mut command = emulator.command_with(ports)?;
+    let mut command = match args.phone {
+        true => emulator.command_with(&PHONE_PORTS)?,
+        false => emulator.command()?,
+    };
     command.args(["-vga", "std"]);
     println!("SIP is on 127.0.0.1:{} (UDP and TCP); Ctrl-C ends the machine", args.port);
     if args.screen {
