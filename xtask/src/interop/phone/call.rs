@@ -225,6 +225,8 @@ impl Call {
         let parts = f64::from(self.holds) + 1.0;
         let (talk, held) = (self.talk.as_secs_f64(), HOLD.as_secs_f64() * f64::from(self.holds));
         let (least_on_hold, most_on_hold) = match (side, self.holder) {
+            // Twinkle plays nothing while it is held.
+            (Side::Phone, Side::Phone) if self.peer == Peer::Twinkle => (0.0, 0.0),
             // Who holds may be heard meanwhile: Ringway's phone is, the others as they like.
             (Side::Phone, Side::Phone) if stage.ringway.is_some() => (held, held),
             (Side::Phone, Side::Phone) | (Side::Peer, Side::Peer) => (0.0, held),
