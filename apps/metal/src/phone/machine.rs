@@ -70,7 +70,7 @@ enum Stun {
 impl<C: Card> PhoneMachine<C> {
     /// A phone that starts at `now`. What is wrong with the command line it says on its screen.
     pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
-        let seed = hardware.seed.clone().unwrap_or_else(|| guessable_seed(&card, now));
+        let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
         let (settings, wrong) = match PhoneSettings::read(command_line, hardware.words) {
             Ok(settings) => (settings, Vec::new()),
             Err(wrong) => (PhoneSettings::default(), wrong),

@@ -47,7 +47,7 @@ struct End {
 }
 
 impl End {
-    fn new(ends: &mut Vec<Self>) -> Plug {
+    fn plug_in(ends: &mut Vec<Self>) -> Plug {
         let (to, from) = (Frames::default(), Frames::default());
         let plug = Plug::new(&to, &from, [2, 0, 0, 0, 0, ends.len() as u8 + 1]);
         ends.push(Self { to, from });
@@ -60,8 +60,8 @@ impl Network {
     pub(crate) fn new(phones: &[&str]) -> Self {
         let now = Instant::from_secs(1_800_000_000);
         let mut ends = Vec::new();
-        let server = server(End::new(&mut ends), now);
-        let mut helper = Station::new(End::new(&mut ends), &Seed::from_number(8), now);
+        let server = server(End::plug_in(&mut ends), now);
+        let mut helper = Station::new(End::plug_in(&mut ends), &Seed::from_number(8), now);
         helper.set_lease(Lease::fixed(HELPER, 24, None));
         helper.serve(Helper::default(), Helper::PORTS.to_vec(), 2000);
         let mut network = Self { phones: Vec::new(), server, helper, tap: Tap::default(), now, ends };
@@ -75,7 +75,7 @@ impl Network {
 
     pub(crate) fn add(&mut self, words: &str, seed: Option<Seed>) {
         let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"] };
-        let machine = PhoneMachine::new(End::new(&mut self.ends), words, hardware, self.now);
+        let machine = PhoneMachine::new(End::plug_in(&mut self.ends), words, hardware, self.now);
         self.phones.push(Phone { machine, monitor: vec![0x20; 80 * 25], serial: Vec::new() });
     }
 
