@@ -1,6 +1,7 @@
 //! Programs under test: started with their output in files, waited for with a limit, ended in any case.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,9 +68,13 @@ impl Running {
 
     /// Writes a line to the program's standard input.
     pub(crate) fn type_line(&mut self, line: &str) -> Result<()> {
-        use std::io::Write;
+        self.type_keys(&format!("{line}\n"))
+    }
+
+    /// Writes to the program's standard input.
+    pub(crate) fn type_keys(&mut self, keys: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("no standard input")?;
-        writeln!(stdin, "{line}").with_context(|| format!("{} does not read its input", self.name))
+        stdin.write_all(keys.as_bytes()).with_context(|| format!("{} does not read its input", self.name))
     }
 
     /// Ends the program's standard input.

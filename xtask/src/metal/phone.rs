@@ -113,15 +113,15 @@ impl Place<'_> {
         let mut bob = self.start(&mut answer, "bob")?;
         bob.wait_for_output("ready ")?;
         // The first key gives the serial line the page.
-        machine.type_line("")?;
+        machine.type_keys(" ")?;
         machine.wait_for_output("Quick dial")?;
-        machine.type_line("1")?;
+        machine.type_keys("1")?;
         bob.wait_for_output("is connected")?;
         std::thread::sleep(Duration::from_secs(5));
-        machine.type_line("h")?;
+        machine.type_keys("h")?;
         bob.wait()?;
         self.expect(&bob, "bob")?;
-        machine.type_line("q")?;
+        machine.type_keys("q")?;
         expect_summary(machine, 2)
     }
 
@@ -165,10 +165,13 @@ impl Place<'_> {
 
 /// The machine, too, has had SRTP without a wrong tag: its log says so of its `count`th call.
 fn expect_summary(machine: &mut Running, count: usize) -> Result<()> {
-    let is_summary = |line: &&str| line.contains("sound: ") && line.contains(" with a wrong tag");
-    machine.wait_until("how its sound was", |said| said.lines().filter(is_summary).count() >= count)?;
+    let is_summary =
+        |line: &&str| line.contains("sound: ") && line.contains(" with a wrong tag") && line.ends_with('\n');
+    machine.wait_until("how its sound was", |said| {
+        said.split_inclusive('\n').filter(is_summary).count() >= count
+    })?;
     let said = machine.output();
-    let summary = said.lines().filter(is_summary).nth(count - 1).unwrap_or_default();
+    let summary = said.split_inclusive('\n').filter(is_summary).nth(count - 1).unwrap_or_default();
     for wanted in ["sound: SDES over plain SIP (weak)", ", 0 with a wrong tag"] {
         if !summary.contains(wanted) {
             bail!("the machine does not say \"{wanted}\": {summary}");
