@@ -460,3 +460,11 @@ const PROTECTED_BYTES: usize = 182;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_examples_in_the_help_can_be_copied() {
+    for command in ["call", "answer"] {
+        let help = ringway(&[command, "--help"]).out;
+        assert!(!help.lines().any(|line| line.trim() == "\\" || line.chars().count() > 100), "{help}");
+    }
+}

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 Examples:
   ringway call sip:bob@192.0.2.7 --play tone:440 --record heard.wav --duration 10
-  echo \"$PASSWORD\" | ringway call sip:bob@example.org --from sip:alice@example.org --password-stdin \\
-      --server 127.0.0.1:5060 --srtp sdes --duration 10 --json
+  echo \"$PASSWORD\" | ringway call sip:bob@example.org --server 127.0.0.1:5060 \\
+      --from sip:alice@example.org --password-stdin --srtp sdes --duration 10 --json
 
 Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
 pub(crate) struct CallArgs {
@@ -34,8 +34,8 @@ pub(crate) struct CallArgs {
 
 Examples:
   ringway answer --as sip:bob@192.0.2.7 --record heard.wav --count 1
-  echo \"$PASSWORD\" | ringway answer --as sip:bob@example.org --password-stdin --server 127.0.0.1:5060 \\
-      --register --play tone:600 --json
+  echo \"$PASSWORD\" | ringway answer --as sip:bob@example.org --register \\
+      --server 127.0.0.1:5060 --password-stdin --play tone:600 --json
 
 Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
 pub(crate) struct AnswerArgs {
@@ -69,7 +69,7 @@ pub(crate) struct DemoArgs {
 /// What both have.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PhoneArgs {
-    /// Read the password from standard input
+    /// Read the password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,
     /// The name for digest authentication (default: the user of the URI)
