@@ -462,6 +462,40 @@ const PROTECTED_BYTES: usize = 182;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
+fn a_call_that_is_taken_back_at_once_ends_nothing_but_itself() {
+    let bob = start(&["answer", "--as", "sip:bob@127.0.0.1", "--bind", "127.0.0.1:0", "--count", "11"], "");
+    let uri = format!("sip:bob@{}", bob.address());
+    let mut stranger = Peer::new();
+    for _ in 0..10 {
+        stranger.call_and_cancel(&uri);
+        // Bob has one call at a time.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let alice = alice(&uri, &["--duration", "1"]);
+    assert_eq!((alice.status, &alice.json()["result"]), (0, &"answered".into()), "{alice:?}");
+    let bob = bob.done();
+    assert_eq!(bob.status, 0, "{bob:?}");
+}
+
+#[test]
+fn who_hangs_up_when_the_other_does_has_made_a_call_all_the_same() {
+    let calls = [(); 12].map(|()| {
+        std::thread::spawn(|| {
+            let (bob, uri) = bob(&["--duration", "1"]);
+            (alice(&uri, &["--duration", "1"]), bob.done())
+        })
+    });
+    for call in calls {
+        let (alice, bob) = call.join().unwrap();
+        assert_eq!((alice.status, bob.status), (0, 0), "{alice:?} {bob:?}");
+        assert_eq!(
+            (&alice.json()["result"], &bob.json()["result"]),
+            (&"answered".into(), &"answered".into())
+        );
+    }
+}
+
+#[test]
 fn the_examples_in_the_help_can_be_copied() {
     for command in ["call", "answer"] {
         let help = ringway(&[command, "--help"]).out;

@@ -89,7 +89,7 @@ impl Answering<'_> {
     }
 
     fn on_event(&mut self, at: Instant, event: &AgentEvent) -> Result<(), Failure> {
-        on_any(event, self.telephone)?;
+        on_any(event, self.telephone);
         match event {
             AgentEvent::Incoming { call, from, .. } => return self.on_incoming(at, *call, from),
             AgentEvent::RegistrationFailed { status, reason, .. } => {

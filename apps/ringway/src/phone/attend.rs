@@ -250,13 +250,13 @@ pub(crate) fn say(text: &str) {
 
 /// Does what is done with every event, whatever the call: a message is shown, a transfer is refused, because nobody is
 /// there to ask.
-pub(crate) fn on_any(event: &AgentEvent, telephone: &mut Telephone) -> Result<(), Failure> {
+pub(crate) fn on_any(event: &AgentEvent, telephone: &mut Telephone) {
     if let AgentEvent::TransferRequested { call, target, .. } = event {
         say(&format!("the other side wants us to call {}: refused", printable(target)));
-        return telephone.reject_transfer(*call);
+        // Who asked may have taken it back meanwhile.
+        let _ = telephone.reject_transfer(*call);
     }
     say_message(event);
-    Ok(())
 }
 
 /// Shows a message.

@@ -46,7 +46,7 @@ fn make(
     loop {
         match telephone.wait(attended.wait())? {
             Some(Happening::Agent { at, event }) => {
-                on_any(&event, telephone)?;
+                on_any(&event, telephone);
                 if let AgentEvent::Incoming { call, .. } = event {
                     telephone.reject(call, BUSY)?;
                 } else if let Some(ended) = attended.on_event(at, &event, &settings.script) {

@@ -7,7 +7,9 @@ use crate::failure::Failure;
 use crate::phone::line::{Line, Told};
 use crate::phone::settings::{MediaSettings, Settings};
 use crate::random;
-use ringway_agent::{AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, Role, UserAgent};
+use ringway_agent::{
+    AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
+};
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
 use ringway_media::sdp::LocalMedia;
 use ringway_sansio::{Event, Instant, Outbox, Transport};
@@ -101,38 +103,39 @@ impl Telephone {
 
     /// Says that it rings.
     pub(crate) fn ring(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.ring(now, call, 180, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.ring(now, call, 180, out, actions))
     }
 
     /// Answers a call.
     pub(crate) fn answer(&mut self, call: CallId, media: &MediaSettings) -> Result<(), Failure> {
         let (line, local) = self.open_line(media, Role::Callee)?;
         let may_downgrade = media.may_downgrade;
-        self.lines.push((call, line));
         self.ask_call(move |agent, now, out, actions| {
             agent.answer(now, call, local, out, actions)?;
             if may_downgrade { agent.allow_unprotected(call, true) } else { Ok(()) }
-        })
+        })?;
+        self.lines.push((call, line));
+        Ok(())
     }
 
     /// Refuses a call.
     pub(crate) fn reject(&mut self, call: CallId, status: u16) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.reject(now, call, status, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.reject(now, call, status, out, actions))
     }
 
     /// Ends a call, or cancels one that is not answered.
     pub(crate) fn hang_up(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.hang_up(now, call, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.hang_up(now, call, out, actions))
     }
 
     /// Puts the other side on hold.
     pub(crate) fn hold(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.hold(now, call, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.hold(now, call, out, actions))
     }
 
     /// Takes the call up again.
     pub(crate) fn resume(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.resume(now, call, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.resume(now, call, out, actions))
     }
 
     /// Asks the other side to call somebody else instead of us.
@@ -153,7 +156,7 @@ impl Telephone {
 
     /// Does not call whom the other side names instead.
     pub(crate) fn reject_transfer(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| agent.reject_transfer(now, call, out, actions))
+        self.ask_live(call, move |agent, now, out, actions| agent.reject_transfer(now, call, out, actions))
     }
 
     /// The sound of a call.
@@ -230,6 +233,21 @@ impl Telephone {
     ) -> Result<R, Failure> {
         let asked = self.runtime.shards().call(0, f);
         asked.ok_or_else(|| Failure::failed("the phone's worker thread is gone; start it again"))
+    }
+
+    /// Asks for something that a call which is over needs no more. It may be over before its `Ended` is read here: the
+    /// other side decides when, and that must end no program.
+    fn ask_live(
+        &self,
+        call: CallId,
+        f: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>
+        + Send
+        + 'static,
+    ) -> Result<(), Failure> {
+        self.ask_call(move |agent, now, out, actions| match agent.call_state(call) {
+            None | Some(CallState::Leaving) => Ok(()),
+            Some(_) => f(agent, now, out, actions),
+        })
     }
 
     fn ask_call(

@@ -48,6 +48,18 @@ impl Peer {
         assert_eq!(self.change(offer).0, 200);
     }
 
+    /// Calls and cancels it at once, whatever is answered.
+    pub(crate) fn call_and_cancel(&mut self, uri: &str) {
+        self.there = uri.rsplit('@').next().unwrap().to_owned();
+        self.cseq += 1;
+        (self.target, self.call_id) = (uri.to_owned(), format!("cancelled-{}", self.cseq));
+        let head = |method| self.head(method, "cancelled", &format!("<{uri}>"));
+        let (invite, cancel, uri) = (head("INVITE"), head("CANCEL"), self.uri());
+        let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(Offer::Protected));
+        self.send(&format!("{invite}Contact: <{uri}>\r\n{body}"));
+        self.send(&format!("{cancel}Content-Length: 0\r\n\r\n"));
+    }
+
     /// Answers a call.
     pub(crate) fn answer(&mut self, answer: Offer) {
         let invite = self.receive("INVITE ");
