@@ -496,6 +496,18 @@ fn who_hangs_up_when_the_other_does_has_made_a_call_all_the_same() {
 }
 
 #[test]
+fn who_cannot_record_says_so_to_the_caller_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bob, uri) = bob(&["--record", &file(&folder, "missing/bob.wav")]);
+    let alice = alice(&uri, &["--ring-s", "20"]);
+    assert_eq!((alice.status, &alice.json()["result"]), (1, &"rejected".into()), "{alice:?}");
+    assert_eq!(alice.json()["status"], 500);
+    let bob = bob.done();
+    assert_eq!((bob.status, &bob.json()["result"]), (1, &"failed".into()), "{bob:?}");
+    assert!(bob.json()["reason"].as_str().unwrap().contains("missing/bob.wav"), "{bob:?}");
+}
+
+#[test]
 fn the_examples_in_the_help_can_be_copied() {
     for command in ["call", "answer"] {
         let help = ringway(&[command, "--help"]).out;

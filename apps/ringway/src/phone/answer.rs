@@ -126,10 +126,17 @@ impl Answering<'_> {
         self.waiting = None;
         match self.telephone.answer(call, &self.settings.media.known_to(self.known.as_ref())) {
             Ok(()) => Ok(()),
-            // What the caller offers is not acceptable; it has been told, and `Ended` is on its way.
             Err(failure) => {
                 for line in failure.lines() {
                     say(line);
+                }
+                // Where the caller's offer was at fault it has been told, and `Ended` is on its way. Else it is this
+                // machine, and without a word the caller would let it ring.
+                if self.telephone.is_ringing(call)? {
+                    if let Some(attended) = &mut self.attended {
+                        attended.fail(failure.lines().join("; "));
+                    }
+                    self.telephone.reject(call, INTERNAL_ERROR)?;
                 }
                 Ok(())
             }
@@ -139,6 +146,9 @@ impl Answering<'_> {
 
 /// RFC 3261 §21.4.24.
 const BUSY: u16 = 486;
+
+/// RFC 3261 §21.5.1.
+const INTERNAL_ERROR: u16 = 500;
 
 /// How much longer than it is to ring a call may stay unanswered.
 const RING_GRACE: Duration = Duration::from_secs(60);

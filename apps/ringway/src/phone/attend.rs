@@ -156,6 +156,11 @@ impl Attended {
         self.end(telephone);
     }
 
+    /// It cannot be answered; why, for a person.
+    pub(crate) fn fail(&mut self, why: String) {
+        self.failure = Some(why);
+    }
+
     /// True when it is neither answered nor given up since `ring`.
     pub(crate) fn rings_longer_than(&self, ring: Duration) -> bool {
         self.answered.is_none() && self.cancelled.is_none() && self.begun.elapsed() >= ring

@@ -101,6 +101,11 @@ impl Telephone {
         Ok((call, begun))
     }
 
+    /// True for a call that rings here.
+    pub(crate) fn is_ringing(&self, call: CallId) -> Result<bool, Failure> {
+        self.ask(move |agent, _, _, _| agent.call_state(call) == Some(CallState::Ringing))
+    }
+
     /// Says that it rings.
     pub(crate) fn ring(&mut self, call: CallId) -> Result<(), Failure> {
         self.ask_live(call, move |agent, now, out, actions| agent.ring(now, call, 180, out, actions))
