@@ -1,8 +1,8 @@
 //! The project's own tasks, run as `cargo xtask …`.
 //!
 //! Does: everything that checks or measures the project: `ci` (all checks, one command), `tidy` (the house rules),
-//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`; `metal` builds and runs the image
-//! that needs no operating system.
+//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`; `metal` builds, runs and
+//! tries the image that needs no operating system.
 //!
 //! Does not: anything a user of Ringway needs.
 //!

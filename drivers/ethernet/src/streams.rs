@@ -344,8 +344,9 @@ fn new_socket() -> tcp::Socket<'static> {
     socket
 }
 
-/// Sockets of a listener that wait for a peer: so many handshakes can be under way.
-const BACKLOG: usize = 16;
+/// Sockets of a listener that wait for a peer: so many handshakes can be under way, and who comes then is refused. Many phones
+/// come at once when the power comes back.
+const BACKLOG: usize = 64;
 
 /// For the rest of a peer's handshake, so that those who never finish one do not keep others out for long.
 const HANDSHAKE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(3);

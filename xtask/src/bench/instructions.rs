@@ -7,14 +7,12 @@
 use super::call::Carried;
 use super::drive::Extent;
 use super::machine;
+use super::record::Record;
 use super::register::Expect;
 use super::subject::{Operation, Place, Routing, Settings, Under};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// How much a count may grow before `--check` fails, in percent.
-const GROWTH_PERCENT_MAX: f64 = 5.0;
+use std::path::Path;
 
 /// Users that are registered before the counting.
 const USERS: u32 = 1000;
@@ -68,61 +66,20 @@ fn total(text: &str) -> Option<u64> {
         .and_then(|number| number.parse().ok())
 }
 
+impl Counts {
+    /// By the names in the record.
+    pub(super) fn named(self) -> [(&'static str, f64); 2] {
+        [("register", self.register), ("call", self.call)]
+    }
+}
+
 /// Where the counts are recorded.
-pub(super) fn record_path(workspace: &Path) -> PathBuf {
-    workspace.join("xtask/bench-instructions.toml")
-}
-
-/// Writes the record.
-pub(super) fn record(path: &Path, counts: Counts) -> Result<()> {
-    let text = format!(
-        "# Instructions per operation (callgrind, release binary, {USERS} users, one worker, no store, no digest).\n\
-         # Written by `cargo xtask bench instructions --write`; `--check` fails when one grows by more than \
-         {GROWTH_PERCENT_MAX} %.\n\
-         rustc = \"{}\"\nregister = {:.0}\ncall = {:.0}\n",
-        machine::version_of("rustc", &["--version"]),
-        counts.register,
-        counts.call,
-    );
-    fs::write(path, text).with_context(|| path.display().to_string())
-}
-
-/// Holds `counts` against the record; a line for each.
-///
-/// # Errors
-/// A count has grown too much, or there is no record.
-pub(super) fn check(path: &Path, counts: Counts) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| {
-        format!("{}: make it with `cargo xtask bench instructions --write`", path.display())
-    })?;
-    let recorded: toml::Table = text.parse().with_context(|| path.display().to_string())?;
-    let compiler = recorded.get("rustc").and_then(toml::Value::as_str).unwrap_or_default();
-    let mut grown = Vec::new();
-    for (name, now) in [("register", counts.register), ("call", counts.call)] {
-        let before = recorded.get(name).and_then(toml::Value::as_integer).unwrap_or_default();
-        if before <= 0 {
-            bail!("{}: `{name}` is missing", path.display());
-        }
-        let percent = growth_percent(before as f64, now);
-        eprintln!("  {name}: {now:.0} instructions, recorded {before}, {percent:+.1} %");
-        if percent > GROWTH_PERCENT_MAX {
-            grown.push(format!("{name} by {percent:.1} %"));
-        } else if percent < -GROWTH_PERCENT_MAX {
-            eprintln!("  {name} has become cheaper: record it with `cargo xtask bench instructions --write`");
-        }
+pub(super) fn record(workspace: &Path) -> Record {
+    Record {
+        path: workspace.join("xtask/bench-instructions.toml"),
+        what: format!("callgrind, release binary, {USERS} users, one worker, no store, no digest"),
+        written_by: "cargo xtask bench instructions --write",
     }
-    if !grown.is_empty() {
-        bail!(
-            "instructions per operation grew: {} (recorded with {compiler}; `cargo xtask bench instructions --write` \
-             records what is meant to be)",
-            grown.join(", ")
-        );
-    }
-    Ok(())
-}
-
-fn growth_percent(before: f64, now: f64) -> f64 {
-    (now / before - 1.0) * 100.0
 }
 
 #[cfg(test)]
@@ -134,16 +91,5 @@ mod tests {
         assert_eq!(total("events: Ir\nfn=x\n1 2\n\ntotals: 82600123\n"), Some(82_600_123));
         assert_eq!(total("summary: 17 0\n"), Some(17));
         assert_eq!(total("events: Ir\n"), None);
-    }
-
-    #[test]
-    fn growth_fails_the_check_and_shrinking_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("counts.toml");
-        record(&path, Counts { register: 10_000.0, call: 50_000.0 }).unwrap();
-        check(&path, Counts { register: 10_400.0, call: 20_000.0 }).unwrap();
-        let error = check(&path, Counts { register: 10_600.0, call: 50_000.0 }).unwrap_err();
-        assert!(error.to_string().contains("register by 6.0 %"), "{error}");
-        assert!(check(&folder.path().join("none"), Counts { register: 1.0, call: 1.0 }).is_err());
     }
 }

@@ -166,7 +166,7 @@ fn until_idle(subject: &Subject) -> Result<u64> {
 }
 
 /// The middle value; of an even number of them, the mean of the two in the middle. Nothing: not a number.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

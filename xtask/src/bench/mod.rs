@@ -18,8 +18,10 @@ mod parse;
 mod phone;
 mod process;
 mod profile;
+mod record;
 mod refused;
 mod register;
+mod registering;
 mod report;
 mod rows;
 mod subject;
@@ -27,6 +29,10 @@ mod sys;
 mod template;
 mod wire;
 mod without_sockets;
+
+pub(crate) use measure::median;
+pub(crate) use record::Record;
+pub(crate) use registering::Registering;
 
 use anyhow::{Context, Result, bail};
 use measure::{Counting, Plan};
@@ -213,7 +219,7 @@ fn instructions_row(place: &Place) -> Row {
     let target = "no more than 5 % above the record";
     match instructions::count(place) {
         Ok(counts) => {
-            let grown = instructions::check(&instructions::record_path(&workspace()), counts);
+            let grown = instructions::record(&workspace()).check(&counts.named());
             let mut row = Row::single(
                 what,
                 target,
@@ -230,12 +236,12 @@ fn instructions_row(place: &Place) -> Row {
 fn count_instructions(place: &Place, check: bool, write: bool) -> Result<()> {
     let counts = instructions::count(place)?;
     println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
-    let path = instructions::record_path(&workspace());
+    let record = instructions::record(&workspace());
     if write {
-        instructions::record(&path, counts)?;
+        record.write(&counts.named())?;
     }
     if check {
-        instructions::check(&path, counts)?;
+        record.check(&counts.named())?;
     }
     Ok(())
 }

@@ -128,11 +128,16 @@ impl<'a> Refresh<'a> {
             branch: Finder::new("branch=z9hG4bKn"),
         }
     }
+
+    /// The same with so many REGISTERs under way at once.
+    pub(super) fn with_window(self, window: usize) -> Self {
+        Self { slots: vec![Slot::default(); window], ..self }
+    }
 }
 
 impl Scenario for Refresh<'_> {
     fn window(&self) -> usize {
-        window(self.carrier, self.expect)
+        self.slots.len()
     }
 
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>) {

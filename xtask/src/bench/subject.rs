@@ -276,7 +276,8 @@ fn free_port() -> Result<u16> {
     bail!("found no port that is free for both UDP and TCP")
 }
 
-fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
+/// Writes a list of that many users, as `ringway user import` takes it.
+pub(super) fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(file, "username,password")?;
     for user in 0..users {

@@ -153,6 +153,7 @@ impl Play<'_> {
             server,
             transport: self.transport,
             connections: Connections::One,
+            contact: self.stage.ringway.contact_for(self.transport),
         }
     }
 }

@@ -68,6 +68,7 @@ fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>>
                 server: Some(registrar.port),
                 transport: Transport::Udp,
                 connections: Connections::One,
+                contact: None,
             };
             // Giving up is one of the two findings, not a failure of the measurement.
             let _ = sipp.run(&own);

@@ -6,7 +6,7 @@
 
 pub(crate) mod audio;
 mod baresip;
-mod calls;
+pub(crate) mod calls;
 mod digest_order;
 mod kamailio;
 mod linphone;
@@ -14,8 +14,8 @@ mod nat;
 mod phone;
 pub(crate) mod process;
 mod restart;
-mod server;
-mod sipp;
+pub(crate) mod server;
+pub(crate) mod sipp;
 mod softphone;
 mod sound_card;
 mod srtp;
@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::metal::Machine;
 use crate::workspace::{cargo, root, succeed, target_dir};
 
 #[derive(clap::Args)]
@@ -84,7 +85,10 @@ pub(crate) struct Scenario {
 type Body = dyn Fn(&Stage) -> Result<()> + Send + Sync;
 
 impl Scenario {
-    fn new(name: impl Into<String>, body: impl Fn(&Stage) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        body: impl Fn(&Stage) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             name: name.into(),
             reference: true,
@@ -93,23 +97,75 @@ impl Scenario {
             body: Box::new(body),
         }
     }
+
+    /// The scenario with the machine as the server, called `NAME` and what it was called.
+    pub(crate) fn on(self, name: &str, machine: &Machine) -> Self {
+        let (machine, body) = (machine.clone(), self.body);
+        let on_machine = move |stage: &Stage| {
+            let mut stage = stage.clone();
+            stage.ringway = Ringway::Machine(machine.clone());
+            body(&stage)
+        };
+        Self { name: format!("{name}/{}", self.name), body: Box::new(on_machine), ..self }
+    }
+
+    /// The scenario, which may run beside others.
+    pub(crate) fn beside_others(self) -> Self {
+        Self { is_patient: true, ..self }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Which Ringway is tested.
+#[derive(Clone)]
+pub(crate) enum Ringway {
+    Program(PathBuf),
+    /// With no operating system, in an emulated PC.
+    Machine(Machine),
+    /// None: others are in its place.
+    Others,
+}
+
+impl Ringway {
+    /// The program, where that is what is tested.
+    pub(crate) fn program(&self) -> Option<&Path> {
+        match self {
+            Self::Program(program) => Some(program),
+            Self::Machine(_) | Self::Others => None,
+        }
+    }
+
+    /// The address of this computer as the server sees it, where a phone's Contact must have it.
+    ///
+    /// A phone that says 127.0.0.1 is behind NAT, as seen from an emulated PC. Over UDP it is reached where its packets came
+    /// from; over TCP only as long as its connection lasts, and SIPp's ends with its REGISTERs.
+    fn contact_for(&self, transport: Transport) -> Option<&'static str> {
+        match (self, transport) {
+            (Self::Machine(_), Transport::Tcp) => Some(Machine::HOST),
+            (Self::Machine(_), Transport::Udp) | (Self::Program(_) | Self::Others, _) => None,
+        }
+    }
 }
 
 /// Where one scenario plays: its folder, and which Ringway it is given.
+#[derive(Clone)]
 pub(crate) struct Stage {
     /// A folder of its own, empty at the start.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The committed data of the scenarios.
     data: PathBuf,
     /// What is kept of it also when all is well.
     evidence: PathBuf,
-    /// The program; `None`: others in its place.
-    ringway: Option<PathBuf>,
+    ringway: Ringway,
 }
 
 impl Stage {
     /// A path inside the scenario's folder.
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
@@ -117,8 +173,7 @@ impl Stage {
     fn within(&self, name: &str) -> Result<Self> {
         let folder = self.path(name);
         std::fs::create_dir_all(&folder)?;
-        let Self { data, evidence, ringway, .. } = self;
-        Ok(Self { folder, data: data.clone(), evidence: evidence.clone(), ringway: ringway.clone() })
+        Ok(Self { folder, ..self.clone() })
     }
 
     /// Copies the committed file `from`, each word (`@NAME@`) replaced by what it stands for.
@@ -149,7 +204,7 @@ impl Stage {
 
 /// How SIP travels in a scenario.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Transport {
+pub(crate) enum Transport {
     Udp,
     Tcp,
 }
@@ -177,37 +232,50 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     let ringway = match &args.server {
-        _ if args.reference || scenarios.iter().all(|scenario| scenario.on_request) => None,
-        Some(program) => {
-            Some(program.canonicalize().with_context(|| format!("no program {}", program.display()))?)
-        }
-        None => Some(built_server()?),
+        _ if args.reference || scenarios.iter().all(|scenario| scenario.on_request) => Ringway::Others,
+        Some(program) => Ringway::Program(
+            program.canonicalize().with_context(|| format!("no program {}", program.display()))?,
+        ),
+        None => Ringway::Program(built_server()?),
     };
-    let scratch = tempfile::Builder::new().prefix("ringway-interop-").tempdir()?;
-    let started = Instant::now();
-    let runner = Runner { args, ringway, scratch: scratch.path(), failed: Mutex::new(Vec::new()) };
-    let (patient, busy): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.is_patient);
-    runner.run(&busy, 1);
-    runner.run(&patient, args.jobs);
-    let failed = runner.failed.into_inner().unwrap_or_default();
-    if args.keep || !failed.is_empty() {
-        println!("traces are kept in {}", scratch.keep().display());
-    }
-    if !patient.is_empty() {
+    let outcome = play("interop", &scenarios, ringway, args.jobs, args.keep);
+    if scenarios.iter().any(|scenario| scenario.is_patient) {
         println!("what the phones heard is in {}", evidence().display());
     }
+    outcome
+}
+
+/// Runs scenarios, those that may run beside others `jobs` at a time and after the others, and tells how each went; `what`
+/// is what they are called together. `keeps` all folders, not only of those that failed.
+pub(crate) fn play(
+    what: &str,
+    scenarios: &[Scenario],
+    ringway: Ringway,
+    jobs: usize,
+    keeps: bool,
+) -> Result<()> {
+    let scratch = tempfile::Builder::new().prefix(&format!("ringway-{what}-")).tempdir()?;
+    let started = Instant::now();
+    let runner = Runner { keeps, ringway, scratch: scratch.path(), failed: Mutex::new(Vec::new()) };
+    let (patient, busy): (Vec<_>, Vec<_>) = scenarios.iter().partition(|scenario| scenario.is_patient);
+    runner.run(&busy, 1);
+    runner.run(&patient, jobs);
+    let failed = runner.failed.into_inner().unwrap_or_default();
+    if keeps || !failed.is_empty() {
+        println!("traces are kept in {}", scratch.keep().display());
+    }
     let passed = scenarios.len() - failed.len();
-    println!("interop: {passed} passed, {} failed in {:.0} s", failed.len(), started.elapsed().as_secs_f64());
+    println!("{what}: {passed} passed, {} failed in {:.0} s", failed.len(), started.elapsed().as_secs_f64());
     if !failed.is_empty() {
-        bail!("interop failed: {}", failed.join(", "));
+        bail!("{what} failed: {}", failed.join(", "));
     }
     Ok(())
 }
 
 /// Runs scenarios and tells how each went.
 struct Runner<'a> {
-    args: &'a Args,
-    ringway: Option<PathBuf>,
+    keeps: bool,
+    ringway: Ringway,
     scratch: &'a Path,
     /// The names of those that failed; who holds it may print.
     failed: Mutex<Vec<String>>,
@@ -249,7 +317,7 @@ impl Runner<'_> {
             println!("{}", indented(&format!("{error:#}")));
             print_traces(&stage.folder);
             failed.push(scenario.name.clone());
-        } else if !self.args.keep {
+        } else if !self.keeps {
             // What cannot be removed goes with the folder of all of them.
             let _ = std::fs::remove_dir_all(&stage.folder);
         }

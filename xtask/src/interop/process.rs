@@ -77,6 +77,11 @@ impl Running {
         stdin.write_all(keys.as_bytes()).with_context(|| format!("{} does not read its input", self.name))
     }
 
+    /// True where the program has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Ends the program's standard input.
     pub(crate) fn close_input(&mut self) {
         drop(self.child.stdin.take());

@@ -1,16 +1,17 @@
-//! The server under test: Ringway, or Kamailio in its place when the scenarios themselves are tested.
+//! The server under test: Ringway, the program or the machine, or Kamailio in its place when the scenarios themselves are
+//! tested.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Stage;
 use super::process::{PATIENCE, Running, free_port};
+use super::{Ringway, Stage};
 
 /// What a scenario asks of the server.
 #[derive(Clone, Copy)]
@@ -31,6 +32,19 @@ impl Default for Wanted {
     }
 }
 
+impl Wanted {
+    /// The same as words of a machine's command line.
+    fn words(&self) -> String {
+        let auth = if self.digest { "on" } else { "off" };
+        let (mode, stateful) = match self.mode {
+            Mode::Stateful => ("proxy", "on"),
+            Mode::Stateless => ("proxy", "off"),
+            Mode::Redirect => ("redirect", "on"),
+        };
+        format!("users={USERS_FILE} auth={auth} mode={mode} stateful={stateful}")
+    }
+}
+
 /// How the server routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -44,7 +58,7 @@ pub(crate) struct Server {
     /// UDP and TCP.
     pub(crate) port: u16,
     config: PathBuf,
-    program: Option<PathBuf>,
+    ringway: Ringway,
     wanted: Wanted,
     folder: PathBuf,
     data: PathBuf,
@@ -54,32 +68,36 @@ pub(crate) struct Server {
 impl Server {
     /// Configures a server, makes `users` (name and password) and starts it.
     pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
-        Self::start_program(stage, stage.ringway.clone(), wanted, users)
+        Self::start_one(stage, stage.ringway.clone(), wanted, users)
     }
 
     /// Starts Kamailio, which takes `secret-NAME` from every user.
     pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
-        Self::start_program(stage, None, wanted, &[])
+        Self::start_one(stage, Ringway::Others, wanted, &[])
     }
 
-    fn start_program(
+    fn start_one(
         stage: &Stage,
-        program: Option<PathBuf>,
+        ringway: Ringway,
         wanted: Wanted,
         users: &[(String, String)],
     ) -> Result<Self> {
         let mut server = Self {
             port: free_port()?,
             config: stage.path("ringway.toml"),
-            program,
+            ringway,
             wanted,
             folder: stage.folder.clone(),
             data: stage.data.clone(),
             running: None,
         };
-        if server.program.is_some() {
-            std::fs::write(&server.config, server.configuration(free_port()?))?;
-            server.import(users)?;
+        match &server.ringway {
+            Ringway::Program(_) => {
+                std::fs::write(&server.config, server.configuration(free_port()?))?;
+                server.import(users)?;
+            }
+            Ringway::Machine(_) => write_users(&server.folder.join(USERS_FILE), users)?,
+            Ringway::Others => {}
         }
         server.start_again()?;
         Ok(server)
@@ -87,15 +105,20 @@ impl Server {
 
     /// Starts the stopped or killed server on the same ports and files.
     pub(crate) fn start_again(&mut self) -> Result<()> {
-        match self.program.clone() {
-            Some(program) => {
+        match &self.ringway {
+            Ringway::Program(program) => {
                 let mut command = Command::new(program);
                 command.arg("serve").arg("--config").arg(&self.config);
                 let mut running = Running::start("ringway", &mut command, &self.folder)?;
                 running.wait_for_output("ready ")?;
                 self.running = Some(running);
             }
-            None => self.start_kamailio()?,
+            Ringway::Machine(machine) => {
+                let mut running = machine.start(&self.folder, self.port, &self.wanted.words())?;
+                running.wait_for_output("ready ")?;
+                self.running = Some(running);
+            }
+            Ringway::Others => self.start_kamailio()?,
         }
         Ok(())
     }
@@ -111,7 +134,7 @@ impl Server {
     /// within which the server has promised to see it. The Kamailio that
     /// stands in takes such a password from everybody.
     pub(crate) fn add_user(&self, name: &str) -> Result<()> {
-        if self.program.is_none() {
+        if self.ringway.program().is_none() {
             return Ok(());
         }
         self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
@@ -119,10 +142,9 @@ impl Server {
         Ok(())
     }
 
-    /// What `ringway show registrations --json` prints; `None` for the server in Ringway's place, which has no such
-    /// command.
+    /// What `ringway show registrations --json` prints; `None` for a server that has no such command.
     pub(crate) fn registrations(&self) -> Result<Option<String>> {
-        if self.program.is_none() {
+        if self.ringway.program().is_none() {
             return Ok(None);
         }
         let shown = self.command(&["show", "registrations", "--json"], None)?;
@@ -205,18 +227,14 @@ listen = "127.0.0.1:{admin_port}"
         if users.is_empty() {
             return Ok(());
         }
-        let mut rows = String::from("username,password\n");
-        for (name, password) in users {
-            writeln!(rows, "{name},{password}")?;
-        }
-        std::fs::write(self.folder.join("users.csv"), rows)?;
-        self.command(&["user", "import", "users.csv"], None).map(drop)
+        write_users(&self.folder.join(USERS_FILE), users)?;
+        self.command(&["user", "import", USERS_FILE], None).map(drop)
     }
 
     /// Runs one `ringway` command with this server's configuration, and gives back what it printed.
     fn command(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
         let shown = arguments.join(" ");
-        let program = self.program.as_ref().with_context(|| format!("Kamailio has no `{shown}`"))?;
+        let program = self.ringway.program().with_context(|| format!("this server has no `{shown}`"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--config")
@@ -241,9 +259,20 @@ listen = "127.0.0.1:{admin_port}"
     }
 }
 
+fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {
+    let mut rows = String::from("username,password\n");
+    for (name, password) in users {
+        writeln!(rows, "{name},{password}")?;
+    }
+    std::fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What the list of users is called in the server's folder.
+const USERS_FILE: &str = "users.csv";
+
 /// Kamailio in the foreground, logging to standard error. The allocator is the fast one; the default one is for
 /// finding bugs.
-pub(crate) fn kamailio(config: &std::path::Path) -> Command {
+pub(crate) fn kamailio(config: &Path) -> Command {
     let mut command = Command::new("kamailio");
     command.arg("-f").arg(config).args(["-m", "64", "-M", "8", "-x", "tlsf", "-DD", "-E"]);
     command

@@ -29,6 +29,8 @@ pub(crate) struct Sipp<'a> {
     pub(crate) transport: Transport,
     /// Over TCP: a connection for each call, or one for all.
     pub(crate) connections: Connections,
+    /// What Contact says instead of the own address: the address by which the server reaches it.
+    pub(crate) contact: Option<&'static str>,
 }
 
 /// How many TCP connections a SIPp process makes.
@@ -51,7 +53,8 @@ impl Sipp<'_> {
     pub(crate) fn start(&self, stage: &Stage) -> Result<Running> {
         let text = std::fs::read_to_string(stage.data.join(format!("sipp/{}.xml", self.scenario)))?;
         let file = stage.path(&format!("{}.xml", self.role));
-        std::fs::write(&file, filled(&text, self.parts, self.words)?)?;
+        let text = filled(&text, self.parts, self.words)?;
+        std::fs::write(&file, self.contact.map_or(text.clone(), |host| with_contact(&text, host)))?;
         let list = stage.path(&format!("{}.csv", self.role));
         std::fs::write(&list, rows(self.users)?)?;
         let calls = self.users.len().to_string();
@@ -139,6 +142,15 @@ fn filled(text: &str, parts: &[&str], words: &[(&str, String)]) -> Result<String
     Ok(kept)
 }
 
+/// The scenario with this host in each Contact.
+fn with_contact(text: &str, host: &str) -> String {
+    let line = |line: &str| match line.starts_with("Contact:") {
+        true => line.replace("[local_ip]", host),
+        false => line.to_owned(),
+    };
+    text.lines().map(|one| line(one) + "\n").collect()
+}
+
 /// How long all calls of a process may take together.
 const ALL_CALLS: Duration = Duration::from_secs(60);
 
@@ -154,5 +166,12 @@ mod tests {
         assert_eq!(filled(text, &["digest"], &words).unwrap(), "a\nb\nd 404\n");
         assert_eq!(filled(text, &["open"], &words).unwrap(), "a\nc\nd 404\n");
         assert!(filled(text, &[], &[]).is_err());
+    }
+
+    #[test]
+    fn only_contact_names_another_host() {
+        let text = "Via: SIP/2.0/TCP [local_ip]\nContact: <sip:a@[local_ip]:[local_port]>\n";
+        let named = with_contact(text, "192.0.2.1");
+        assert_eq!(named, "Via: SIP/2.0/TCP [local_ip]\nContact: <sip:a@192.0.2.1:[local_port]>\n");
     }
 }

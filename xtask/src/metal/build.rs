@@ -77,14 +77,15 @@ pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
     if !Path::new(GRUB_BIOS).is_dir() {
         bail!("{GRUB_BIOS} is missing: `apt-get install --no-install-recommends grub-pc-bin`");
     }
-    let folder = target_dir().join("metal/iso");
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
     std::fs::create_dir_all(folder.join("boot/grub"))?;
     std::fs::copy(&image.elf, folder.join(format!("boot/{}.elf", image.name)))?;
     std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(image.name, words))?;
     let mut mkrescue = std::process::Command::new("grub-mkrescue");
     // Only for a BIOS, and only what this menu needs: that is faster to load as well.
     mkrescue.args(["-d", GRUB_BIOS, "--locales=", "--fonts=", "--themes=", "--compress=xz"]);
-    mkrescue.arg(format!("--install-modules={GRUB_MODULES}")).arg("-o").arg(&image.iso).arg(&folder);
+    mkrescue.arg(format!("--install-modules={GRUB_MODULES}")).arg("-o").arg(&image.iso).arg(folder);
     let output = mkrescue.output().context("cannot start grub-mkrescue")?;
     if !output.status.success() {
         bail!("grub-mkrescue failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr));

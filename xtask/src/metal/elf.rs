@@ -18,6 +18,16 @@ pub(super) fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// How many bytes of memory the image takes, its stack and page tables included.
+pub(super) fn memory_bytes(path: &Path) -> Result<u64> {
+    let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = ElfFile64::<Endianness>::parse(&*data)?;
+    let endian = file.endian();
+    let headers = file.elf_header().program_headers(endian, &*data)?;
+    let loaded = headers.iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
+    Ok(loaded.map(|header| header.p_memsz(endian)).sum())
+}
+
 fn findings(data: &[u8]) -> Result<Vec<String>> {
     let file = ElfFile64::<Endianness>::parse(data)?;
     let endian = file.endian();

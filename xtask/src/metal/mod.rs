@@ -3,8 +3,10 @@
 mod build;
 mod elf;
 mod emulator;
+mod machine;
 mod phone;
 mod run;
+mod test;
 
 use std::path::{Path, PathBuf};
 
@@ -26,15 +28,19 @@ enum Task {
     Run(run::Args),
     /// Boots the phone's image in QEMU; it registers at a server here, is called and calls
     Phone(phone::Args),
+    /// Boots the image in QEMU and tries it: SIPp, bad input, files, faults, times, memory, instructions
+    Test(test::Args),
 }
 
 pub(crate) use build::{check_format, check_lints};
+pub(crate) use machine::Machine;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.task {
         Task::Build(args) => build::run(args),
         Task::Run(args) => run::run(args),
         Task::Phone(args) => phone::run(args),
+        Task::Test(args) => test::run(args),
     }
 }
 

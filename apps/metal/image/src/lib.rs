@@ -24,6 +24,7 @@ mod fault;
 mod heap;
 mod keyboard;
 mod machine;
+mod measure;
 mod paging;
 mod pci;
 mod port;

@@ -9,6 +9,8 @@ use ringway_sansio::Seed;
 use crate::card::AnyCard;
 use crate::keyboard::Keyboard;
 use crate::machine::Hardware;
+use crate::measure::Measure;
+use crate::port::tsc;
 use crate::serial::{QUEUE_BYTES, Serial};
 use crate::vga::Vga;
 use crate::{clock, heap, machine};
@@ -23,20 +25,26 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
     let found = ringway_metal::Hardware {
         card_name,
         version: env!("CARGO_PKG_VERSION"),
-        words: &["check", "fault", "provoke"],
+        words: &["check", "fault", "measure", "provoke"],
         seed: chance.map(|(bytes, _)| Seed::from_bytes(bytes)),
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
+    let mut measure = boot.value("measure").and_then(Measure::of);
     let mut main_at = clock::now();
     loop {
         let mut worked = Worked::Nothing;
+        let (mut taken, begun) = (0, tsc());
         for _ in 0..BURST {
             worked = program.receive(clock::now());
             if worked != Worked::Done {
                 break;
             }
+            taken += 1;
         }
         program.flush();
+        if let Some(measure) = measure.as_mut().filter(|_| taken > 0) {
+            measure.note(taken, tsc().saturating_sub(begun));
+        }
         let now = clock::now();
         if worked == Worked::Begun || now >= main_at {
             program.run(now, memory());

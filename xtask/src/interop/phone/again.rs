@@ -36,7 +36,7 @@ fn known_again(stage: &Stage) -> Result<()> {
 }
 
 fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Value> {
-    let program = stage.ringway.as_ref().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("no other phone stands in here")?;
     let mut command = Command::new(program);
     let uri = format!("sip:alice@127.0.0.1:{}", free_port()?);
     match caller {

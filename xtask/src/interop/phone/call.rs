@@ -228,7 +228,7 @@ impl Call {
             // Twinkle plays nothing while it is held.
             (Side::Phone, Side::Phone) if self.peer == Peer::Twinkle => (0.0, 0.0),
             // Who holds may be heard meanwhile: Ringway's phone is, the others as they like.
-            (Side::Phone, Side::Phone) if stage.ringway.is_some() => (held, held),
+            (Side::Phone, Side::Phone) if stage.ringway.program().is_some() => (held, held),
             (Side::Phone, Side::Phone) | (Side::Peer, Side::Peer) => (0.0, held),
             (Side::Phone, Side::Peer) | (Side::Peer, Side::Phone) => (0.0, 0.0),
         };

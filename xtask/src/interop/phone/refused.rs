@@ -73,7 +73,7 @@ fn line(keys: Keys) -> Line<'static> {
 }
 
 fn ringway(stage: &Stage) -> Result<Command> {
-    stage.ringway.as_ref().map(Command::new).context("no other phone stands in here")
+    stage.ringway.program().map(Command::new).context("no other phone stands in here")
 }
 
 const SDES: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_80");

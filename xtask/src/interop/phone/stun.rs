@@ -73,7 +73,7 @@ impl World {
     }
 
     fn phone(&self, stage: &Stage) -> Result<Command> {
-        stage.ringway.as_ref().map(Command::new).context("no other phone stands in here")
+        stage.ringway.program().map(Command::new).context("no other phone stands in here")
     }
 
     fn options(&self, stage: &Stage, mut command: Command) -> Result<Running> {

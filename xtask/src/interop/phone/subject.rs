@@ -50,7 +50,7 @@ impl<'a> Subject<'a> {
     /// Calls.
     pub(crate) fn dial(&mut self, uri: &str) -> Result<()> {
         self.agreed += 1;
-        self.phone = match &self.stage.ringway {
+        self.phone = match self.stage.ringway.program() {
             Some(program) => {
                 let mut command = Command::new(program);
                 let from = self.plan.line.uri(self.plan.line.server.unwrap_or_default());
@@ -69,7 +69,7 @@ impl<'a> Subject<'a> {
     /// Gets ready to be called; where.
     pub(crate) fn wait_for_calls(&mut self) -> Result<String> {
         let line = self.plan.line;
-        let (phone, uri) = match &self.stage.ringway {
+        let (phone, uri) = match self.stage.ringway.program() {
             Some(program) => {
                 let port = free_port()?;
                 let aor = format!("sip:{}@{}", line.user, line.domain(port));

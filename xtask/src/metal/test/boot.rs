@@ -1,0 +1,60 @@
+//! How long it takes from starting QEMU to an address from DHCP.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use super::super::machine::{Machine, Medium};
+use crate::bench::median;
+use crate::interop::process::{Running, free_port};
+use crate::interop::{Scenario, Stage};
+
+pub(super) fn checks() -> Vec<Scenario> {
+    KINDS
+        .into_iter()
+        .map(|kind| Scenario::new(format!("boot/{}", kind.name), move |stage: &Stage| kind.measure(stage)))
+        .collect()
+}
+
+/// A way to boot, and how fast it is to be.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    medium: Medium,
+    tries: u32,
+    goal_s: f64,
+}
+
+impl Kind {
+    /// Fails at twice the goal only: the computer has other things to do.
+    fn measure(self, stage: &Stage) -> Result<()> {
+        let Self { name, medium, tries, goal_s } = self;
+        let mut command = Machine::new(medium).command(&stage.folder, free_port()?, "auth=off")?;
+        let mut times = Vec::new();
+        for _ in 0..tries {
+            let begun = Instant::now();
+            let mut running = Running::start("machine", &mut command, &stage.folder)?;
+            running.wait_for_output("by DHCP from")?;
+            times.push(begun.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        let (least, most) =
+            (times.first().copied().unwrap_or_default(), times.last().copied().unwrap_or_default());
+        let typical = median(times.iter().copied());
+        let verdict = if typical <= goal_s { "" } else { ": missed" };
+        println!(
+            "          from QEMU's start to the lease, {name}: {typical:.2} s, median of {tries} ({least:.2} to {most:.2}), \
+             goal {goal_s} s{verdict}"
+        );
+        if typical > 2.0 * goal_s {
+            bail!("{typical:.2} s are more than twice the goal of {goal_s} s");
+        }
+        Ok(())
+    }
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { name: "kernel", medium: Medium::Kernel, tries: 5, goal_s: 0.5 },
+    Kind { name: "cd", medium: Medium::Cd, tries: 3, goal_s: 1.5 },
+    Kind { name: "usb", medium: Medium::Usb, tries: 3, goal_s: 1.5 },
+];

@@ -1,0 +1,58 @@
+//! A machine that runs in a check.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::super::machine::Machine;
+use crate::interop::Stage;
+use crate::interop::process::{Running, free_port};
+use crate::interop::server::await_sip;
+
+/// A machine, and where its port 5060 is.
+pub(super) struct Booted {
+    pub(super) running: Running,
+    pub(super) at: SocketAddrV4,
+}
+
+impl Booted {
+    /// Starts a machine in the check's folder, and waits until it serves.
+    pub(super) fn serving(machine: &Machine, stage: &Stage, words: &str) -> Result<Self> {
+        let mut booted = Self::start(machine, stage, words)?;
+        booted.running.wait_for_output("ready ")?;
+        Ok(booted)
+    }
+
+    /// The same without waiting.
+    pub(super) fn start(machine: &Machine, stage: &Stage, words: &str) -> Result<Self> {
+        let port = free_port()?;
+        let running = machine.start(&stage.folder, port, words)?;
+        Ok(Self { running, at: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
+    }
+
+    /// An error unless it still runs and answers OPTIONS over UDP, after what `what` says.
+    pub(super) fn answers(&mut self, what: &str) -> Result<()> {
+        if self.running.has_ended()? {
+            bail!("the machine ended after {what}");
+        }
+        await_sip(*self.at.ip(), self.at.port()).with_context(|| format!("after {what}"))
+    }
+
+    /// All it has said on its serial line.
+    pub(super) fn said(&self) -> String {
+        self.running.output()
+    }
+}
+
+/// OPTIONS for the machine itself, with more header fields, each with its end of line; `number` tells it from others.
+pub(super) fn options(transport: &str, number: u32, more: &str) -> String {
+    format!(
+        "OPTIONS sip:example.org SIP/2.0\r\nVia: SIP/2.0/{transport} 127.0.0.1:5062;rport;branch=z9hG4bK-test-{number}\r\n\
+         Max-Forwards: 70\r\nFrom: <sip:test@example.org>;tag=1\r\nTo: <sip:example.org>\r\nCall-ID: test-{number}\r\n\
+         CSeq: 1 OPTIONS\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// How long one answer is waited for.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(2);

@@ -1,0 +1,78 @@
+//! Instructions of a REGISTER in the image, from the look into the card's ring to the bell.
+//!
+//! With `-icount shift=0,sleep=off` the emulated processor's time-stamp counter counts instructions, and the image says what
+//! its counter says: the same on every computer, however busy. One REGISTER at a time, each another user's.
+
+use anyhow::{Context, Result, bail};
+
+use super::super::machine::{Machine, Medium};
+use super::booted::Booted;
+use crate::bench::{Record, Registering};
+use crate::interop::{Scenario, Stage};
+use crate::workspace::root;
+
+pub(super) fn checks(writes: bool) -> Vec<Scenario> {
+    vec![Scenario::new("instructions", move |stage: &Stage| count(stage, writes)).beside_others()]
+}
+
+fn count(stage: &Stage, writes: bool) -> Result<()> {
+    let open = one(stage, false)?;
+    let digest = one(stage, true)?;
+    let counts = [("register", open), ("register_digest", digest)];
+    for ((what, count), goal) in counts.iter().zip(GOALS) {
+        let verdict = if *count > goal { ": missed" } else { "" };
+        println!("          {what}: {count:.0} instructions, goal {goal}{verdict}");
+    }
+    let record = Record {
+        path: root().join("xtask/metal-instructions.toml"),
+        what: format!(
+            "the image in QEMU -icount, {USERS} users, one REGISTER at a time; digest: MD5, both messages"
+        ),
+        written_by: "cargo xtask metal test --only instructions --write",
+    };
+    if writes { record.write(&counts) } else { record.check(&counts) }
+}
+
+/// The median of operations that refresh a binding.
+fn one(stage: &Stage, with_digest: bool) -> Result<f64> {
+    Registering::write_users(&stage.path("users.csv"), USERS)?;
+    let machine = Machine::new(Medium::Kernel).with_options(&["-icount", "shift=0,sleep=off"]);
+    let auth = if with_digest { "auth=on measure=2" } else { "auth=off measure=1" };
+    let words = format!("users=users.csv algorithms=MD5 {auth}");
+    let mut machine = Booted::serving(&machine, stage, &words)?;
+    // The image says one line for a thousand operations; the first thousand makes the bindings.
+    let mut phones = Registering::at(machine.at.port(), USERS)?;
+    phones.run(u64::from(USERS) * LINES, 1, with_digest)?;
+    machine.running.wait_until("measure: ", |said| figures(said).len() >= LINES as usize - 1)?;
+    let figures = figures(&machine.said());
+    let last = figures.last().copied().context("the image measured nothing")?;
+    let before = figures.get(figures.len().saturating_sub(2)).copied().unwrap_or(last);
+    if (last - before).abs() > 0.05 * last {
+        bail!("two counts of the same differ: {before:.0} and {last:.0}");
+    }
+    Ok(last)
+}
+
+/// The medians of all lines that the image has said.
+fn figures(said: &str) -> Vec<f64> {
+    said.lines()
+        .filter_map(|line| {
+            line.strip_prefix("measure: ")?.split(", ").nth(1)?.strip_suffix(" cycles")?.parse().ok()
+        })
+        .collect()
+}
+
+const USERS: u32 = 1000;
+/// How many thousands.
+const LINES: u64 = 3;
+const GOALS: [f64; 2] = [9_000.0, 20_000.0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read() {
+        assert_eq!(figures("x\nmeasure: 1000 operations, 8123 cycles, 7900 at least\r\n"), [8123.0]);
+    }
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask metal test`: the image in an emulated PC, tried as an administrator and as strangers would.
+//!
+//! Times are measured first, of one machine alone; everything else runs beside others. Nothing waits for ever: a machine that says or
+//! answers nothing for 30 seconds has failed.
+
+mod bad_input;
+mod boot;
+mod booted;
+mod faults;
+mod files;
+mod instructions;
+mod screen;
+
+use anyhow::{Result, bail};
+
+use super::emulator::Card;
+use super::machine::{Machine, Medium};
+use super::{Image, build};
+use crate::interop::{Ringway, Scenario, calls, play};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only checks whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Print the names of the checks and run none
+    #[arg(long)]
+    list: bool,
+    /// Keep the folders of all checks, not only of those that failed
+    #[arg(long)]
+    keep: bool,
+    /// How many machines run at a time, where no time is measured
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Write docs/pictures/metal-screen.png and docs/pictures/metal-boot.txt
+    #[arg(long)]
+    pictures: bool,
+    /// Write xtask/metal-instructions.toml instead of holding the counts against it
+    #[arg(long)]
+    write: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    let mut checks = checks(args);
+    checks.retain(|check| args.only.as_ref().is_none_or(|only| check.name().contains(only.as_str())));
+    if checks.is_empty() {
+        bail!("no check has that name; `cargo xtask metal test --list` prints them");
+    }
+    if args.list {
+        checks.iter().for_each(|check| println!("{}", check.name()));
+        return Ok(());
+    }
+    build::build_elf(&Image::paths())?;
+    play("metal", &checks, Ringway::Others, args.jobs, args.keep)
+}
+
+fn checks(args: &Args) -> Vec<Scenario> {
+    let kernel = Machine::new(Medium::Kernel);
+    let mut all = boot::checks();
+    // Those that take longest come first, so that the others run beside them.
+    all.extend(files::checks());
+    all.extend(instructions::checks(args.write));
+    all.extend(screen::checks(args.pictures));
+    all.extend(bad_input::checks());
+    all.extend(faults::checks());
+    // A phone behind NAT whose connection has ended is nowhere, so nobody is redirected to it.
+    let is_possible = |name: &str| !(name.starts_with("sipp/redirect") && name.contains("/tcp/"));
+    all.extend(calls_on("kernel", &kernel, is_possible));
+    for (name, medium) in [("cd", Medium::Cd), ("usb", Medium::Usb)] {
+        all.extend(calls_on(name, &Machine::new(medium), |name| SHORT.contains(&name)));
+    }
+    for (name, card) in [("virtio", Card::Virtio), ("e1000", Card::E1000), ("e1000e", Card::E1000e)] {
+        all.extend(calls_on(name, &kernel.clone().with_card(card), |name| CARDS.contains(&name)));
+    }
+    all
+}
+
+/// The calls by SIPp with the machine as the server, those with a name that is wanted.
+fn calls_on(name: &str, machine: &Machine, is_wanted: impl Fn(&str) -> bool) -> Vec<Scenario> {
+    let wanted = calls::scenarios().into_iter().filter(|scenario| is_wanted(scenario.name()));
+    wanted.map(|scenario| scenario.on(name, machine).beside_others()).collect()
+}
+
+const SHORT: [&str; 2] = ["sipp/register/udp/digest", "sipp/call-stateful/udp/digest"];
+const CARDS: [&str; 2] = ["sipp/register/udp/digest", "sipp/register/tcp/digest"];
