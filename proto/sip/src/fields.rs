@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
 
     /// The value of the first field of this name, whole.
     pub fn first(&self, name: HeaderName) -> Option<&'a [u8]> {
-        self.first_index(name).and_then(|index| self.lines.get(index)).map(|line| line.value(self.bytes))
+        self.first_line(name).map(|line| line.value(self.bytes))
     }
 
     /// The values of all fields of this name, each whole: for fields that are no comma-separated lists, such as
@@ -93,6 +93,10 @@ impl<'a> Fields<'a> {
     /// Where the empty line before the body begins.
     pub(crate) fn headers_end(&self) -> usize {
         self.lines().last().map_or(self.start_line_end, |line| line.whole(self.bytes).end)
+    }
+
+    pub(crate) fn first_line(&self, name: HeaderName) -> Option<&Line> {
+        self.first_index(name).and_then(|index| self.lines.get(index))
     }
 
     pub(crate) fn first_index(&self, name: HeaderName) -> Option<usize> {

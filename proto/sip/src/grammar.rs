@@ -1,5 +1,6 @@
 //! The character classes and small rules of RFC 3261 §25 that everything else is read with.
 
+use crate::scan::find;
 use alloc::vec::Vec;
 
 /// `token` characters: alphanumeric and `-.!%*_+` and backquote, quote, tilde.
@@ -46,6 +47,12 @@ pub(crate) fn class_len(bytes: &[u8], class: u8) -> usize {
     len + rest.iter().take_while(|&&byte| is_of_class(byte)).count()
 }
 
+/// True when both are the same name without regard to case; nearly all are spelled in the same case.
+#[inline]
+pub(crate) fn is_same_name(one: &[u8], other: &[u8]) -> bool {
+    one == other || one.eq_ignore_ascii_case(other)
+}
+
 /// `bytes` without white space at either end.
 #[inline]
 pub fn trim(bytes: &[u8]) -> &[u8] {
@@ -79,15 +86,23 @@ pub fn number(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 {
         return None;
     }
+    // So many digits always fit.
+    let (most, last) = bytes.split_at_checked(19).unwrap_or((bytes, &[]));
     let mut value = 0_u64;
-    for &byte in bytes {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    for &byte in most {
+        value = value * 10 + u64::from(digit(byte)?);
+    }
+    for &byte in last {
+        value = value.checked_mul(10)?.checked_add(u64::from(digit(byte)?))?;
     }
     Some(value)
+}
+
+const fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        _ => None,
+    }
 }
 
 /// A decimal number that fits 32 bits.
@@ -147,6 +162,9 @@ pub fn unquote(bytes: &[u8]) -> &[u8] {
 /// Splits off the first of several comma-separated values; commas in quotes or angle brackets do not count. The rest is
 /// `None` when there is no further comma.
 pub fn split_value(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    if find::<b','>(bytes).is_none() {
+        return (bytes, None);
+    }
     let mut at = 0;
     loop {
         let found = at + class_len(bytes.get(at..).unwrap_or_default(), LISTED);
@@ -184,7 +202,7 @@ pub fn unescaped_octet(bytes: &[u8]) -> Option<(u8, usize)> {
 
 /// Appends `bytes` with `%HH` unescaped once.
 pub fn unescape_into(mut bytes: &[u8], out: &mut Vec<u8>) {
-    if memchr::memchr(b'%', bytes).is_none() {
+    if find::<b'%'>(bytes).is_none() {
         out.extend_from_slice(bytes);
         return;
     }

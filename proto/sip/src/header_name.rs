@@ -1,5 +1,7 @@
 //! The header fields this program knows by name.
 
+use crate::grammar::is_same_name;
+
 /// A header field name, found without regard to case and in either form (RFC 3261 §7.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -173,15 +175,29 @@ impl HeaderName {
     ];
 
     /// The name spelled `bytes`, long or compact, in any case.
-    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let [first, .., last] = bytes else {
-            return bytes.first().map_or(Self::Other, |&letter| Self::from_compact(letter));
-        };
-        let candidate = KNOWN[usize::from(place(*first, *last, bytes.len()))];
-        // Most are spelled as the RFC spells them.
-        let name = candidate.as_bytes();
-        if name == bytes || name.eq_ignore_ascii_case(bytes) { candidate } else { Self::Other }
+        if let [letter] = bytes {
+            return Self::from_compact(*letter);
+        }
+        let candidate = Self::candidate(bytes);
+        if is_same_name(candidate.as_bytes(), bytes) { candidate } else { Self::Other }
+    }
+
+    /// The name that the RFC spells `bytes`, as nearly all do; `Other` for any other spelling. Asked for every line of every
+    /// message, where a call costs as much as the answer.
+    #[inline(always)]
+    pub(crate) fn usual(bytes: &[u8]) -> Self {
+        let candidate = Self::candidate(bytes);
+        if SPELLINGS[candidate as usize] == bytes { candidate } else { Self::Other }
+    }
+
+    /// The one name that these bytes can be.
+    #[inline]
+    const fn candidate(bytes: &[u8]) -> Self {
+        match bytes {
+            [first, .., last] => KNOWN[place(*first, *last, bytes.len()) as usize],
+            _ => Self::Other,
+        }
     }
 
     const fn from_compact(letter: u8) -> Self {
@@ -293,6 +309,17 @@ const KNOWN: [HeaderName; 256] = {
     table
 };
 
+/// What [`HeaderName::as_bytes`] says, to be looked up without a jump.
+const SPELLINGS: [&[u8]; HeaderName::COUNT] = {
+    let mut table: [&[u8]; HeaderName::COUNT] = [b""; HeaderName::COUNT];
+    let mut at = 0;
+    while at < HeaderName::ALL.len() {
+        table[at] = HeaderName::ALL[at].as_bytes();
+        at += 1;
+    }
+    table
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,12 +388,15 @@ mod tests {
             let long = name.as_bytes();
             for spelled in [long.to_vec(), long.to_ascii_lowercase(), long.to_ascii_uppercase()] {
                 assert_eq!(HeaderName::from_bytes(&spelled), name);
+                let expected = if spelled == long { name } else { HeaderName::Other };
+                assert_eq!(HeaderName::usual(&spelled), expected);
                 // One byte more, less or other is another name.
                 let (more, less) = ([&spelled[..], b"x"].concat(), &spelled[..spelled.len() - 1]);
                 let mut other = spelled.clone();
                 other[1] = b'!';
                 for not_it in [&more[..], less, &other].into_iter().filter(|it| it.len() > 1) {
                     assert_ne!(HeaderName::from_bytes(not_it), name, "{name:?}");
+                    assert_ne!(HeaderName::usual(not_it), name, "{name:?}");
                 }
             }
             if !compact.is_empty() {
@@ -387,8 +417,10 @@ mod tests {
 
     #[test]
     fn what_is_no_name_we_know() {
-        for other in [&b""[..], b"C%6Fntact", b"X-Anything", b"Via ", b"Content_Length", b"\xD6ther"] {
+        for other in [&b""[..], b"C%6Fntact", b"X-Anything", b"Via ", b"Content_Length", b"\xD6ther", b"To\0"]
+        {
             assert_eq!(HeaderName::from_bytes(other), HeaderName::Other);
+            assert_eq!(HeaderName::usual(other), HeaderName::Other);
         }
     }
 }

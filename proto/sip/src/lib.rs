@@ -26,6 +26,7 @@ mod message;
 mod method;
 mod params;
 mod rejected;
+mod scan;
 mod stream;
 mod uri;
 mod uri_equal;

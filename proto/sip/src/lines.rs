@@ -3,6 +3,7 @@
 
 use crate::HeaderName;
 use crate::grammar::{TOKEN, class_len, is_lws};
+use crate::scan::{find_in_word, first_below};
 use core::ops::Range;
 
 /// A header field's place in a message. Kept small, because a table of them is cleared and moved for each message: where
@@ -13,7 +14,8 @@ pub(crate) struct Line {
     start: u16,
     value_start: u16,
     value_end: u16,
-    /// The name as a number; as wide as the rest, so that there is no padding and clearing the table is one fill.
+    /// The name as a number, and [`AS_WRITTEN`]; as wide as the rest, so that there is no padding and clearing the table is
+    /// one fill.
     id: u16,
 }
 
@@ -24,13 +26,13 @@ impl Line {
             start: field.start as u16,
             value_start: field.value.start as u16,
             value_end: field.value.end as u16,
-            id: field.name as u16,
+            id: field.name as u16 | if field.is_as_written { AS_WRITTEN } else { 0 },
         }
     }
 
     /// True when the field is of this name.
     pub(crate) const fn is(&self, name: HeaderName) -> bool {
-        self.id == name as u16
+        self.id & !AS_WRITTEN == name as u16
     }
 
     /// The name as written.
@@ -49,13 +51,13 @@ impl Line {
         usize::from(self.value_start)..usize::from(self.value_end)
     }
 
-    /// The line with its CRLF, where it is written as we would write it: `name: value` and nothing around.
-    pub(crate) fn as_written<'a>(&self, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-        let line = bytes.get(usize::from(self.start)..usize::from(self.value_end) + 2)?;
-        let is_plain = usize::from(self.value_start) == usize::from(self.start) + name.len() + 2
-            && line.strip_prefix(name)?.starts_with(b": ")
-            && line.ends_with(b"\r\n");
-        is_plain.then_some(line)
+    /// The line with its CRLF, where it is known to be written as we would write it: the name as the RFC spells it, a colon,
+    /// one space, the value.
+    pub(crate) fn as_written<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        match self.id & AS_WRITTEN {
+            0 => None,
+            _ => bytes.get(usize::from(self.start)..usize::from(self.value_end) + 2),
+        }
     }
 
     /// From the first byte of the name to the last of the line break.
@@ -64,6 +66,9 @@ impl Line {
         usize::from(self.start)..line_end(bytes, value_end).map_or(bytes.len(), |(end, _)| end)
     }
 }
+
+/// Marks a line that can be copied as it is.
+const AS_WRITTEN: u16 = 1 << 15;
 
 /// What stands at a position of the header block.
 #[cfg_attr(test, derive(Debug, PartialEq))]
@@ -84,6 +89,8 @@ pub(crate) struct FieldAt {
     /// Where the line and its name begin.
     pub(crate) start: usize,
     pub(crate) value: Range<usize>,
+    /// It is known to be written as we would write it.
+    pub(crate) is_as_written: bool,
 }
 
 /// Reads what stands at `at`. A line ends with CRLF; a bare LF or CR makes its line bad.
@@ -100,59 +107,35 @@ pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
 #[inline]
 pub(crate) fn plain_field(bytes: &[u8], at: usize) -> Option<(FieldAt, usize)> {
     let rest = bytes.get(at..)?;
-    let (name, value_on) = rest.split_at_checked(first_colon(rest)?)?;
-    let name = HeaderName::from_bytes(name);
-    let value_on = match value_on {
-        [b':', b' ', value_on @ ..] | [b':', value_on @ ..] => value_on,
+    let (name_text, value_on) = rest.split_at_checked(first_colon(rest)?)?;
+    let (value_on, is_spaced) = match value_on {
+        [b':', b' ', value_on @ ..] => (value_on, true),
+        [b':', value_on @ ..] => (value_on, false),
         _ => return None,
     };
-    let (value, end_on) = value_on.split_at_checked(first_low(value_on)?)?;
+    let (name, is_usual) = match HeaderName::usual(name_text) {
+        HeaderName::Other => (HeaderName::from_bytes(name_text), false),
+        name => (name, true),
+    };
+    // CR, LF, or a tab or a control that hardly any message holds.
+    let (value, end_on) = value_on.split_at_checked(first_below::<{ b'\r' + 1 }>(value_on)?)?;
     let is_plain = name != HeaderName::Other
         && matches!(value, [first, .., last] | [first @ last] if !is_lws(*first) && !is_lws(*last))
         && matches!(end_on, [b'\r', b'\n', next, ..] if !matches!(next, b' ' | b'\t'));
     let (start, stop) = (bytes.len() - value_on.len(), bytes.len() - end_on.len());
-    is_plain.then_some((FieldAt { name, start: at, value: start..stop }, stop + 2))
+    let field = FieldAt { name, start: at, value: start..stop, is_as_written: is_usual && is_spaced };
+    is_plain.then_some((field, stop + 2))
 }
 
 /// The first colon, if it stands where it would behind a name we know.
 #[inline]
 fn first_colon(rest: &[u8]) -> Option<usize> {
     for (at, word) in rest.as_chunks::<8>().0.iter().take(3).enumerate() {
-        let found = zeros_of(u64::from_le_bytes(*word) ^ repeated(b':'));
-        if found != 0 {
-            return Some(at * 8 + first_byte(found));
+        if let Some(place) = find_in_word::<b':'>(u64::from_le_bytes(*word)) {
+            return Some(at * 8 + place);
         }
     }
     None
-}
-
-/// The first byte below 14: CR, LF, or a tab or a control that hardly any message holds. Eight are looked at together.
-#[inline]
-fn first_low(bytes: &[u8]) -> Option<usize> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let low = word.wrapping_sub(repeated(b'\r' + 1)) & !word & repeated(0x80);
-        if low != 0 {
-            return Some(at * 8 + first_byte(low));
-        }
-    }
-    rest.iter().position(|&byte| byte <= b'\r').map(|at| words.len() * 8 + at)
-}
-
-/// Eight times `byte`.
-const fn repeated(byte: u8) -> u64 {
-    byte as u64 * 0x0101_0101_0101_0101
-}
-
-/// The topmost bit of each byte that is zero; bytes above the lowest such one may be marked wrongly.
-const fn zeros_of(word: u64) -> u64 {
-    word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
-}
-
-/// The place of the lowest byte whose topmost bit is set.
-const fn first_byte(marks: u64) -> usize {
-    marks.trailing_zeros() as usize / 8
 }
 
 /// Reads what stands at `at`, in whatever way it is written.
@@ -182,7 +165,7 @@ pub(crate) fn any_field(bytes: &[u8], at: usize) -> Next {
         stop -= 1;
     }
     let name = HeaderName::from_bytes(rest.get(..name_len).unwrap_or_default());
-    Next::Field(FieldAt { name, start: at, value: start..stop }, end)
+    Next::Field(FieldAt { name, start: at, value: start..stop, is_as_written: false }, end)
 }
 
 /// The end of the (folded) line at `at`, after its line break, and whether all its line breaks were CRLF and no bare CR
@@ -284,12 +267,14 @@ mod tests {
                 block.extend_from_slice(PIECES[piece]);
             }
             plain += usize::from(plain_field(&block, 0).is_some());
-            assert_eq!(
-                next_field(&block, 0),
-                any_field(&block, 0),
-                "{:?}",
-                block.escape_ascii().collect::<Vec<_>>()
-            );
+            let mut found = next_field(&block, 0);
+            if let Next::Field(field, end) = &mut found
+                && core::mem::take(&mut field.is_as_written)
+            {
+                let written = [field.name.as_bytes(), b": ", &block[field.value.clone()], b"\r\n"].concat();
+                assert_eq!(block[field.start..*end], written);
+            }
+            assert_eq!(found, any_field(&block, 0), "{:?}", block.escape_ascii().collect::<Vec<_>>());
         }
         assert!(plain > 1000, "the short way was taken {plain} times");
     }

@@ -1,7 +1,8 @@
 //! A message that may be processed.
 
-use crate::grammar::{number, trim};
+use crate::grammar::{TOKEN, class_len, number, trim};
 use crate::header::{CSeq, NameAddr, Via};
+use crate::scan::{find, first_below};
 use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
 use core::ops::Deref;
 
@@ -147,9 +148,8 @@ impl<'a> Mandatory<'a> {
         let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
         let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
         let call_id = mandatory(fields, HeaderName::CallId)?;
-        // Every byte is looked at, so that many are looked at together.
-        let holds_control = call_id.iter().fold(false, |held, &byte| held | (byte <= b' ') | (byte == 127));
-        if call_id.is_empty() || holds_control {
+        // White space and controls.
+        if call_id.is_empty() || first_below::<b'!'>(call_id).is_some() || find::<127>(call_id).is_some() {
             return Err(Reason::Header(HeaderName::CallId));
         }
         let cseq = well_formed(HeaderName::CSeq, CSeq::parse(mandatory(fields, HeaderName::CSeq)?))?;
@@ -201,15 +201,15 @@ fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
 
 /// RFC 3261 §7.1: Method SP Request-URI SP SIP-Version, with single spaces and nothing behind.
 fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, Reason> {
-    let first = memchr::memchr(b' ', line).ok_or(Reason::StartLine)?;
-    let last = memchr::memrchr(b' ', line).ok_or(Reason::StartLine)?;
-    let (method, _) = line.split_at_checked(first).ok_or(Reason::StartLine)?;
-    let version = line.get(last + 1..).unwrap_or_default();
-    let method = Method::parse(method).map_err(|Malformed| Reason::StartLine)?;
-    if first == last || !version.eq_ignore_ascii_case(VERSION) {
+    let (method, rest) = line.split_at_checked(class_len(line, TOKEN)).ok_or(Reason::StartLine)?;
+    let uri_on = rest.strip_prefix(b" ").ok_or(Reason::StartLine)?;
+    let version_at = uri_on.len().checked_sub(VERSION.len()).ok_or(Reason::StartLine)?;
+    let (uri, version) = uri_on.split_at_checked(version_at).ok_or(Reason::StartLine)?;
+    let uri = uri.strip_suffix(b" ").ok_or(Reason::StartLine)?;
+    if method.is_empty() || !is_version(version) {
         return Err(Reason::StartLine);
     }
-    let uri = line.get(first + 1..last).unwrap_or_default();
+    let method = Method::from_bytes(method);
     if uri.len() > limits.request_uri_bytes_max {
         return Err(Reason::RequestUriTooLong);
     }
@@ -224,10 +224,15 @@ fn version_of(line: &[u8]) -> Result<(), Reason> {
         true => line.split(|&byte| byte == b' ').next().unwrap_or_default(),
         false => trim(line).rsplit(|&byte| byte == b' ').next().unwrap_or_default(),
     };
-    if is_sip(word) && !word.eq_ignore_ascii_case(VERSION) {
+    if is_sip(word) && !is_version(word) {
         return Err(Reason::Version);
     }
     Ok(())
+}
+
+/// The case of the letters does not count (RFC 3261 §7.1), but nearly all write them large.
+fn is_version(word: &[u8]) -> bool {
+    word == VERSION || word.eq_ignore_ascii_case(VERSION)
 }
 
 const VERSION: &[u8] = b"SIP/2.0";

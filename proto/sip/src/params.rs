@@ -1,7 +1,9 @@
 //! Parameters: `;name=value` lists of headers and URIs.
 
 use crate::Malformed;
-use crate::grammar::{PARAM_NAME, PARAM_VALUE, class_len, quoted_len, trim, trim_start, unquote};
+use crate::grammar::{
+    PARAM_NAME, PARAM_VALUE, class_len, is_same_name, quoted_len, trim, trim_start, unquote,
+};
 
 /// The parameters behind a header value or in a URI, as they stand, from the first `;` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,10 +26,11 @@ impl<'a> Params<'a> {
 
     /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name` on the way. That one may
     /// not stand twice or without a value, for then two readers could understand two different things.
+    #[inline]
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
         let mut found = None;
         let split = Self::split(bytes, |param, _| {
-            if param.name.eq_ignore_ascii_case(name) {
+            if is_same_name(param.name, name) {
                 let value = param.value.map(unquote).ok_or(Malformed)?;
                 if found.replace(value).is_some() {
                     return Err(Malformed);
@@ -81,7 +84,7 @@ impl<'a> Params<'a> {
 
     /// The first parameter with this name.
     pub fn find(&self, name: &[u8]) -> Option<Param<'a>> {
-        self.iter().find(|param| param.name.eq_ignore_ascii_case(name))
+        self.iter().find(|param| is_same_name(param.name, name))
     }
 
     /// The value of the first parameter with this name, without quotes.

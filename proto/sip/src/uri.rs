@@ -63,8 +63,9 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The host at the start of `bytes`, and what follows it.
-    #[inline]
+    /// The host at the start of `bytes`, and what follows it. Asked several times for every message, where a call costs as
+    /// much as the answer.
+    #[inline(always)]
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let len = match bytes.first() {
             Some(b'[') => memchr::memchr(b']', bytes).ok_or(Malformed)? + 1,
@@ -290,23 +291,29 @@ pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
     Ok((port, after))
 }
 
+/// Four numbers up to 255 without leading zeros, which some read as octal.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
-    let mut octets = [0; 4];
-    let mut parts = bytes.split(|&byte| byte == b'.');
-    for octet in &mut octets {
-        *octet = ipv4_octet(parts.next()?)?;
+    let (a, rest) = split_octet(bytes)?;
+    let (b, rest) = split_octet(rest.strip_prefix(b".")?)?;
+    let (c, rest) = split_octet(rest.strip_prefix(b".")?)?;
+    match split_octet(rest.strip_prefix(b".")?)? {
+        (d, []) => Some(Ipv4Addr::new(a, b, c, d)),
+        _ => None,
     }
-    parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
-/// 0 to 255 without leading zeros, which some read as octal.
-const fn ipv4_octet(digits: &[u8]) -> Option<u8> {
-    match *digits {
-        [ones @ b'0'..=b'9'] => Some(ones - b'0'),
-        [tens @ b'1'..=b'9', ones @ b'0'..=b'9'] => Some((tens - b'0') * 10 + (ones - b'0')),
-        [hundreds @ b'1'..=b'2', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
-            ((hundreds - b'0') * 100).checked_add((tens - b'0') * 10 + (ones - b'0'))
+/// A number up to 255 at the start of `bytes`, and what follows it: a digit where that makes it no such number.
+#[inline]
+fn split_octet(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    match bytes {
+        [hundreds @ b'1'..=b'2', tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
+            let octet = ((hundreds - b'0') * 100).checked_add((tens - b'0') * 10 + (ones - b'0'))?;
+            Some((octet, rest))
         }
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
+            Some(((tens - b'0') * 10 + (ones - b'0'), rest))
+        }
+        [ones @ b'0'..=b'9', rest @ ..] => Some((ones - b'0', rest)),
         _ => None,
     }
 }

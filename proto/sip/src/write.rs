@@ -2,6 +2,8 @@
 
 use crate::grammar::is_token_str;
 use crate::header::Via;
+use crate::lines::Line;
+use crate::scan::first_below;
 use crate::{Fields, HeaderName, Message, Method};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -86,17 +88,17 @@ impl<'b> ResponseWriter<'b> {
         lines.out.extend_from_slice(request.after_via());
         lines.out.extend_from_slice(b"\r\n");
         request.lines_of(HeaderName::Via).skip(1).for_each(|line| lines.raw(b"Via", line));
-        lines.copy(request, HeaderName::From);
-        lines.copy(request, HeaderName::To);
+        lines.copy_first(request, HeaderName::From);
+        lines.copy_first(request, HeaderName::To);
         if request.to().tag().is_none() {
             lines.out.truncate(lines.out.len() - 2);
             lines.out.extend_from_slice(b";tag=");
             lines.text(to_tag);
             lines.out.extend_from_slice(b"\r\n");
         }
-        for name in [HeaderName::CallId, HeaderName::CSeq, HeaderName::Timestamp] {
-            lines.copy(request, name);
-        }
+        lines.copy_first(request, HeaderName::CallId);
+        lines.copy_first(request, HeaderName::CSeq);
+        lines.copy(request, HeaderName::Timestamp);
         Self { lines }
     }
 
@@ -202,11 +204,12 @@ impl<'b> Lines<'b> {
         Self { out, start, refused: false }
     }
 
+    /// A status code has three digits (RFC 3261 §7.2).
     fn status(out: &'b mut Vec<u8>, status: u16, phrase: &str) -> Self {
         let mut lines = Self::new(out);
+        let digit = |value: u16| b'0' + (value % 10) as u8;
         lines.out.extend_from_slice(b"SIP/2.0 ");
-        write_number(lines.out, u64::from(status));
-        lines.out.push(b' ');
+        lines.out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
         lines.text(phrase.as_bytes());
         lines.out.extend_from_slice(b"\r\n");
         lines
@@ -249,13 +252,25 @@ impl<'b> Lines<'b> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A copied value may be folded: what came from a message is already lines of a header.
     fn copy(&mut self, from: &Fields<'_>, name: HeaderName) {
         for line in from.indices_of(name).filter_map(|index| from.lines().get(index)) {
-            match line.as_written(from.as_bytes(), name.as_bytes()) {
-                Some(written) => self.out.extend_from_slice(written),
-                None => self.raw(name.as_bytes(), line.value(from.as_bytes())),
-            }
+            self.copy_line(line, from.as_bytes(), name);
+        }
+    }
+
+    /// For a field that stands once.
+    fn copy_first(&mut self, from: &Fields<'_>, name: HeaderName) {
+        if let Some(line) = from.first_line(name) {
+            self.copy_line(line, from.as_bytes(), name);
+        }
+    }
+
+    /// A copied value may be folded: what came from a message is already lines of a header.
+    #[inline]
+    fn copy_line(&mut self, line: &Line, bytes: &[u8], name: HeaderName) {
+        match line.as_written(bytes) {
+            Some(written) => self.out.extend_from_slice(written),
+            None => self.raw(name.as_bytes(), line.value(bytes)),
         }
     }
 
@@ -263,10 +278,13 @@ impl<'b> Lines<'b> {
         if let Some(content_type) = content_type {
             self.field(HeaderName::ContentType.as_bytes(), content_type.as_bytes());
         }
-        self.out.extend_from_slice(b"Content-Length: ");
-        write_number(self.out, body.len() as u64);
-        self.out.extend_from_slice(b"\r\n\r\n");
-        self.out.extend_from_slice(body);
+        if body.is_empty() {
+            self.out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        } else {
+            self.field_number(HeaderName::ContentLength.as_bytes(), body.len() as u64);
+            self.out.extend_from_slice(b"\r\n");
+            self.out.extend_from_slice(body);
+        }
         if self.refused {
             self.out.truncate(self.start);
             return Err(UnsafeText);
@@ -386,7 +404,9 @@ pub(crate) fn breaks_the_start_line(uri: &[u8]) -> bool {
 }
 
 fn breaks_out(text: &[u8]) -> bool {
-    memchr::memchr3(b'\r', b'\n', 0, text).is_some()
+    // Hardly any text holds a byte as low as these.
+    first_below::<{ b'\r' + 1 }>(text)
+        .is_some_and(|at| text.get(at..).is_none_or(|rest| memchr::memchr3(b'\r', b'\n', 0, rest).is_some()))
 }
 
 struct Text<'b>(&'b mut Vec<u8>);

@@ -37,7 +37,10 @@ impl<'a> NameAddr<'a> {
         let uri_on = open_on.strip_prefix(b"<").ok_or(Malformed)?;
         let (uri, close_on) = Uri::split(uri_on)?;
         let params_on = close_on.strip_prefix(b">").ok_or(Malformed)?;
-        let (params, tag) = Params::parse_with(trim_start(params_on), b"tag")?;
+        let (params, tag) = match trim_start(params_on) {
+            [] => (Params::default(), None),
+            params => Params::parse_with(params, b"tag")?,
+        };
         Ok(Self { display_name, uri, params, is_bracketed: true, tag })
     }
 

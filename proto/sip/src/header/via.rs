@@ -1,6 +1,6 @@
 //! Via (RFC 3261 §20.42, RFC 3581).
 
-use crate::grammar::{TOKEN, class_len, is_lws, number, trim, trim_end, trim_start, unquote};
+use crate::grammar::{TOKEN, class_len, is_lws, is_same_name, number, trim, trim_end, trim_start, unquote};
 use crate::{Host, Malformed, Params};
 
 /// One Via value.
@@ -54,15 +54,15 @@ impl<'a> Via<'a> {
         let (port, params_on) = split_port(trim_start(rest))?;
         let (mut branch, mut rport, mut received, mut has_received) = (None, Rport::Absent, None, false);
         let (params, after) = Params::split(params_on, |param, rest| {
-            if param.name.eq_ignore_ascii_case(b"branch") {
+            if is_same_name(param.name, b"branch") {
                 // Two branches, or one without a value, could be understood in two ways.
                 let value = param.value.map(unquote).ok_or(Malformed)?;
                 return if branch.replace(value).is_some() { Err(Malformed) } else { Ok(()) };
             }
-            if param.name.eq_ignore_ascii_case(b"rport") && rport == Rport::Absent {
+            if is_same_name(param.name, b"rport") && rport == Rport::Absent {
                 let place = line.len() - rest.len();
                 rport = param.value.map_or(Rport::Wanted(place), |value| Rport::Given(unquote(value)));
-            } else if param.name.eq_ignore_ascii_case(b"received") {
+            } else if is_same_name(param.name, b"received") {
                 has_received = true;
                 received = received.or(param.value.map(unquote));
             }

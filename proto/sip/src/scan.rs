@@ -1,0 +1,79 @@
+//! Searches that look at eight bytes together, for texts too short for anything wider.
+
+/// The first byte below `LIMIT`, which is at most 128.
+#[inline]
+pub(crate) fn first_below<const LIMIT: u8>(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let low = below::<LIMIT>(u64::from_le_bytes(*word));
+        if low != 0 {
+            return Some(at * 8 + first_marked(low));
+        }
+    }
+    rest.iter().position(|&byte| byte < LIMIT).map(|at| words.len() * 8 + at)
+}
+
+/// The first `WANTED`.
+#[inline]
+pub(crate) fn find<const WANTED: u8>(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        if let Some(place) = find_in_word::<WANTED>(u64::from_le_bytes(*word)) {
+            return Some(at * 8 + place);
+        }
+    }
+    rest.iter().position(|&byte| byte == WANTED).map(|at| words.len() * 8 + at)
+}
+
+/// The first `WANTED` of eight bytes, the lowest being the first.
+#[inline]
+pub(crate) const fn find_in_word<const WANTED: u8>(word: u64) -> Option<usize> {
+    let found = below::<1>(word ^ repeated(WANTED));
+    if found == 0 { None } else { Some(first_marked(found)) }
+}
+
+/// The topmost bit of each byte below `LIMIT`; bytes above the lowest such one may be marked wrongly.
+const fn below<const LIMIT: u8>(word: u64) -> u64 {
+    word.wrapping_sub(repeated(LIMIT)) & !word & repeated(0x80)
+}
+
+/// Eight times `byte`.
+const fn repeated(byte: u8) -> u64 {
+    byte as u64 * 0x0101_0101_0101_0101
+}
+
+/// The place of the lowest byte whose topmost bit is set.
+const fn first_marked(marks: u64) -> usize {
+    marks.trailing_zeros() as usize / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn eight_together_find_what_one_by_one_finds() {
+        const BYTES: [u8; 10] = [0, 1, 13, 14, b' ', b'!', b':', 127, 128, 255];
+        let mut state = 1_u64;
+        for round in 0..100_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..round % 30 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Most are of those that are not looked for.
+                bytes.push(if state >> 60 == 0 {
+                    BYTES[(state >> 33) as usize % 10]
+                } else {
+                    128 + (state >> 57) as u8
+                });
+            }
+            let plain = |wanted: fn(u8) -> bool| bytes.iter().position(|&byte| wanted(byte));
+            assert_eq!(first_below::<14>(&bytes), plain(|byte| byte < 14), "{bytes:?}");
+            assert_eq!(first_below::<33>(&bytes), plain(|byte| byte < 33), "{bytes:?}");
+            assert_eq!(first_below::<128>(&bytes), plain(|byte| byte < 128), "{bytes:?}");
+            assert_eq!(find::<b':'>(&bytes), plain(|byte| byte == b':'), "{bytes:?}");
+            assert_eq!(find::<0>(&bytes), plain(|byte| byte == 0), "{bytes:?}");
+            assert_eq!(find::<255>(&bytes), plain(|byte| byte == 255), "{bytes:?}");
+        }
+    }
+}
