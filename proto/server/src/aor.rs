@@ -24,7 +24,10 @@ impl Aor {
         write_user(&mut self.bytes);
         self.user_len = self.bytes.len();
         self.bytes.push(b'@');
-        self.bytes.extend(domain.iter().map(u8::to_ascii_lowercase));
+        self.bytes.extend_from_slice(domain);
+        if let Some(domain) = self.bytes.get_mut(self.user_len + 1..) {
+            domain.make_ascii_lowercase();
+        }
     }
 
     /// `user@domain`.

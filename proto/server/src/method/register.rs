@@ -96,21 +96,18 @@ impl<S: Services> Server<S> {
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
         let came_directly = message.has_one_via();
-        let mut changes: [Option<Change<'_>>; 1] = [None];
-        let mut more = Vec::new();
-        for (place, value) in message.values(HeaderName::Contact).enumerate() {
-            let change = self.read_contact(request, value, came_directly)?;
-            match changes.get_mut(place) {
-                Some(slot) => *slot = Some(change),
-                None => more.push(change),
-            }
-        }
+        let mut values = message.values(HeaderName::Contact);
         // The usual REGISTER has one contact and needs no list.
-        let saved = match (changes, more.is_empty()) {
-            ([Some(only)], true) => self.save(request, proof, &[only]),
-            ([first], _) => {
-                let all: Vec<_> = first.into_iter().chain(more).collect();
-                self.save(request, proof, &all)
+        let saved = match (values.next(), count) {
+            (Some(only), 1) => {
+                let change = self.read_contact(request, only, came_directly)?;
+                self.save(request, proof, core::slice::from_ref(&change))
+            }
+            (first, _) => {
+                let values = first.into_iter().chain(values);
+                let read = values.map(|value| self.read_contact(request, value, came_directly));
+                let changes = read.collect::<Result<Vec<_>, _>>()?;
+                self.save(request, proof, &changes)
             }
         };
         saved.map_err(|error| self.refusal_of(error))
