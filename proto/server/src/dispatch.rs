@@ -264,7 +264,7 @@ impl<S: Services> Server<S> {
         domain: &[u8],
         out: &mut Out<'_>,
     ) -> Option<alloc::vec::Vec<u8>> {
-        let mark = request_mark(&self.keys.request, request.now, request.message, &request.flow);
+        let mark = || request_mark(&self.keys.request, request.now, request.message, &request.flow);
         let outcome = verify(
             request.now,
             &self.config,

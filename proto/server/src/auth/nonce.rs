@@ -61,11 +61,12 @@ impl NonceMaker {
         let (named, tag) = bytes.split_at_mut(NAMED);
         named.copy_from_slice(&pack(now.as_millis(), self.counter, self.shard));
         tag.copy_from_slice(&self.tag(named));
-        for byte in bytes {
-            for nibble in [byte >> 4, byte & 15] {
-                out.push(HEX.get(usize::from(nibble)).copied().unwrap_or(b'0'));
-            }
+        let mut hex = [[0; 2]; NAMED + TAG];
+        for (pair, byte) in hex.iter_mut().zip(bytes) {
+            *pair =
+                [byte >> 4, byte & 15].map(|nibble| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0'));
         }
+        out.extend_from_slice(hex.as_flattened());
     }
 
     /// Looks at a nonce that came back.

@@ -22,7 +22,8 @@ pub(crate) enum Outcome {
 
 /// Checks the credentials for our realm in `header` (Authorization or Proxy-Authorization).
 ///
-/// `request` stands for the request and its source. A user that does not exist takes the same work and gets the same answer as a wrong password.
+/// `request` makes what stands for the request and its source; it is asked once a password is proven. A user that does not
+/// exist takes the same work and gets the same answer as a wrong password.
 #[expect(clippy::too_many_arguments, reason = "each is a different part of the server")]
 pub(crate) fn verify<S: Services>(
     now: Instant,
@@ -32,7 +33,7 @@ pub(crate) fn verify<S: Services>(
     message: &Message<'_>,
     header: HeaderName,
     domain: &[u8],
-    request: u64,
+    request: impl Fn() -> u64,
 ) -> Outcome {
     let mut is_stale = false;
     for value in message.lines_of(header) {
@@ -60,7 +61,7 @@ pub(crate) fn verify<S: Services>(
             continue;
         }
         match nonces.check(now, given.nonce) {
-            NonceAge::Fresh(id) => match services.use_nonce(now, id, count, request) {
+            NonceAge::Fresh(id) => match services.use_nonce(now, id, count, request()) {
                 NonceUse::First | NonceUse::Repeated => return Outcome::Proven(user.into_owned()),
                 NonceUse::Replayed | NonceUse::Forgotten => is_stale = true,
             },

@@ -109,6 +109,9 @@ fn begins_a_challenge(rest: &[u8]) -> bool {
 }
 
 fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    if memchr::memchr2(b'"', b'\\', text).is_none() {
+        return out.extend_from_slice(text);
+    }
     for &byte in text {
         if matches!(byte, b'"' | b'\\') {
             out.push(b'\\');

@@ -44,7 +44,7 @@ impl<'a> Credentials<'a> {
         let mut rest = trim(rest);
         while !rest.is_empty() {
             let (name, text, after) = next_pair(rest)?;
-            if let Some(place) = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)) {
+            if let Some(place) = place_of(name) {
                 // A parameter that stands twice could be read in two ways by two readers.
                 if seen & (1 << place) != 0 {
                     return Err(Malformed);
@@ -117,6 +117,12 @@ fn write_quoted(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b"=\"", value, b"\""] {
         out.extend_from_slice(part);
     }
+}
+
+/// The place of a parameter in [`NAMES`]. Its case does not count, but nearly all write it as it stands there.
+fn place_of(name: &[u8]) -> Option<usize> {
+    let exact = NAMES.iter().position(|known| *known == name);
+    exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)))
 }
 
 /// The first five are mandatory.

@@ -1,7 +1,7 @@
 //! The `name=value` pairs that challenges and credentials are made of.
 
-use crate::grammar::{TOKEN, class_len, is_lws, quoted_len};
-use crate::{Malformed, grammar};
+use crate::Malformed;
+use crate::grammar::{TOKEN, class_len, is_lws, quoted_len, trim_start};
 
 /// A name, its value as written, and what follows their comma.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8], &'a [u8]);
@@ -12,7 +12,7 @@ pub(super) fn next_pair(rest: &[u8]) -> Result<Pair<'_>, Malformed> {
     let value = trim_start(trim_start(after).strip_prefix(b"=").ok_or(Malformed)?);
     let len = match value.first() {
         Some(b'"') => quoted_len(value).ok_or(Malformed)?,
-        _ => value.iter().position(|&byte| byte == b',' || grammar::is_lws(byte)).unwrap_or(value.len()),
+        _ => value.iter().position(|&byte| byte == b',' || is_lws(byte)).unwrap_or(value.len()),
     };
     let (text, after) = value.split_at_checked(len).ok_or(Malformed)?;
     let after = trim_start(after);
@@ -25,9 +25,4 @@ pub(super) fn next_pair(rest: &[u8]) -> Result<Pair<'_>, Malformed> {
         return Err(Malformed);
     }
     Ok((name, text, after))
-}
-
-fn trim_start(bytes: &[u8]) -> &[u8] {
-    let lead = bytes.iter().take_while(|&&byte| is_lws(byte)).count();
-    bytes.get(lead..).unwrap_or_default()
 }
