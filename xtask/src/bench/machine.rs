@@ -103,7 +103,7 @@ pub(super) fn load_average() -> String {
 }
 
 /// One line about the machine: processors, kernel, compiler.
-pub(super) fn description() -> String {
+pub(crate) fn description() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     // Not available_parallelism: this thread may be pinned to one of them.
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();

@@ -24,15 +24,18 @@ mod register;
 mod registering;
 mod report;
 mod rows;
+mod sections;
 mod subject;
 mod sys;
 mod template;
 mod wire;
 mod without_sockets;
 
+pub(crate) use machine::description as machine_description;
 pub(crate) use measure::median;
 pub(crate) use record::Record;
 pub(crate) use registering::Registering;
+pub(crate) use sections::with_section;
 
 use anyhow::{Context, Result, bail};
 use measure::{Counting, Plan};
@@ -62,8 +65,8 @@ pub(crate) struct Args {
     /// A short look: 10 k users in place of 1 M, three readings of a second
     #[arg(long)]
     quick: bool,
-    /// Write BENCHMARKS.md (a full run only)
-    #[arg(long, conflicts_with_all = ["names", "quick"])]
+    /// Write BENCHMARKS.md (a run of all rows, or of `without-sockets` alone)
+    #[arg(long, conflicts_with = "quick")]
     write: bool,
     #[command(subcommand)]
     command: Option<Special>,
@@ -167,6 +170,9 @@ fn build_in_memory() -> Result<()> {
 }
 
 fn measure_rows(args: &Args, place: Place) -> Result<()> {
+    if args.write && !matches!(args.names.as_slice(), [] | [RowName::WithoutSockets]) {
+        bail!("--write is for all rows, or for `without-sockets` alone: BENCHMARKS.md has a table of each");
+    }
     let bench = bench(args, args.quick, place);
     let (load, begun) = (machine::load_average(), Instant::now());
     let (ticks, own) = (machine::Ticks::now(), machine::own_ticks());
@@ -195,8 +201,11 @@ fn measure_rows(args: &Args, place: Place) -> Result<()> {
     if args.write {
         let path = workspace().join("BENCHMARKS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
-        std::fs::write(&path, phone::keep_table(&text, &before))
-            .with_context(|| path.display().to_string())?;
+        let after = match args.names.as_slice() {
+            [] => sections::with_sections_of(&text, &before),
+            _ => without_sockets::with_section(&before, &text),
+        };
+        std::fs::write(&path, after).with_context(|| path.display().to_string())?;
         eprintln!("wrote {}", path.display());
     } else {
         println!("{text}");

@@ -124,7 +124,8 @@ impl Bench {
         if self.wants(RowName::Redirect) {
             self.redirect(&mut rows);
         }
-        if self.wants(RowName::WithoutSockets) {
+        // It has a table of its own.
+        if self.wanted.contains(&RowName::WithoutSockets) {
             rows.extend(self.without_sockets());
         }
         rows

@@ -8,13 +8,15 @@ use super::register::Expect;
 use super::report::Row;
 use super::rows::{Bench, RowName};
 use super::subject::{Operation, Settings, Under};
-use super::workspace;
+use super::{sections, workspace};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::Command;
 
 /// The example of `ringway-metal` that measures itself.
 pub(super) const PROGRAM: &str = "in_memory";
+
+const HEADING: &str = "## Without sockets\n";
 
 /// How many times cheaper than with sockets it must be.
 const TIMES_CHEAPER: f64 = 4.0;
@@ -99,6 +101,12 @@ impl Bench {
         }
         readings.context("nothing was measured")?
     }
+}
+
+/// `file` with these rows, rendered as a table of their own, as its section.
+pub(super) fn with_section(file: &str, rendered: &str) -> String {
+    let body = rendered.split_once("\n\n").map_or(rendered, |(_title, body)| body);
+    sections::with_section(file, HEADING, &format!("{HEADING}\n{body}"))
 }
 
 fn compared(what: &str, (target, must): (&str, Option<f64>), ours: &[f64], with_sockets: &Readings) -> Row {

@@ -14,7 +14,7 @@ mod table;
 
 use super::report::Verdict;
 use super::subject::Place;
-use super::{machine, place};
+use super::{machine, place, with_section};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use table::PhoneRow;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     if args.write {
         let path = workspace.join("BENCHMARKS.md");
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, table::with_section(&text, &section))
+        std::fs::write(&path, with_section(&text, table::HEADING, &section))
             .with_context(|| path.display().to_string())?;
         eprintln!("wrote {}", path.display());
     } else {
@@ -60,14 +60,6 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
         0 => Ok(()),
         failed => bail!("{failed} rows could not be measured; the list below the table says why"),
-    }
-}
-
-/// `text`, the server's newly written table, with the phone's of the file it takes the place of.
-pub(super) fn keep_table(text: &str, before: &str) -> String {
-    match table::section_of(before) {
-        Some(section) => table::with_section(text, section),
-        None => text.to_owned(),
     }
 }
 

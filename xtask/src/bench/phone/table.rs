@@ -5,7 +5,7 @@ use super::super::report::Verdict;
 use std::fmt::Write as _;
 
 /// Where the section begins.
-const HEADING: &str = "## The phone\n";
+pub(super) const HEADING: &str = "## The phone\n";
 
 /// One line of the table.
 #[derive(Clone, Debug)]
@@ -82,33 +82,9 @@ pub(super) fn render(rows: &[PhoneRow], circumstances: &Circumstances) -> String
     text
 }
 
-/// `text` with this section in the place of its own, or at its end.
-pub(super) fn with_section(text: &str, section: &str) -> String {
-    let server = match text.find(HEADING) {
-        Some(at) => text.get(..at).unwrap_or_default(),
-        None => text,
-    };
-    format!("{}\n\n{}\n", server.trim_end(), section.trim_end())
-}
-
-/// The section of a file that has one: it goes to the end.
-pub(super) fn section_of(text: &str) -> Option<&str> {
-    text.find(HEADING).and_then(|at| text.get(at..))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_section_takes_the_place_of_the_one_before() {
-        let once = with_section("# Benchmarks\n\n| a |\n", "## The phone\n\none\n");
-        assert_eq!(once, "# Benchmarks\n\n| a |\n\n## The phone\n\none\n");
-        assert_eq!(section_of(&once), Some("## The phone\n\none\n"));
-        let twice = with_section(&once, "## The phone\n\ntwo\n");
-        assert_eq!(twice, "# Benchmarks\n\n| a |\n\n## The phone\n\ntwo\n");
-        assert_eq!(section_of("# Benchmarks\n"), None);
-    }
 
     #[test]
     fn a_failed_row_says_why() {

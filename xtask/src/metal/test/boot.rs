@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use super::super::machine::{Machine, Medium};
+use super::figures;
 use crate::bench::median;
 use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
@@ -41,10 +42,11 @@ impl Kind {
         let (least, most) =
             (times.first().copied().unwrap_or_default(), times.last().copied().unwrap_or_default());
         let typical = median(times.iter().copied());
-        let verdict = if typical <= goal_s { "" } else { ": missed" };
-        println!(
-            "          from QEMU's start to the lease, {name}: {typical:.2} s, median of {tries} ({least:.2} to {most:.2}), \
-             goal {goal_s} s{verdict}"
+        figures::note(
+            format!("from QEMU's start to the lease of DHCP, {name}"),
+            format!("≤ {goal_s} s"),
+            format!("{typical:.2} s, median of {tries} ({least:.2} to {most:.2})"),
+            typical <= goal_s,
         );
         if typical > 2.0 * goal_s {
             bail!("{typical:.2} s are more than twice the goal of {goal_s} s");

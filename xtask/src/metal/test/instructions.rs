@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::machine::{Machine, Medium};
 use super::booted::Booted;
+use super::figures;
 use crate::bench::{Record, Registering};
 use crate::interop::{Scenario, Stage};
 use crate::workspace::root;
@@ -20,8 +21,8 @@ fn count(stage: &Stage, writes: bool) -> Result<()> {
     let digest = one(stage, true)?;
     let counts = [("register", open), ("register_digest", digest)];
     for ((what, count), goal) in counts.iter().zip(GOALS) {
-        let verdict = if *count > goal { ": missed" } else { "" };
-        println!("          {what}: {count:.0} instructions, goal {goal}{verdict}");
+        let what = format!("instructions of a REGISTER in the image (`{what}`)");
+        figures::note(what, format!("≤ {goal}"), format!("{count:.0}"), *count <= goal);
     }
     let record = Record {
         path: root().join("xtask/metal-instructions.toml"),

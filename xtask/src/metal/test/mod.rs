@@ -7,6 +7,7 @@ mod bad_input;
 mod boot;
 mod booted;
 mod faults;
+mod figures;
 mod files;
 mod instructions;
 mod screen;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// Write docs/pictures/metal-screen.png and docs/pictures/metal-boot.txt
     #[arg(long)]
     pictures: bool,
+    /// Write the figures into BENCHMARKS.md (all checks, on a quiet machine)
+    #[arg(long, conflicts_with = "only")]
+    benchmarks: bool,
     /// Write xtask/metal-instructions.toml instead of holding the counts against it
     #[arg(long)]
     write: bool,
@@ -51,7 +55,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     build::build_elf(&Image::paths())?;
-    play("metal", &checks, Ringway::Others, args.jobs, args.keep)
+    play("metal", &checks, Ringway::Others, args.jobs, args.keep)?;
+    if args.benchmarks { figures::write() } else { Ok(()) }
 }
 
 fn checks(args: &Args) -> Vec<Scenario> {

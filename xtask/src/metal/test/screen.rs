@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::super::machine::{Machine, Medium};
 use super::super::{Image, elf};
 use super::booted::Booted;
+use super::figures;
 use crate::bench::Registering;
 use crate::interop::process::PATIENCE;
 use crate::interop::{Scenario, Stage};
@@ -41,9 +42,13 @@ fn memory(stage: &Stage) -> Result<()> {
     })?;
     let image_mib = elf::memory_bytes(&Image::paths().elf)? as f64 / f64::from(1 << 20);
     let total_mib = most_mib + image_mib;
-    println!(
-        "          {USERS} users registered: heap {now_mib:.1} MiB, at most {most_mib:.1} MiB; with the image's \
-         {image_mib:.1} MiB {total_mib:.1} MiB, {MEMORY_MIB_MAX} are the limit"
+    figures::note(
+        format!("memory with {USERS} users registered by digest"),
+        format!("≤ {MEMORY_MIB_MAX} MiB"),
+        format!(
+            "{total_mib:.1} MiB: heap {now_mib:.1} MiB, at most {most_mib:.1} MiB; the image itself {image_mib:.1} MiB"
+        ),
+        total_mib <= MEMORY_MIB_MAX,
     );
     if total_mib > MEMORY_MIB_MAX {
         bail!("the machine needs {total_mib:.1} MiB for {USERS} users; {MEMORY_MIB_MAX} are the limit");

@@ -1,0 +1,52 @@
+//! The sections of BENCHMARKS.md: each is written by a command of its own and keeps the others as they are.
+
+/// The text of a section, its heading (`## …`) included; it goes to the next one.
+pub(crate) fn section_of<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
+    let rest = text.get(place_of(text, heading)?..)?;
+    let end = rest.get(heading.len()..)?.find("\n## ").map_or(rest.len(), |at| at + heading.len() + 1);
+    rest.get(..end)
+}
+
+/// `text` with a section in the place of the one with the same heading, or at its end.
+pub(crate) fn with_section(text: &str, heading: &str, section: &str) -> String {
+    let (before, after) = match section_of(text, heading).zip(place_of(text, heading)) {
+        Some((old, at)) => (text.get(..at), text.get(at + old.len()..)),
+        None => (Some(text), None),
+    };
+    let parts = [before.unwrap_or_default(), section, after.unwrap_or_default()];
+    let parts: Vec<&str> = parts.into_iter().map(str::trim_end).filter(|part| !part.is_empty()).collect();
+    format!("{}\n", parts.join("\n\n"))
+}
+
+/// The table at the head of the file, with the sections that the file had before.
+pub(super) fn with_sections_of(table: &str, before: &str) -> String {
+    let sections = before.find("\n## ").and_then(|at| before.get(at..)).unwrap_or_default();
+    format!("{}\n{sections}", table.trim_end())
+}
+
+fn place_of(text: &str, heading: &str) -> Option<usize> {
+    if text.starts_with(heading) { Some(0) } else { text.find(&format!("\n{heading}")).map(|at| at + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHONE: &str = "## The phone\n";
+    const METAL: &str = "## Without\n";
+
+    #[test]
+    fn a_section_takes_the_place_of_the_one_before_and_leaves_the_others() {
+        let once = with_section("# Benchmarks\n\n| a |\n", PHONE, "## The phone\n\none\n");
+        assert_eq!(once, "# Benchmarks\n\n| a |\n\n## The phone\n\none\n");
+        let both = with_section(&once, METAL, "## Without\n\nx\n");
+        assert_eq!(both, "# Benchmarks\n\n| a |\n\n## The phone\n\none\n\n## Without\n\nx\n");
+        assert_eq!(section_of(&both, PHONE).map(str::trim_end), Some("## The phone\n\none"));
+        let twice = with_section(&both, PHONE, "## The phone\n\ntwo\n");
+        assert_eq!(twice, "# Benchmarks\n\n| a |\n\n## The phone\n\ntwo\n\n## Without\n\nx\n");
+        assert_eq!(section_of("# Benchmarks\n", PHONE), None);
+        let anew = with_sections_of("# Benchmarks\n\n| b |\n", &twice);
+        assert_eq!(anew, twice.replace("| a |", "| b |"));
+        assert_eq!(with_sections_of("| b |\n", "| a |\n"), "| b |\n");
+    }
+}

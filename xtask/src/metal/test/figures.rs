@@ -1,0 +1,52 @@
+//! What the checks measured, said as they go and, when asked for, written into BENCHMARKS.md.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+use super::super::{Image, bytes_of};
+use crate::bench::{machine_description, with_section};
+use crate::workspace::root;
+
+/// One line of the table.
+struct Figure {
+    what: String,
+    goal: String,
+    got: String,
+    is_met: bool,
+}
+
+/// Says a figure beside what it is to be.
+pub(super) fn note(what: impl Into<String>, goal: impl Into<String>, got: impl Into<String>, is_met: bool) {
+    let figure = Figure { what: what.into(), goal: goal.into(), got: got.into(), is_met };
+    let verdict = if is_met { "" } else { ": missed" };
+    println!("          {}: {}, goal {}{verdict}", figure.what, figure.got, figure.goal);
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner).push(figure);
+}
+
+/// Writes what was said into BENCHMARKS.md.
+pub(super) fn write() -> Result<()> {
+    let size = bytes_of(&Image::paths().elf)?;
+    note("the image without GRUB", "≤ 1.5 MB", format!("{:.2} MB", size as f64 / 1e6), size <= 1_500_000);
+    let mut section = format!(
+        "{HEADING}\nWritten by `cargo xtask metal test --benchmarks`; every figure below was measured in that one run.\n\n\
+         - QEMU's emulated processor (TCG), which is no PC: its times are those of booting, its instructions those of the \
+         image (`-icount`), and packets a second are not measured through it. What a REGISTER costs without sockets on a \
+         processor is in the table \"Without sockets\".\n- machine: {}\n\n| what | must reach | ringway | |\n|---|---|---|---|\n",
+        machine_description()
+    );
+    for Figure { what, goal, got, is_met } in NOTED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let verdict = if *is_met { "met" } else { "**missed**" };
+        let _ = writeln!(section, "| {what} | {goal} | {got} | {verdict} |");
+    }
+    let path = root().join("BENCHMARKS.md");
+    let before = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    fs::write(&path, with_section(&before, HEADING, &section)).with_context(|| path.display().to_string())
+}
+
+/// Where the section begins.
+const HEADING: &str = "## Without an operating system\n";
+
+static NOTED: Mutex<Vec<Figure>> = Mutex::new(Vec::new());
