@@ -11,6 +11,7 @@ use crate::streams::Streams;
 use crate::tftp::{Download, DownloadError};
 use crate::wire::Wire;
 use crate::{Card, Lease, StationCounters};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token, Transport};
@@ -19,7 +20,8 @@ use smoltcp::iface::SocketHandle;
 /// One card, one address, and a [`Node`] that takes what comes to its ports.
 pub struct Station<C, N: Node> {
     wire: Wire<C>,
-    stack: Stack,
+    /// Tens of kilobytes, which nobody wants moved about on a stack.
+    stack: Box<Stack>,
     streams: Streams<N::Framer>,
     served: Option<Served<N>>,
     fetch: Option<Fetch>,
@@ -64,7 +66,7 @@ impl<C: Card, N: Node> Station<C, N> {
     /// A station without an address: give it one by [`Station::set_lease`], or let it ask by [`Station::start_dhcp`].
     pub fn new(mut card: C, seed: &Seed, now: Instant) -> Self {
         let mut rng = Rng::new(seed);
-        let stack = Stack::new(&mut card, rng.next_u64(), now);
+        let stack = Box::new(Stack::new(&mut card, rng.next_u64(), now));
         Self {
             wire: Wire::new(card, rng.next_u64() as u16),
             stack,
