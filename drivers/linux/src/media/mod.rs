@@ -2,7 +2,6 @@
 //!
 //! Start reading at [`MediaThread::start`], then `beat.rs`, which is the thread's life.
 
-mod awake;
 mod beat;
 mod counts;
 mod ports;

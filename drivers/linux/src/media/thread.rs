@@ -1,6 +1,5 @@
 //! The media thread from outside: start it, ask it, hear from it, stop it.
 
-use super::awake::Awake;
 use super::beat::Beat;
 use super::counts::{Counters, MediaCounts, Priority};
 use super::ports::MediaPorts;
@@ -63,10 +62,7 @@ where
                     // Without it a page may have to be fetched now and then, which the late beats show.
                     let _ = sys::lock_memory();
                 }
-                let priority = raise_priority(config.real_time);
-                shared.counters.set_priority(priority);
-                // Who may run before all others may also keep the processors awake for it.
-                let _awake = matches!(priority, Priority::RealTime(_)).then(Awake::ask);
+                shared.counters.set_priority(raise_priority(config.real_time));
                 // Who started us waits, so that it is there.
                 let _ = running.send(());
                 beat.run(machine)
