@@ -48,16 +48,24 @@ impl Peer {
         assert_eq!(self.change(offer).0, 200);
     }
 
-    /// Calls and cancels it at once, whatever is answered.
-    pub(crate) fn call_and_cancel(&mut self, uri: &str) {
+    /// Calls and cancels it at once: the status of the call. One that was answered all the same, because the CANCEL came too
+    /// late (RFC 3261 §9.1), is hung up.
+    pub(crate) fn call_and_cancel(&mut self, uri: &str) -> u16 {
         self.there = uri.rsplit('@').next().unwrap().to_owned();
         self.cseq += 1;
-        (self.target, self.call_id) = (uri.to_owned(), format!("cancelled-{}", self.cseq));
-        let head = |method| self.head(method, "cancelled", &format!("<{uri}>"));
-        let (invite, cancel, uri) = (head("INVITE"), head("CANCEL"), self.uri());
+        (self.target, self.remote, self.call_id) =
+            (uri.to_owned(), format!("<{uri}>"), format!("cancelled-{}", self.cseq));
+        let head = |method| self.head(method, "INVITE", &self.remote);
+        let (invite, cancel, own) = (head("INVITE"), head("CANCEL"), self.uri());
         let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(Offer::Protected));
-        self.send(&format!("{invite}Contact: <{uri}>\r\n{body}"));
+        self.send(&format!("{invite}Contact: <{own}>\r\n{body}"));
         self.send(&format!("{cancel}Content-Length: 0\r\n\r\n"));
+        let response = self.final_response("INVITE");
+        let status = self.acknowledge(&response);
+        if status == 200 {
+            self.hang_up();
+        }
+        status
     }
 
     /// Answers a call.
@@ -77,16 +85,22 @@ impl Peer {
     pub(crate) fn change(&mut self, offer: Offer) -> (u16, String) {
         let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(offer));
         let response = self.request("INVITE", &body);
+        let status = self.acknowledge(&response);
+        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    /// Acknowledges the final response to an INVITE: its status.
+    fn acknowledge(&mut self, response: &str) -> u16 {
         let status = response.split(' ').nth(1).unwrap().parse().unwrap();
         if status == 200 {
-            self.remote = header(&response, "To");
-            self.target = header(&response, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
+            self.remote = header(response, "To");
+            self.target = header(response, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
         }
         // A 2xx is acknowledged in a transaction of its own (RFC 3261 §13.2.2.4).
         let branch = if status == 200 { "ack" } else { "INVITE" };
-        let ack = self.head("ACK", branch, &header(&response, "To"));
+        let ack = self.head("ACK", branch, &header(response, "To"));
         self.send(&format!("{ack}Content-Length: 0\r\n\r\n"));
-        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
+        status
     }
 
     pub(crate) fn hang_up(&mut self) {
@@ -119,11 +133,15 @@ impl Peer {
         self.cseq += 1;
         let head = self.head(method, method, &self.remote);
         self.send(&format!("{head}Contact: <{}>\r\n{rest}", self.uri()));
+        self.final_response(method)
+    }
+
+    /// The final response to the latest request.
+    fn final_response(&mut self, method: &str) -> String {
+        let cseq = format!("{} {method}", self.cseq);
         loop {
             let response = self.receive("SIP/2.0 ");
-            if !response.starts_with("SIP/2.0 1")
-                && header(&response, "CSeq").starts_with(&format!("{} ", self.cseq))
-            {
+            if !response.starts_with("SIP/2.0 1") && header(&response, "CSeq") == cseq {
                 return response;
             }
         }
