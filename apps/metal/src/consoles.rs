@@ -1,7 +1,8 @@
 //! A machine's two consoles: VGA with a keyboard, and a serial line with a terminal. Both show the same page and take the
 //! same keys; what the page is, is the machine's business.
 //!
-//! The serial line says the log line by line until somebody presses a key there; then it has the page. `q` gives the log back.
+//! The serial line says the log line by line until somebody presses a key there; then it has the page. `q` gives the log back,
+//! unless the page takes text.
 
 use crate::serial_log::SerialLog;
 use ringway_sansio::Instant;
@@ -38,10 +39,10 @@ impl Consoles {
         }
     }
 
-    /// A byte came from the serial line: the key that the page is to have.
-    pub(crate) fn on_serial_byte(&mut self, now: Instant, byte: u8) -> Option<Key> {
+    /// A byte came from the serial line: the key that the page is to have. `takes_text`: letters are text to the page.
+    pub(crate) fn on_serial_byte(&mut self, now: Instant, byte: u8, takes_text: bool) -> Option<Key> {
         match self.serial_keys.byte(now, byte)? {
-            Typed::Key(key) => self.on_serial_key(key),
+            Typed::Key(key) => self.on_serial_key(key, takes_text),
             Typed::Size { rows, columns } => {
                 self.terminal.set_size(rows, columns);
                 None
@@ -59,9 +60,9 @@ impl Consoles {
     }
 
     /// The key that a serial line meant which has said nothing more: Escape alone.
-    pub(crate) fn idle(&mut self, now: Instant) -> Option<Key> {
+    pub(crate) fn idle(&mut self, now: Instant, takes_text: bool) -> Option<Key> {
         let key = self.serial_keys.idle(now)?;
-        self.on_serial_key(key)
+        self.on_serial_key(key, takes_text)
     }
 
     /// Tells each word of VGA's text memory that the page has changed.
@@ -77,14 +78,14 @@ impl Consoles {
         }
     }
 
-    fn on_serial_key(&mut self, key: Key) -> Option<Key> {
+    fn on_serial_key(&mut self, key: Key, takes_text: bool) -> Option<Key> {
         match (self.serial, key) {
             (Serial::Log, _) => {
                 self.serial = Serial::Page;
                 self.terminal.redraw();
                 None
             }
-            (Serial::Page, Key::Char('q')) => {
+            (Serial::Page, Key::Char('q')) if !takes_text => {
                 self.serial = Serial::Log;
                 self.log.clear_terminal();
                 None

@@ -13,9 +13,7 @@
 
 extern crate alloc;
 
-mod console;
 mod consoles;
-mod log;
 mod machine;
 mod network;
 mod phone;

@@ -9,8 +9,8 @@
 //! wrong settings, or no chance for passwords: Halted, and says why
 //! ```
 
-use crate::console::Console;
-use crate::log::Journal;
+use crate::consoles::Consoles;
+use crate::network::{fixed_lease, lease_in_words};
 use crate::services::MemoryServices;
 use crate::watched::Watched;
 use crate::{Hardware, Memory};
@@ -25,9 +25,9 @@ use ringway_ethernet::{
 };
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_screen::Level;
-use ringway_screen::admin::{self, What};
+use ringway_screen::admin::{self, Admin, What};
 use ringway_server::{Action, BindingChange, Server};
-use ringway_settings::{Addressing, MachineSettings};
+use ringway_settings::MachineSettings;
 use ringway_users::{NameHash, Subscribers};
 
 /// A server on one network card.
@@ -37,8 +37,8 @@ pub struct Machine<C> {
     pub(crate) settings: MachineSettings,
     pub(crate) stage: Stage,
     pub(crate) users: Users,
-    pub(crate) journal: Journal,
-    pub(crate) console: Console,
+    pub(crate) admin: Admin,
+    pub(crate) consoles: Consoles,
     pub(crate) services: Option<MemoryServices>,
     pub(crate) leased_at: Instant,
     pub(crate) started: Instant,
@@ -105,8 +105,8 @@ impl<C: Card> Machine<C> {
             settings,
             stage: Stage::Addressing,
             users: Users::default(),
-            journal: Journal::new(now),
-            console: Console::new(),
+            admin: Admin::new(now),
+            consoles: Consoles::new(now),
             services: None,
             leased_at: now,
             started: now,
@@ -121,7 +121,7 @@ impl<C: Card> Machine<C> {
             if machine.hardware.words.contains(&name) {
                 continue;
             }
-            machine.journal.say(now, Level::Warning, &format!("command line: {word:?} says nothing here"));
+            machine.log(now, Level::Warning, &format!("command line: {word:?} says nothing here"));
         }
         if errors.is_empty() {
             machine.begin_addressing(now);
@@ -180,22 +180,13 @@ impl<C: Card> Machine<C> {
     }
 
     fn begin_addressing(&mut self, now: Instant) {
-        match &self.settings.addressing {
-            Addressing::Dhcp => {
+        match fixed_lease(&self.settings.addressing) {
+            Ok(Some(lease)) => self.on_lease(now, lease),
+            Ok(None) => {
                 self.say(now, "network: asking for an address by DHCP");
                 self.station.start_dhcp();
             }
-            Addressing::Fixed { address, prefix_bits, gateway, name_servers } => {
-                let lease = Lease::fixed(*address, *prefix_bits, *gateway)
-                    .map(|lease| Lease { name_servers: name_servers.clone(), ..lease });
-                match lease {
-                    Some(lease) => self.on_lease(now, lease),
-                    None => self.halt(
-                        now,
-                        format!("ip={address}/{prefix_bits} is no address of a machine; give another"),
-                    ),
-                }
-            }
+            Err(why) => self.halt(now, why),
         }
     }
 
@@ -205,7 +196,7 @@ impl<C: Card> Machine<C> {
             // It is said first of all, when there was none yet.
             Change::Lost if self.station.lease().is_none() => {}
             Change::Lost => {
-                self.journal.say(now, Level::Error, "network: the lease is gone; asking for another address");
+                self.log(now, Level::Error, "network: the lease is gone; asking for another address");
                 self.station.set_lease(None);
                 self.station.stop_serving();
                 self.services = None;
@@ -275,7 +266,7 @@ impl<C: Card> Machine<C> {
                 self.say(now, &format!("settings: {file}, {} bytes", bytes.len()));
                 if settings.addressing != self.settings.addressing {
                     let text = format!("{file}: [network] comes too late here; give ip= on the command line");
-                    self.journal.say(now, Level::Warning, &text);
+                    self.log(now, Level::Warning, &text);
                 }
                 self.settings = settings;
                 self.go_on(now, Wanted::Settings);
@@ -292,7 +283,7 @@ impl<C: Card> Machine<C> {
         match Subscribers::from_csv(bytes, domain, realm, USERS_MAX, NameHash::new(key)) {
             Ok(users) => {
                 let (count, source) = (users.len(), &self.users.source);
-                self.journal.say(now, Level::Info, &format!("users: {count} from {source}"));
+                self.log(now, Level::Info, &format!("users: {count} from {source}"));
                 self.users.failure = None;
                 self.users.loaded = Some(users);
                 self.go_on(now, Wanted::Users);
@@ -344,11 +335,11 @@ impl<C: Card> Machine<C> {
         if is_open {
             let text =
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call";
-            self.journal.say(now, Level::Warning, text);
+            self.log(now, Level::Warning, text);
         }
         if is_lonely {
             let text = "there are no users, so nobody can register; give users=FILE, or auth=off";
-            self.journal.say(now, Level::Warning, text);
+            self.log(now, Level::Warning, text);
         }
         let mut ready = String::from("ready");
         for port in ports {
@@ -381,7 +372,7 @@ impl<C: Card> Machine<C> {
                 address: changed.flow.map(|flow| flow.remote),
                 transport: changed.flow.map_or(Transport::Udp, |flow| flow.transport),
             };
-            self.journal.admin.on_change(now, &change);
+            self.admin.on_change(now, &change);
         }
     }
 
@@ -401,12 +392,12 @@ impl<C: Card> Machine<C> {
             } else {
                 "memory: there is room again; new requests are taken"
             };
-            self.journal.say(now, Level::Warning, text);
+            self.log(now, Level::Warning, text);
         }
     }
 
     fn try_later(&mut self, now: Instant, wanted: Wanted, why: String) {
-        self.journal.say(now, Level::Error, &format!("{why}; trying again in {} s", RETRY.as_secs()));
+        self.log(now, Level::Error, &format!("{why}; trying again in {} s", RETRY.as_secs()));
         if wanted == Wanted::Users {
             self.users.failure = Some(why);
         }
@@ -414,12 +405,8 @@ impl<C: Card> Machine<C> {
     }
 
     fn halt(&mut self, now: Instant, why: String) {
-        self.journal.say(now, Level::Error, &why);
-        self.journal.say(
-            now,
-            Level::Error,
-            "the server does not start; correct it, and start the machine again",
-        );
+        self.log(now, Level::Error, &why);
+        self.log(now, Level::Error, "the server does not start; correct it, and start the machine again");
         self.stage = Stage::Halted(why);
     }
 
@@ -427,13 +414,18 @@ impl<C: Card> Machine<C> {
         let mut lines = errors.iter().map(ToString::to_string);
         let first = lines.next().unwrap_or_else(|| format!("{what}: cannot be read"));
         for line in lines {
-            self.journal.say(now, Level::Error, &line);
+            self.log(now, Level::Error, &line);
         }
         self.halt(now, first);
     }
 
+    fn log(&mut self, now: Instant, level: Level, text: &str) {
+        self.admin.on_log(now, level, text);
+        self.consoles.log.say(now, level, text);
+    }
+
     fn say(&mut self, now: Instant, text: &str) {
-        self.journal.say(now, Level::Info, text);
+        self.log(now, Level::Info, text);
     }
 }
 
@@ -476,20 +468,6 @@ fn server_config(
         },
         ..config
     }
-}
-
-pub(crate) fn lease_in_words(lease: &Lease, after: Duration) -> String {
-    let mut text = format!("network: {}/{}", lease.address, lease.prefix_bits);
-    if let Some(server) = lease.dhcp_server {
-        text.push_str(&format!(" by DHCP from {server} after {} ms", after.as_millis()));
-    }
-    if let Some(gateway) = lease.gateway {
-        text.push_str(&format!(", gateway {gateway}"));
-    }
-    for server in &lease.name_servers {
-        text.push_str(&format!(", DNS {server}"));
-    }
-    text
 }
 
 /// For a machine without chance and without passwords: no secret hangs on it.

@@ -1,9 +1,12 @@
 //! A machine in its network, for its log and its screen.
 
 use crate::Hardware;
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 use ringway_ethernet::Lease;
 use ringway_screen::{Address, Card, Network, Source};
+use ringway_settings::Addressing;
 
 /// What the screen shows of it. `asked_since` and `lease_age`: since when there is no address, or this one.
 pub(crate) fn network<'m>(
@@ -30,4 +33,32 @@ pub(crate) fn network<'m>(
         },
     };
     Network { card: Some(card), address }
+}
+
+/// The lease of a fixed address; `None`: DHCP is to be asked.
+///
+/// # Errors
+/// No machine can have the address; in words.
+pub(crate) fn fixed_lease(addressing: &Addressing) -> Result<Option<Lease>, String> {
+    let Addressing::Fixed { address, prefix_bits, gateway, name_servers } = addressing else {
+        return Ok(None);
+    };
+    match Lease::fixed(*address, *prefix_bits, *gateway) {
+        Some(lease) => Ok(Some(Lease { name_servers: name_servers.clone(), ..lease })),
+        None => Err(format!("ip={address}/{prefix_bits} is no address of a machine; give another")),
+    }
+}
+
+pub(crate) fn lease_in_words(lease: &Lease, after: Duration) -> String {
+    let mut text = format!("network: {}/{}", lease.address, lease.prefix_bits);
+    if let Some(server) = lease.dhcp_server {
+        text.push_str(&format!(" by DHCP from {server} after {} ms", after.as_millis()));
+    }
+    if let Some(gateway) = lease.gateway {
+        text.push_str(&format!(", gateway {gateway}"));
+    }
+    for server in &lease.name_servers {
+        text.push_str(&format!(", DNS {server}"));
+    }
+    text
 }

@@ -10,24 +10,27 @@ use ringway_screen::Level;
 pub(crate) struct SerialLog {
     started: Instant,
     unsent: VecDeque<u8>,
-    /// Lines that found no room.
+    /// Lines that found no room, in all.
     dropped: u64,
+    /// Of them, those that the line was not told of yet.
+    untold: u64,
 }
 
 impl SerialLog {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { started: now, unsent: VecDeque::new(), dropped: 0 }
+        Self { started: now, unsent: VecDeque::new(), dropped: 0, untold: 0 }
     }
 
     /// Says a line.
     pub(crate) fn say(&mut self, now: Instant, level: Level, text: &str) {
         if self.unsent.len() + text.len() + STAMP_BYTES > UNSENT_BYTES_MAX {
             self.dropped += 1;
+            self.untold += 1;
             return;
         }
-        let dropped = core::mem::take(&mut self.dropped);
-        if dropped > 0 {
-            self.unsent.extend(format!("({dropped} lines were lost here)\r\n").bytes());
+        let untold = core::mem::take(&mut self.untold);
+        if untold > 0 {
+            self.unsent.extend(format!("({untold} lines were lost here)\r\n").bytes());
         }
         let since = now.since(self.started);
         let word = match level {
@@ -54,6 +57,11 @@ impl SerialLog {
     /// The page that the terminal has is to go: the log begins on an empty screen.
     pub(crate) fn clear_terminal(&mut self) {
         self.unsent.extend(*b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[2J\x1b[H");
+    }
+
+    /// Lines that the serial line was too slow for.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
     }
 }
 

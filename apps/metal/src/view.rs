@@ -1,7 +1,7 @@
 //! What the administrator's screen shows of the machine.
 
-use crate::Hardware;
 use crate::machine::{Machine, Stage, TRANSACTIONS_MAX, Wanted};
+use crate::network::network;
 use crate::services::MemoryServices;
 use crate::watched::Watched;
 use alloc::format;
@@ -11,29 +11,56 @@ use core::time::Duration;
 use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
 use ringway_sansio::Instant;
 use ringway_screen::admin::{self, Authentication, Beginning, Facts, Limit, Mode, Roll, Row, Totals, Users};
-use ringway_screen::{Address, Network, Source};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
 
 impl<C: Card> Machine<C> {
+    /// A byte came from the serial line.
+    pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.admin.takes_text()) {
+            self.admin.on_key(now, key);
+        }
+    }
+
+    /// A byte came from the keyboard controller (scan code set 1).
+    pub fn on_scan_code(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_scan_code(byte) {
+            self.admin.on_key(now, key);
+        }
+    }
+
+    /// Draws what is due, and tells each word of VGA's text memory that changed: its place and its value.
+    pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
+        if let Some(key) = self.consoles.idle(now, self.admin.takes_text()) {
+            self.admin.on_key(now, key);
+        }
+        if self.draw_page(now) {
+            self.consoles.draw(put);
+        }
+    }
+
+    /// Writes what the serial line is to say next into `room`, and gives how many bytes; 0: nothing now. To be called with as
+    /// much room as the line has.
+    pub fn serial_output(&mut self, room: &mut [u8]) -> usize {
+        self.consoles.serial_output(room)
+    }
+
     /// Draws the administrator's page, if it is time to. False: it is as it was.
     pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
         let is_up = self.station.is_up();
-        let Self { station, hardware, settings, stage, users, journal, console, services, .. } = self;
-        if !journal.admin.is_due(now) {
+        let Self { station, hardware, settings, stage, users, admin, consoles, services, .. } = self;
+        if !admin.is_due(now) {
             return false;
         }
         let view = View {
             station,
-            hardware,
             settings,
             stage,
             users,
             services: services.as_ref(),
             uptime: now.since(self.started),
-            lease_age: now.since(self.leased_at),
             is_short: self.is_short,
-            log_dropped: journal.dropped(),
+            log_dropped: consoles.log.dropped(),
             allocations_failed: self.memory.failures,
         };
         let limits = view.limits();
@@ -51,7 +78,13 @@ impl<C: Card> Machine<C> {
             users: view.users(),
             users_registered: node.map_or(0, |node| node.inner().location().users_len() as u64),
             contacts: node.map_or(0, |node| node.inner().location().bindings_len() as u64),
-            network: view.network(is_up),
+            network: network(
+                hardware,
+                (station.card().address(), is_up),
+                station.lease(),
+                view.uptime,
+                now.since(self.leased_at),
+            ),
             totals: node.map(totals).unwrap_or_default(),
             calls: node.map_or(0, |node| node.inner().contexts_len() as u64),
             queue_delay: self.queue_delay.last,
@@ -64,7 +97,7 @@ impl<C: Card> Machine<C> {
             limits: &limits,
             trouble: &trouble,
         };
-        journal.admin.draw(now, &facts, &Registered(node.map(Watched::inner), now), &mut console.cells);
+        admin.draw(now, &facts, &Registered(node.map(Watched::inner), now), &mut consoles.cells);
         true
     }
 }
@@ -72,13 +105,11 @@ impl<C: Card> Machine<C> {
 /// What the facts are made of.
 struct View<'m, C> {
     station: &'m Station<C, Watched<Server<MemoryServices>>>,
-    hardware: &'m Hardware,
     settings: &'m MachineSettings,
     stage: &'m Stage,
     users: &'m crate::machine::Users,
     services: Option<&'m MemoryServices>,
     uptime: Duration,
-    lease_age: Duration,
     is_short: bool,
     log_dropped: u64,
     allocations_failed: u64,
@@ -120,31 +151,6 @@ impl<'m, C: Card> View<'m, C> {
             }
             _ => Users::None,
         }
-    }
-
-    fn network(&self, is_up: bool) -> Network<'m> {
-        let card = ringway_screen::Card {
-            name: self.hardware.card_name,
-            hardware: self.station.card().address(),
-            is_up,
-        };
-        let address = match self.station.lease() {
-            None => Address::Asked { since: self.uptime },
-            Some(lease) => Address::Known {
-                ip: lease.address,
-                prefix: lease.prefix_bits,
-                gateway: lease.gateway,
-                dns: &lease.name_servers,
-                source: match (lease.dhcp_server, lease.duration) {
-                    (None, _) => Source::Fixed,
-                    (Some(_), duration) => {
-                        let whole = duration.unwrap_or(Duration::ZERO);
-                        Source::Dhcp { left: whole.saturating_sub(self.lease_age) }
-                    }
-                },
-            },
-        };
-        Network { card: Some(card), address }
     }
 
     fn trouble(&self) -> Vec<String> {

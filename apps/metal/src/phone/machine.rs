@@ -5,7 +5,8 @@ use super::settings::{HostPort, PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::stream::Stream;
 use crate::consoles::Consoles;
-use crate::machine::{guessable_seed, lease_in_words};
+use crate::machine::guessable_seed;
+use crate::network::{fixed_lease, lease_in_words};
 use crate::{Hardware, Memory};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,7 +21,6 @@ use ringway_media::Entropy;
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
-use ringway_settings::Addressing;
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {
@@ -144,7 +144,7 @@ impl<C: Card> PhoneMachine<C> {
 
     /// A byte came from the serial line.
     pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_serial_byte(now, byte) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte, TAKES_TEXT) {
             self.on_key(now, key);
         }
     }
@@ -162,7 +162,7 @@ impl<C: Card> PhoneMachine<C> {
         if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
             return;
         }
-        if let Some(key) = self.consoles.idle(now) {
+        if let Some(key) = self.consoles.idle(now, TAKES_TEXT) {
             self.on_key(now, key);
         }
         if self.screen.is_due(now) {
@@ -228,20 +228,13 @@ impl<C: Card> PhoneMachine<C> {
                     .to_string(),
             );
         }
-        match self.settings.addressing.clone() {
-            Addressing::Dhcp => {
+        match fixed_lease(&self.settings.addressing) {
+            Ok(Some(lease)) => self.on_lease(now, lease),
+            Ok(None) => {
                 self.say(now, "network: asking for an address by DHCP");
                 self.station.station_mut().start_dhcp();
             }
-            Addressing::Fixed { address, prefix_bits, gateway, name_servers } => {
-                match Lease::fixed(address, prefix_bits, gateway) {
-                    Some(lease) => self.on_lease(now, Lease { name_servers, ..lease }),
-                    None => self.halt(
-                        now,
-                        format!("ip={address}/{prefix_bits} is no address of a machine; give another"),
-                    ),
-                }
-            }
+            Err(why) => self.halt(now, why),
         }
     }
 
@@ -371,6 +364,9 @@ fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
 fn stun_port(server: &HostPort) -> u16 {
     server.port.unwrap_or(STUN_PORT)
 }
+
+/// The phone's page takes no text.
+const TAKES_TEXT: bool = false;
 
 /// The account there is.
 pub(super) const ACCOUNT: AccountId = AccountId(0);
