@@ -1,5 +1,5 @@
-//! The two things the measurements need that no safe crate gives: many datagrams in one system call, and a count of
-//! allocations. The rest of `xtask`'s unsafe code is in `libsrtp`.
+//! The three things the measurements need that no safe crate gives: many datagrams in one system call, real-time priority, and a
+//! count of allocations. The rest of `xtask`'s unsafe code is in `libsrtp`.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,6 +14,22 @@ pub(super) const BATCH: usize = 64;
 
 /// Room for one datagram; longer ones are cut off, which no message of ours is.
 const DATAGRAM_BYTES_MAX: usize = 2048;
+
+/// At which `ringway` runs its media thread by default.
+pub(super) const REAL_TIME_PRIORITY: u8 = 20;
+
+/// Lets this thread run before all that are not real-time (`SCHED_FIFO`), at `priority` 1 to 99.
+///
+/// # Errors
+/// The process may not: that takes `CAP_SYS_NICE` or a limit on real-time priority.
+pub(super) fn set_real_time(priority: u8) -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
+    // SAFETY: `parameter` lives through the call; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// What a receiver does when nothing is there.
 #[derive(Clone, Copy, PartialEq, Eq)]

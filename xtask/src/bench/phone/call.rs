@@ -1,10 +1,11 @@
 //! The rows "call": how exactly packets leave and arrive, what SRTP changes about it, and what a call costs.
 //!
 //! A call with SRTP and one without run at the same time, each between two processes on two processors, so that whatever
-//! else the machine does hits them alike. Both sides judge what they receive by the kernel's time stamps.
+//! else the machine does hits them alike; beside them threads that only sleep to each beat, as the floor. Both sides judge what they receive by the kernel's time stamps.
 
 use super::super::machine::{GENERATOR_CPU, SERVER_CPU};
 use super::super::report::Verdict;
+use super::beats::{Beats, Lateness};
 use super::handset::{Handset, number};
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
@@ -54,12 +55,17 @@ pub(super) fn rows(ringway: &Path, packets: u32) -> Vec<PhoneRow> {
         ("CPU of one side of a call with SRTP".to_owned(), format!("≤ {CPU_PERCENT} % of a core")),
     ];
     match measure(ringway, packets) {
-        Ok([plain, protected]) => judge(targets, &plain, &protected),
+        Ok(([plain, protected], floor)) => judge(targets, &plain, &protected, &floor),
         Err(error) => targets.iter().map(|(what, target)| PhoneRow::failed(what, target, &error)).collect(),
     }
 }
 
-fn judge(targets: [(String, String); 3], plain: &Measured, protected: &Measured) -> Vec<PhoneRow> {
+fn judge(
+    targets: [(String, String); 3],
+    plain: &Measured,
+    protected: &Measured,
+    floor: &Lateness,
+) -> Vec<PhoneRow> {
     let [timing, difference, cpu] = targets;
     let changes = protected.timing.changes_from(&plain.timing);
     let row = |(what, target): (String, String), beside: String, ringway: String, met: bool| {
@@ -69,7 +75,11 @@ fn judge(targets: [(String, String); 3], plain: &Measured, protected: &Measured)
     };
     let mut first = row(
         timing,
-        format!("without SRTP, at the same time: {}", plain.timing.words()),
+        format!(
+            "at the same time: a thread that only sleeps to each beat (the floor), max {:.3} ms; without SRTP {}",
+            floor.delta_max,
+            plain.timing.words()
+        ),
         protected.timing.words(),
         protected.timing.is_on_time(),
     );
@@ -84,6 +94,11 @@ fn judge(targets: [(String, String); 3], plain: &Measured, protected: &Measured)
         protected.late_ms,
         plain.late_ms,
         protected.timing.lost
+    ));
+    first.notes.push(format!(
+        "floor: two threads at the same priority, one on each processor, that do nothing at all but sleep to the beats of the \
+         same minutes: 99.9 % of their deltas are below {:.3} ms, their latest beat was {:.3} ms behind its time",
+        floor.delta_p999, floor.late_ms
     ));
     let [max, mean, jitter] = changes;
     vec![
@@ -149,16 +164,18 @@ impl Timing {
     }
 }
 
-/// A call without SRTP and one with it, at the same time.
-fn measure(ringway: &Path, packets: u32) -> Result<[Measured; 2]> {
+/// A call without SRTP and one with it, and the floor, at the same time.
+fn measure(ringway: &Path, packets: u32) -> Result<([Measured; 2], Lateness)> {
     let seconds = f64::from(packets) * BEAT_MS / 1000.0;
     let plain = Pair::start(ringway, &["--srtp", "none"], seconds)?;
     // Half a beat apart, so that neither sends when the other does.
     std::thread::sleep(Duration::from_millis(10));
     let protected = Pair::start(ringway, &["--srtp", "sdes", "--suite", "AES_CM_128_HMAC_SHA1_80"], seconds)?;
+    let beats = Beats::start(seconds);
     let shares = watch(&plain, &protected, seconds)?;
     let [plain_share, protected_share] = shares;
-    Ok([plain.end(plain_share, packets)?, protected.end(protected_share, packets)?])
+    let measured = [plain.end(plain_share, packets)?, protected.end(protected_share, packets)?];
+    Ok((measured, beats.end()?))
 }
 
 /// What of a processor each calling side uses while the calls stand.
@@ -227,7 +244,8 @@ impl Pair {
     }
 }
 
-const BEAT_MS: f64 = 20.0;
+/// From one packet to the next.
+pub(super) const BEAT_MS: f64 = 20.0;
 
 /// Packets of the first moment are before the call stands on both sides.
 const MARGIN_S: f64 = 0.2;

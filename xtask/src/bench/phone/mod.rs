@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`rows`]: a new measurement is a module here and a line there.
 
+mod beats;
 mod call;
 mod handset;
 mod setup;
