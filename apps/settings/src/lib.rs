@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod host_port;
 mod listeners;
 mod machine;
 mod network;
@@ -19,6 +20,7 @@ mod reader;
 mod sections;
 mod words;
 
+pub use host_port::{HostPort, NoHost};
 pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;
 pub use network::{Addressing, addressing, host};

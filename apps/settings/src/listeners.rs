@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
 use ringway_sansio::Transport;
+use ringway_transaction::DEFAULT_PORT;
 
 /// More listeners than this have no number.
 const LISTENERS_MAX: usize = 255;
@@ -18,8 +19,6 @@ const PORTS_MAX: usize = 16;
 const DOMAINS_MAX: usize = 1000;
 /// The longest domain (RFC 1035 §2.3.4).
 const DOMAIN_BYTES_MAX: usize = 253;
-/// SIP's own port (RFC 3261 §19.1.2).
-const SIP_PORT: u16 = 5060;
 
 /// A transport and an address to listen on; port 0 takes a free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub(crate) fn read_ports(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> 
 
 /// What is listened on where nothing is said.
 pub(crate) fn default_listeners(address: Ipv4Addr) -> Vec<Listener> {
-    let address = SocketAddr::from((address, SIP_PORT));
+    let address = SocketAddr::from((address, DEFAULT_PORT));
     [Transport::Udp, Transport::Tcp].map(|transport| Listener { transport, address }).into()
 }
 

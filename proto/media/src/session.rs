@@ -32,6 +32,7 @@ use alloc::collections::VecDeque;
 use control::Control;
 use core::fmt;
 use core::net::SocketAddr;
+use core::time::Duration;
 use port_row::RowSearch;
 use receive::Incoming;
 use ringway_sansio::{Flow, Instant, ListenerId, Rng, Seed};
@@ -80,6 +81,9 @@ pub const RTP_PORT: ListenerId = ListenerId(0);
 pub const RTCP_PORT: ListenerId = ListenerId(1);
 
 impl MediaSession {
+    /// Samples in the longest packet that can be agreed on: 200 ms of G.711.
+    pub const PACKET_SAMPLES_MAX: usize = 1600;
+
     /// A session that waits for its parameters. All memory for packets is taken here. `seed` must be unpredictable:
     /// our SSRC, and the secrets of ZRTP, come from it.
     pub fn new(config: SessionConfig, seed: Seed, now: Instant) -> Self {
@@ -212,11 +216,17 @@ impl MediaSession {
         self.params.as_ref()
     }
 
-    /// Samples in a packet of ours; 20 ms before the first parameters.
+    /// Samples in a packet of ours, at most [`Self::PACKET_SAMPLES_MAX`]; 20 ms before the first parameters.
     pub fn packet_samples(&self) -> usize {
         self.params.as_ref().map_or(160, |params| {
             usize::from(params.ptime_ms.clamp(10, 200)) * params.codec.clock_rate_hz() as usize / 1000
         })
+    }
+
+    /// From one packet of ours to the next; 20 ms before the first parameters.
+    pub fn packet_time(&self) -> Duration {
+        let ptime_ms = self.params.as_ref().map_or(20, |params| params.ptime_ms.clamp(10, 200));
+        Duration::from_millis(u64::from(ptime_ms))
     }
 
     /// Our source.

@@ -1,7 +1,7 @@
 //! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
 
 use super::call::Call;
-use super::settings::{HostPort, PhoneSettings, Srtp};
+use super::settings::{PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::stream::Stream;
 use crate::consoles::Consoles;
@@ -21,6 +21,7 @@ use ringway_media::Entropy;
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
+use ringway_settings::HostPort;
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {

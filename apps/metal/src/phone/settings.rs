@@ -4,11 +4,11 @@ use super::source::Source;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
-use core::str::FromStr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use ringway_sansio::Transport;
-use ringway_settings::{Addressing, split_words};
-use ringway_sip::{Host, Scheme, Uri};
+use ringway_settings::{Addressing, HostPort, NoHost, split_words};
+use ringway_sip::{Scheme, Uri};
+use ringway_transaction::DEFAULT_PORT;
 
 /// A checked command line.
 #[derive(Clone)]
@@ -37,13 +37,6 @@ pub(crate) struct PhoneSettings {
     pub(crate) rtp_port: u16,
     /// Who is called by `1` to `9`; an empty text: nobody.
     pub(crate) quick: Vec<String>,
-}
-
-/// A host, by address or name, and maybe a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPort {
-    pub(crate) host: String,
-    pub(crate) port: Option<u16>,
 }
 
 /// What a call offers to protect it.
@@ -94,7 +87,7 @@ impl Default for PhoneSettings {
             answer: Answer::Ask,
             stun: None,
             outside: None,
-            sip_port: SIP_PORT,
+            sip_port: DEFAULT_PORT,
             rtp_port: RTP_PORT,
             quick: Vec::new(),
         }
@@ -150,8 +143,8 @@ impl PhoneSettings {
                 }
                 self.password = Some(value.to_string());
             }
-            "server" => self.server = Some(value.parse()?),
-            "stun" => self.stun = Some(value.parse()?),
+            "server" => self.server = Some(host_port(value)?),
+            "stun" => self.stun = Some(host_port(value)?),
             "transport" => {
                 let words = [("udp", Some(Transport::Udp)), ("tcp", Some(Transport::Tcp))];
                 self.transport = one_of(value, &words, "give udp or tcp; there is no TLS")?;
@@ -228,30 +221,6 @@ impl NetworkWords {
     }
 }
 
-impl FromStr for HostPort {
-    type Err = Refused;
-
-    /// `HOST` or `HOST:PORT`.
-    fn from_str(text: &str) -> Result<Self, Refused> {
-        let wrong = Refused::Wrong("is no host; give HOST or HOST:PORT");
-        let (host, port) = match text.split_once(':') {
-            Some((host, number)) => (host, Some(port(number)?)),
-            None => (text, None),
-        };
-        if Host::parse(host.as_bytes()).is_err() {
-            return Err(wrong);
-        }
-        Ok(Self { host: host.to_string(), port })
-    }
-}
-
-impl HostPort {
-    /// The address, where it is one.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
-    }
-}
-
 /// Why a word was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -293,12 +262,16 @@ fn source(text: &str) -> Result<Source, Refused> {
 }
 
 fn outside(text: &str) -> Result<SocketAddrV4, Refused> {
-    let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddrV4::new(ip, SIP_PORT)));
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddrV4::new(ip, DEFAULT_PORT)));
     let usable = |at: &SocketAddrV4| at.port() != 0 && !at.ip().is_unspecified();
     with_port
         .ok()
         .filter(usable)
         .ok_or(Refused::Wrong("give the ADDRESS or ADDRESS:PORT by which others reach this phone"))
+}
+
+fn host_port(text: &str) -> Result<HostPort, Refused> {
+    text.parse().map_err(|NoHost| Refused::Wrong("is no host; write HOST or HOST:PORT"))
 }
 
 fn port(text: &str) -> Result<u16, Refused> {
@@ -307,9 +280,6 @@ fn port(text: &str) -> Result<u16, Refused> {
 }
 
 const UNKNOWN: &str = "is unknown; docs/phone.md names the words of the phone with no operating system";
-
-/// RFC 3261 §19.1.2.
-const SIP_PORT: u16 = 5060;
 
 /// The first of those that the phone on Linux takes its ports from.
 const RTP_PORT: u16 = 16_384;
@@ -368,7 +338,7 @@ mod tests {
             ("dial0=sip:bob@example.org", "unknown"),
             ("rtp=16385", "even"),
             ("sip=0", "1 to 65534"),
-            ("server=a:b:c", "1 to 65534"),
+            ("server=a:b:c", "HOST:PORT"),
             ("transport=tls", "udp or tcp"),
             ("ip=192.0.2.1", "no address with a prefix"),
             ("gateway=192.0.2.1", "fixed address"),

@@ -4,7 +4,7 @@ use super::source::{Source, level};
 use alloc::boxed::Box;
 use core::time::Duration;
 use ringway_media::MediaParams;
-use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTCP_PORT, RTP_PORT, Report};
+use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTP_PORT, Report};
 use ringway_media::zrtp::SasCheck;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
 
@@ -91,12 +91,11 @@ impl PacedNode for Stream {
     type Report = Heard;
 
     fn beat(&self) -> Duration {
-        let samples = u64::try_from(self.session.packet_samples()).unwrap_or(u64::MAX);
-        Duration::from_micros(samples.saturating_mul(1_000_000) / SAMPLE_RATE_HZ)
+        self.session.packet_time()
     }
 
     fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {
-        let mut room = [0; PACKET_SAMPLES_MAX];
+        let mut room = [0; MediaSession::PACKET_SAMPLES_MAX];
         let samples = self.session.packet_samples();
         let Some(block) = room.get_mut(..samples) else { return };
         self.session.playout(now, block);
@@ -120,11 +119,7 @@ impl PacedNode for Stream {
         bytes: &mut [u8],
         out: &mut Outbox,
     ) {
-        match flow.listener {
-            RTP_PORT => self.session.on_rtp(now, arrived, flow.remote, bytes, out),
-            RTCP_PORT => self.session.on_rtcp(now, arrived, flow.remote, bytes),
-            _ => {}
-        }
+        self.session.on_datagram(now, arrived, flow, bytes, out);
     }
 
     fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
@@ -156,8 +151,4 @@ impl PacedNode for Stream {
     }
 }
 
-/// The longest packet that can be agreed on: 200 ms.
-const PACKET_SAMPLES_MAX: usize = 1600;
-
-const SAMPLE_RATE_HZ: u64 = 8000;
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
 //! A machine that knows names and answers STUN.
 
+use crate::cable::name_answer;
 use crate::network::{HELPER, SERVER};
 use ringway_ethernet::Port;
 use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
 use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received, Token, Transport};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How every port looks from outside.
 pub(crate) const MAPPED: &str = "198.51.100.9:40000";
@@ -52,17 +53,4 @@ impl Node for Helper {
     fn next_deadline(&self) -> Option<Deadline> {
         None
     }
-}
-
-/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
-fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
-    let mut answer = question.to_vec();
-    answer[2] = 0x81;
-    answer[3] = if address.is_some() { 0x80 } else { 0x83 };
-    answer[7] = u8::from(address.is_some());
-    if let Some(address) = address {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-        answer.extend(address.octets());
-    }
-    answer
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::password;
-use crate::phone::address::{HostPort, facing};
+use crate::phone::address::{self, facing};
 use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::known_phones::KnownPhones;
 use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
@@ -11,7 +11,9 @@ use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
 use ringway_media::{Codec, Suite};
 use ringway_sansio::Transport;
+use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
+use ringway_transaction::DEFAULT_PORT;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,7 +98,7 @@ impl Settings {
     pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
         let target = read_uri("the URI to call", uri)?;
         let peer = match &args.server {
-            Some(server) => HostPort::parse(server)?,
+            Some(server) => address::parse(server)?,
             None => HostPort { host: target.host.clone(), port: target.port },
         };
         let in_uri = target.transport;
@@ -107,8 +109,8 @@ impl Settings {
     pub(crate) fn for_answer(args: &PhoneArgs, aor: &str) -> Result<Self, Failure> {
         let own = read_uri("--as", aor)?;
         let (peer, port) = match &args.server {
-            Some(server) => (HostPort::parse(server)?, 0),
-            None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(SIP_PORT)),
+            Some(server) => (address::parse(server)?, 0),
+            None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(DEFAULT_PORT)),
         };
         Self::new(args, Some(aor), &peer, None, port)
     }
@@ -131,7 +133,7 @@ impl Settings {
                 // A phone that waits for direct calls knows nobody yet; its own name may be no address of this machine.
                 let ip = towards.or_else(|failure| match args.server {
                     Some(_) => Err(failure),
-                    None => facing(&HostPort::outside()),
+                    None => facing(&address::outside()),
                 })?;
                 (SocketAddr::new(ip, port), ip)
             }
@@ -291,7 +293,7 @@ fn account(
     let server = match &args.server {
         None => None,
         Some(server) => {
-            let HostPort { host, port } = HostPort::parse(server)?;
+            let HostPort { host, port } = address::parse(server)?;
             Some(ServerAddress { host, port, transport, first_hop: FirstHop::Plain })
         }
     };
@@ -347,8 +349,8 @@ fn source(text: &str) -> Result<Source, Failure> {
 }
 
 fn stun_address(text: &str) -> Result<SocketAddr, Failure> {
-    let HostPort { host, port } = HostPort::parse(text)?;
-    HostPort { host, port: Some(port.unwrap_or(STUN_PORT)) }.resolve()
+    let HostPort { host, port } = address::parse(text)?;
+    address::resolve(&HostPort { host, port: Some(port.unwrap_or(STUN_PORT)) })
 }
 
 fn not_yet(what: &str, instead: &str) -> Failure {
@@ -358,9 +360,6 @@ fn not_yet(what: &str, instead: &str) -> Failure {
 /// What is offered where nothing else was asked for: the best, and what every phone with SRTP has. Each takes about 95
 /// bytes of an INVITE, which should fit a datagram.
 const OFFERED: [Suite; 3] = [Suite::AeadAes256Gcm, Suite::AesCm256HmacSha1_80, Suite::AesCm128HmacSha1_80];
-
-/// RFC 3261 §19.1.2.
-const SIP_PORT: u16 = 5060;
 
 /// RFC 8489 §14.
 const STUN_PORT: u16 = 3478;

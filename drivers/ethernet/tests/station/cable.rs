@@ -198,3 +198,16 @@ impl TxToken for Given<'_> {
         result
     }
 }
+
+/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
+pub(crate) fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
+    let mut answer = question.to_vec();
+    answer[2] = 0x81;
+    answer[3] = if address.is_some() { 0x80 } else { 0x83 };
+    answer[7] = u8::from(address.is_some());
+    if let Some(address) = address {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(address.octets());
+    }
+    answer
+}

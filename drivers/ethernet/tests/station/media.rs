@@ -71,11 +71,7 @@ impl PacedNode for Talk {
         bytes: &mut [u8],
         out: &mut Outbox,
     ) {
-        if flow.listener == RTP_PORT {
-            self.session.on_rtp(now, arrived, flow.remote, bytes, out);
-        } else {
-            self.session.on_rtcp(now, arrived, flow.remote, bytes);
-        }
+        self.session.on_datagram(now, arrived, flow, bytes, out);
     }
 
     fn on_command(&mut self, now: Instant, params: MediaParams, _: &mut Outbox) {

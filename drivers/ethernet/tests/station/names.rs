@@ -1,5 +1,6 @@
 //! DNS: a name that is there, one that is not, silence, and too many at once.
 
+use crate::cable::name_answer;
 use crate::harness::{Host, Link, OWN, PEER};
 use ringway_ethernet::Lease;
 use ringway_sansio::Event;
@@ -11,19 +12,6 @@ fn link_with_name_server() -> Link {
     let lease = Lease { name_servers: vec![PEER], ..Lease::fixed(OWN, 24, Some(PEER)).unwrap() };
     link.station.set_lease(Some(lease));
     link
-}
-
-/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
-fn answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
-    let mut answer = question.to_vec();
-    answer[2] = 0x81;
-    answer[3] = if address.is_some() { 0x80 } else { 0x83 };
-    answer[7] = u8::from(address.is_some());
-    if let Some(address) = address {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-        answer.extend(address.octets());
-    }
-    answer
 }
 
 fn resolved(address: Option<Ipv4Addr>) -> Event {
@@ -38,7 +26,7 @@ fn look_up(host_name: &str, address: Option<Ipv4Addr>) -> Vec<Event> {
     for _ in 0..10 {
         host.talk(&mut link, 2);
         if let Some((question, from)) = host.received(socket) {
-            host.send_to(socket, &answer(&question, address), from);
+            host.send_to(socket, &name_answer(&question, address), from);
         }
     }
     link.node().events.clone()

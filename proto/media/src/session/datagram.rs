@@ -7,7 +7,7 @@ use super::receive::{Payload, Transit};
 use super::receiving::Under;
 use super::shield::Opened;
 use super::source_lock::{Sender, SourceLock};
-use super::{MediaSession, RTP_PORT, ip_header_bytes};
+use super::{MediaSession, RTCP_PORT, RTP_PORT, ip_header_bytes};
 use crate::rtcp::Compound;
 use crate::rtp::{DatagramKind, RtpPacket};
 use crate::srtp::UnprotectError;
@@ -18,6 +18,22 @@ use core::net::SocketAddr;
 use ringway_sansio::{Flow, Instant, Outbox, Token};
 
 impl MediaSession {
+    /// Takes a datagram of the port that `flow` names: see [`Self::on_rtp`] and [`Self::on_rtcp`]. There are no others.
+    pub fn on_datagram(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        flow: Flow,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
+        match flow.listener {
+            RTP_PORT => self.on_rtp(now, arrived, flow.remote, datagram, out),
+            RTCP_PORT => self.on_rtcp(now, arrived, flow.remote, datagram),
+            _ => {}
+        }
+    }
+
     /// Takes a datagram of the RTP port: RTP, RTCP if it shares the port, STUN or ZRTP. `arrived` is the kernel's
     /// stamp where there is one. Protected packets are opened in place. Bad ones and those of strangers are counted.
     pub fn on_rtp(

@@ -1,8 +1,8 @@
 //! A media session with its source and its sink, as the media thread runs it.
 
 use crate::phone::line::Mute;
-use ringway_linux::media::{RTCP_PORT, RTP_PORT};
-use ringway_linux::sound::{Level, Levels, Pair, SAMPLE_RATE_HZ, Sound};
+use ringway_linux::media::RTP_PORT;
+use ringway_linux::sound::{Level, Levels, Pair, Sound};
 use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
 use ringway_media::zrtp::SasCheck;
@@ -63,12 +63,11 @@ impl PacedNode for Stream {
     type Report = Heard;
 
     fn beat(&self) -> Duration {
-        let samples = u64::try_from(self.session.packet_samples()).unwrap_or(u64::MAX);
-        Duration::from_micros(samples.saturating_mul(1_000_000) / u64::from(SAMPLE_RATE_HZ))
+        self.session.packet_time()
     }
 
     fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {
-        let mut room = [0; PACKET_SAMPLES_MAX];
+        let mut room = [0; MediaSession::PACKET_SAMPLES_MAX];
         let samples = self.session.packet_samples();
         let Some(block) = room.get_mut(..samples) else { return };
         self.session.playout(now, block);
@@ -93,11 +92,7 @@ impl PacedNode for Stream {
         bytes: &mut [u8],
         out: &mut Outbox,
     ) {
-        match flow.listener {
-            RTP_PORT => self.session.on_rtp(now, arrived, flow.remote, bytes, out),
-            RTCP_PORT => self.session.on_rtcp(now, arrived, flow.remote, bytes),
-            _ => {}
-        }
+        self.session.on_datagram(now, arrived, flow, bytes, out);
     }
 
     fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
@@ -137,8 +132,5 @@ impl PacedNode for Stream {
         Some(Heard::Figures(self.session.report()))
     }
 }
-
-/// The longest packet that can be agreed on: 200 ms.
-const PACKET_SAMPLES_MAX: usize = 1600;
 
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
