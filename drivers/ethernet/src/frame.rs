@@ -1,6 +1,7 @@
 //! Frames: what came, without a copy; and a datagram written straight into a card's room.
 
 use crate::FRAME_BYTES_MAX;
+use crate::checksum::Sum;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -74,8 +75,9 @@ fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) ->
     if !is_ours(port) {
         return Arrived::Other;
     }
-    let is_whole = datagram.checksum() == 0 || datagram.verify_checksum(&source.into(), &destination.into());
-    if !is_whole {
+    let summed = || packet.payload().get(..usize::from(datagram.len())).unwrap_or_default();
+    let is_whole = || Sum::udp(source, destination, datagram.len()).with(summed()).is_right();
+    if datagram.checksum() != 0 && !is_whole() {
         return Arrived::Damaged;
     }
     // RFC 1122 §3.2.1.3: nobody sends from these. A port of 0 cannot be answered.
@@ -190,16 +192,22 @@ impl Datagram<'_> {
     }
 
     fn write_udp(&self, room: &mut [u8]) {
-        let mut datagram = UdpPacket::new_unchecked(room);
+        // Below 65,536: longer ones are refused before.
+        let bytes = (UDP_BYTES + self.payload.len()) as u16;
+        let mut header = [0; UDP_BYTES];
+        let mut datagram = UdpPacket::new_unchecked(&mut header[..]);
         datagram.set_src_port(self.from.port());
         datagram.set_dst_port(self.to.port());
-        // Below 65,536: longer ones are refused before.
-        datagram.set_len((UDP_BYTES + self.payload.len()) as u16);
-        let payload = datagram.payload_mut();
-        if payload.len() == self.payload.len() {
-            payload.copy_from_slice(self.payload);
+        datagram.set_len(bytes);
+        let sum = Sum::udp(*self.from.ip(), *self.to.ip(), bytes).with(&header).with(self.payload);
+        let [first, second] = sum.udp_checksum();
+        header[6..].copy_from_slice(&[first, second]);
+        if let Some((head, rest)) = room.split_at_mut_checked(UDP_BYTES)
+            && rest.len() == self.payload.len()
+        {
+            head.copy_from_slice(&header);
+            rest.copy_from_slice(self.payload);
         }
-        datagram.fill_checksum(&(*self.from.ip()).into(), &(*self.to.ip()).into());
     }
 }
 

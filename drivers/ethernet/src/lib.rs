@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod card;
+mod checksum;
 mod counters;
 mod fetch;
 mod frame;

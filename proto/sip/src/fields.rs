@@ -2,6 +2,7 @@
 
 use crate::header::Values;
 use crate::lines::{Line, Next, any_field, plain_field};
+use crate::scan::find;
 use crate::{HeaderName, Limits, Reason};
 
 /// Where each header field of a message stands. It exists even for a message that is rejected, so that it can be
@@ -144,8 +145,9 @@ impl<'a> Fields<'a> {
 
     fn fill_lines(&mut self, limits: &Limits) -> Option<Reason> {
         let bytes = self.bytes;
-        let Some(lf) = memchr::memchr(b'\n', bytes) else { return Some(Reason::StartLine) };
+        let Some(lf) = find::<b'\n'>(bytes) else { return Some(Reason::StartLine) };
         self.start_line_end = lf + 1;
+        let count_max = limits.headers_max.min(Limits::HEADERS_CEILING);
         let mut wrong = None;
         let mut at = lf + 1;
         let body_at = loop {
@@ -162,7 +164,7 @@ impl<'a> Fields<'a> {
                     }
                 },
             };
-            if self.count >= limits.headers_max.min(Limits::HEADERS_CEILING) {
+            if self.count >= count_max {
                 return wrong.or(Some(Reason::TooManyHeaders));
             }
             let repeated = self.add(Line::new(&field), field.name);
@@ -175,11 +177,13 @@ impl<'a> Fields<'a> {
     }
 
     /// True when a line of this name was there before.
+    #[inline(always)]
     fn add(&mut self, line: Line, name: HeaderName) -> bool {
+        // There are fewer lines than `NONE`.
+        let index = self.count as u8;
         if let Some(slot) = self.lines.get_mut(self.count) {
             *slot = line;
         }
-        let index = u8::try_from(self.count).unwrap_or(NONE);
         self.count += 1;
         match self.first.get_mut(name as usize) {
             Some(first) if *first == NONE => {
@@ -227,6 +231,9 @@ const fn is_single(name: HeaderName) -> bool {
 }
 
 const NONE: u8 = u8::MAX;
+
+// An index of a line is a byte, and not `NONE`.
+const _: () = assert!(Limits::HEADERS_CEILING < NONE as usize);
 
 // One bit for each name.
 const _: () = assert!(HeaderName::COUNT <= u64::BITS as usize);

@@ -103,39 +103,54 @@ pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
 }
 
 /// The field at `at` as nearly all are written: a name we know, a colon, at most one space, and a value on one line with
-/// nothing around it. With it where it ends. `None` says nothing: ask [`any_field`].
-#[inline]
+/// nothing around it. With it where it ends. `None` says nothing: ask [`any_field`]. Asked for every line of every message,
+/// where a call costs as much as the answer.
+#[inline(always)]
 pub(crate) fn plain_field(bytes: &[u8], at: usize) -> Option<(FieldAt, usize)> {
     let rest = bytes.get(at..)?;
-    let (name_text, value_on) = rest.split_at_checked(first_colon(rest)?)?;
-    let (value_on, is_spaced) = match value_on {
-        [b':', b' ', value_on @ ..] => (value_on, true),
-        [b':', value_on @ ..] => (value_on, false),
-        _ => return None,
-    };
-    let (name, is_usual) = match HeaderName::usual(name_text) {
-        HeaderName::Other => (HeaderName::from_bytes(name_text), false),
-        name => (name, true),
-    };
+    let (name, is_usual, colon) = plain_name(rest)?;
+    let is_spaced = rest.get(colon + 1) == Some(&b' ');
+    let value_at = colon + 1 + usize::from(is_spaced);
+    let value_on = rest.get(value_at..)?;
     // CR, LF, or a tab or a control that hardly any message holds.
-    let (value, end_on) = value_on.split_at_checked(first_below::<{ b'\r' + 1 }>(value_on)?)?;
-    let is_plain = name != HeaderName::Other
-        && matches!(value, [first, .., last] | [first @ last] if !is_lws(*first) && !is_lws(*last))
-        && matches!(end_on, [b'\r', b'\n', next, ..] if !matches!(next, b' ' | b'\t'));
-    let (start, stop) = (bytes.len() - value_on.len(), bytes.len() - end_on.len());
-    let field = FieldAt { name, start: at, value: start..stop, is_as_written: is_usual && is_spaced };
-    is_plain.then_some((field, stop + 2))
+    let len = first_below::<{ b'\r' + 1 }>(value_on)?;
+    let [.., last, b'\r', b'\n', next] = value_on.get(..len + 3)? else { return None };
+    if value_on.first() == Some(&b' ') || *last == b' ' || matches!(next, b' ' | b'\t') {
+        return None;
+    }
+    let value = at + value_at..at + value_at + len;
+    let end = value.end + 2;
+    Some((FieldAt { name, start: at, value, is_as_written: is_usual && is_spaced }, end))
 }
 
-/// The first colon, if it stands where it would behind a name we know.
-#[inline]
-fn first_colon(rest: &[u8]) -> Option<usize> {
-    for (at, word) in rest.as_chunks::<8>().0.iter().take(3).enumerate() {
-        if let Some(place) = find_in_word::<b':'>(u64::from_le_bytes(*word)) {
-            return Some(at * 8 + place);
+/// The name at the start of a line, if it is one we know with a colon right behind it, whether it is spelled as the RFC does,
+/// and where the colon stands.
+#[inline(always)]
+fn plain_name(rest: &[u8]) -> Option<(HeaderName, bool, usize)> {
+    let word = |at: usize| rest.get(at..)?.first_chunk().map(|eight| u64::from_le_bytes(*eight));
+    // What is before the colon, as [`HeaderName::usual`] takes it.
+    let cut = |word: u64, place: usize| word & !(u64::MAX << (8 * place));
+    let first = word(0)?;
+    let (spelled, colon) = if let Some(place) = find_in_word::<b':'>(first) {
+        ([cut(first, place), 0, 0], place)
+    } else {
+        let second = word(8)?;
+        if let Some(place) = find_in_word::<b':'>(second) {
+            ([first, cut(second, place), 0], 8 + place)
+        } else {
+            let third = word(16)?;
+            let place = find_in_word::<b':'>(third)?;
+            ([first, second, cut(third, place)], 16 + place)
         }
+    };
+    let last = *rest.get(colon.wrapping_sub(1))?;
+    match HeaderName::usual(spelled, last, colon) {
+        HeaderName::Other => match HeaderName::from_bytes(rest.get(..colon)?) {
+            HeaderName::Other => None,
+            name => Some((name, false, colon)),
+        },
+        name => Some((name, true, colon)),
     }
-    None
 }
 
 /// Reads what stands at `at`, in whatever way it is written.

@@ -1,16 +1,20 @@
 //! Searches that look at eight bytes together, for texts too short for anything wider.
 
 /// The first byte below `LIMIT`, which is at most 128.
-#[inline]
+#[inline(always)]
 pub(crate) fn first_below<const LIMIT: u8>(bytes: &[u8]) -> Option<usize> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let low = below::<LIMIT>(u64::from_le_bytes(*word));
-        if low != 0 {
-            return Some(at * 8 + first_marked(low));
+    let (pairs, rest) = bytes.as_chunks::<16>();
+    let mut at = 0;
+    for pair in pairs {
+        let pair = u128::from_le_bytes(*pair);
+        let (first, second) = (below::<LIMIT>(pair as u64), below::<LIMIT>((pair >> 64) as u64));
+        if first | second != 0 {
+            let place = if first != 0 { first_marked(first) } else { 8 + first_marked(second) };
+            return Some(at + place);
         }
+        at += 16;
     }
-    rest.iter().position(|&byte| byte < LIMIT).map(|at| words.len() * 8 + at)
+    rest.iter().position(|&byte| byte < LIMIT).map(|place| at + place)
 }
 
 /// The first `WANTED`.

@@ -228,6 +228,9 @@ impl<'a> Uri<'a> {
 /// The scheme, and what follows its colon.
 #[inline]
 fn split_scheme(bytes: &[u8]) -> Result<(Scheme, &[u8]), Malformed> {
+    if let Some(rest) = bytes.strip_prefix(b"sip:") {
+        return Ok((Scheme::Sip, rest));
+    }
     match bytes {
         [b's' | b'S', b'i' | b'I', b'p' | b'P', b':', rest @ ..] => Ok((Scheme::Sip, rest)),
         [b's' | b'S', b'i' | b'I', b'p' | b'P', b's' | b'S', b':', rest @ ..] => Ok((Scheme::Sips, rest)),

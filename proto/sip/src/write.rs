@@ -322,12 +322,16 @@ fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr) {
     use core::net::IpAddr;
     match address {
         IpAddr::V4(v4) => {
-            for (place, octet) in v4.octets().into_iter().enumerate() {
-                if place > 0 {
-                    out.push(b'.');
+            let (mut text, mut len) = ([0; 16], 0);
+            for octet in v4.octets() {
+                let written = OCTETS[usize::from(octet)];
+                if let Some(room) = text.get_mut(len..).and_then(|room| room.first_chunk_mut()) {
+                    *room = written;
                 }
-                write_number(out, u64::from(octet));
+                len += 2 + usize::from(octet >= 10) + usize::from(octet >= 100);
             }
+            // Without the last dot.
+            out.extend_from_slice(text.get(..len - 1).unwrap_or_default());
         }
         IpAddr::V6(v6) => {
             use core::fmt::Write;
@@ -335,6 +339,23 @@ fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr) {
         }
     }
 }
+
+/// Each number of an IPv4 address with a dot behind it.
+const OCTETS: [[u8; 4]; 256] = {
+    let mut table = [[0; 4]; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        let digits = [(octet / 100) as u8, (octet / 10 % 10) as u8, (octet % 10) as u8];
+        let (mut from, mut to) = (if octet >= 100 { 0 } else if octet >= 10 { 1 } else { 2 }, 0);
+        while from < 3 {
+            table[octet][to] = b'0' + digits[from];
+            (from, to) = (from + 1, to + 1);
+        }
+        table[octet][to] = b'.';
+        octet += 1;
+    }
+    table
+};
 
 /// Appends the Via line `value` (one or several values) with `received` and `rport` in its first value. Where the address
 /// says what sent-by says, `received` would tell nothing and is left out, unless rport asks for it (RFC 3581 §4).

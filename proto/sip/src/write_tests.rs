@@ -293,3 +293,13 @@ fn hosts_have_their_port_and_ipv6_its_brackets() {
         assert_eq!(out, format!("<sip:{address}").into_bytes());
     }
 }
+
+#[test]
+fn an_ipv4_address_is_written_as_everybody_writes_it() {
+    for octet in 0..=u8::MAX {
+        let address = core::net::Ipv4Addr::new(octet, 255, octet, 255 - octet);
+        let mut out = Vec::new();
+        write_ip(&mut out, address.into());
+        assert_eq!(out, alloc::format!("{address}").as_bytes());
+    }
+}
