@@ -146,11 +146,12 @@ pub(crate) fn write_reply(
 
 fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
     let mut hash = SipHasher13::new_with_key(key);
-    for part in [message.call_id(), message.from().tag().unwrap_or_default()] {
-        hash.write_usize(part.len());
-        hash.write(part);
-    }
-    hash.write_u32(message.cseq().number);
+    let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
+    // Both are parts of one message and shorter than 65,536 bytes.
+    let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
+    hash.write_u64(u64::from(message.cseq().number) << 32 | lengths);
+    hash.write(call_id);
+    hash.write(from_tag);
     crate::proxy::hex16(hash.finish())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::grammar::{TOKEN, class_len, number, trim};
 use crate::header::{CSeq, NameAddr, Via};
-use crate::scan::{find, first_below};
+use crate::scan::is_visible;
 use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
 use core::ops::Deref;
 
@@ -148,8 +148,7 @@ impl<'a> Mandatory<'a> {
         let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
         let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
         let call_id = mandatory(fields, HeaderName::CallId)?;
-        // White space and controls.
-        if call_id.is_empty() || first_below::<b'!'>(call_id).is_some() || find::<127>(call_id).is_some() {
+        if call_id.is_empty() || !is_visible(call_id) {
             return Err(Reason::Header(HeaderName::CallId));
         }
         let cseq = well_formed(HeaderName::CSeq, CSeq::parse(mandatory(fields, HeaderName::CSeq)?))?;

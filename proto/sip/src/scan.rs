@@ -36,6 +36,19 @@ pub(crate) const fn find_in_word<const WANTED: u8>(word: u64) -> Option<usize> {
     if found == 0 { None } else { Some(first_marked(found)) }
 }
 
+/// True when no byte is white space, a control or DEL: what RFC 3261 calls a `word` has none of them.
+#[inline]
+pub(crate) fn is_visible(bytes: &[u8]) -> bool {
+    let is_bad = |word: u64| below::<b'!'>(word) | below::<1>(word ^ repeated(127)) != 0;
+    match (bytes.as_chunks::<8>(), bytes.last_chunk()) {
+        // The last eight, of which the first were looked at before.
+        ((words, _), Some(last)) => {
+            !words.iter().chain([last]).any(|word| is_bad(u64::from_le_bytes(*word)))
+        }
+        ((_, rest), None) => !rest.iter().any(|&byte| byte < b'!' || byte == 127),
+    }
+}
+
 /// The topmost bit of each byte below `LIMIT`; bytes above the lowest such one may be marked wrongly.
 const fn below<const LIMIT: u8>(word: u64) -> u64 {
     word.wrapping_sub(repeated(LIMIT)) & !word & repeated(0x80)
@@ -78,6 +91,7 @@ mod tests {
             assert_eq!(find::<b':'>(&bytes), plain(|byte| byte == b':'), "{bytes:?}");
             assert_eq!(find::<0>(&bytes), plain(|byte| byte == 0), "{bytes:?}");
             assert_eq!(find::<255>(&bytes), plain(|byte| byte == 255), "{bytes:?}");
+            assert_eq!(is_visible(&bytes), plain(|byte| byte < 33 || byte == 127).is_none(), "{bytes:?}");
         }
     }
 }

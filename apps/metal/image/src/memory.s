@@ -102,6 +102,16 @@ memset:
     movq xmm0, rax
     punpcklqdq xmm0, xmm0
     lea rcx, [rdi + rdx - 16]
+    cmp rdx, 64
+    jb 1f
+    lea r9, [rcx - 48]
+7:  movups [rdi], xmm0
+    movups [rdi + 16], xmm0
+    movups [rdi + 32], xmm0
+    movups [rdi + 48], xmm0
+    add rdi, 64
+    cmp rdi, r9
+    jbe 7b
 1:  cmp rdi, rcx
     jae 2f
     movups [rdi], xmm0
@@ -131,33 +141,62 @@ memset:
 memcmp:
 bcmp:
     xor ecx, ecx
-1:  lea r8, [rcx + 16]
-    cmp r8, rdx
-    ja 3f
-    movups xmm0, [rdi + rcx]
+    cmp rdx, 16
+    jb 3f
+1:  movups xmm0, [rdi + rcx]
     movups xmm1, [rsi + rcx]
     pcmpeqb xmm0, xmm1
     pmovmskb eax, xmm0
     xor eax, 0xFFFF
     jnz 2f
-    mov rcx, r8
+    add rcx, 16
+    lea r8, [rcx + 16]
+    cmp r8, rdx
+    jbe 1b
+    cmp rcx, rdx
+    je 5f
+    # The last 16, of which the first are compared again.
+    lea rcx, [rdx - 16]
     jmp 1b
 2:  bsf eax, eax
     add rcx, rax
-    jmp 4f
-3:  cmp rcx, rdx
-    jae 5f
-    mov al, [rdi + rcx]
-    cmp al, [rsi + rcx]
-    jne 4f
-    inc rcx
-    jmp 3b
 4:  movzx eax, byte ptr [rdi + rcx]
     movzx edx, byte ptr [rsi + rcx]
     sub eax, edx
     ret
 5:  xor eax, eax
     ret
+# Fewer than 16 bytes: the first eight or four and the last eight or four.
+3:  cmp edx, 8
+    jb 6f
+    mov rax, [rdi]
+    xor rax, [rsi]
+    jnz 7f
+    lea rcx, [rdx - 8]
+    mov rax, [rdi + rcx]
+    xor rax, [rsi + rcx]
+    jz 5b
+7:  bsf rax, rax
+    shr eax, 3
+    add rcx, rax
+    jmp 4b
+6:  cmp edx, 4
+    jb 8f
+    mov eax, [rdi]
+    xor eax, [rsi]
+    jnz 7b
+    lea rcx, [rdx - 4]
+    mov eax, [rdi + rcx]
+    xor eax, [rsi + rcx]
+    jnz 7b
+    jmp 5b
+8:  cmp ecx, edx
+    jae 5b
+    mov al, [rdi + rcx]
+    cmp al, [rsi + rcx]
+    jne 4b
+    inc ecx
+    jmp 8b
 
 .global strlen
 .balign 16
