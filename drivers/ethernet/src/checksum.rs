@@ -78,7 +78,8 @@ mod tests {
         for len in 8..200_usize {
             for fill in [None, Some(0), Some(0xff)] {
                 let mut next = || {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     fill.unwrap_or((state >> 33) as u8)
                 };
                 let mut bytes: Vec<u8> = (0..len).map(|_| next()).collect();

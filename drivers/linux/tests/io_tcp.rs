@@ -172,8 +172,8 @@ fn more_connections_than_allowed_are_closed_at_once() {
 
 #[test]
 fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
-    let message = Duration::from_millis(300);
-    let first_message = Duration::from_millis(600);
+    let message = Duration::from_millis(500);
+    let first_message = Duration::from_millis(2000);
     let (runtime, server) =
         tcp(1, limits(StreamLimits { message, first_message, ..StreamLimits::default() }));
     let mut slow = Client::connect(server);
@@ -189,20 +189,20 @@ fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
         }
     });
     assert!(slow.ends());
-    assert!(start.elapsed() >= Duration::from_millis(250) && start.elapsed() < Duration::from_millis(600));
+    assert!(start.elapsed() >= Duration::from_millis(450) && start.elapsed() < first_message);
     assert!(silent.ends());
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < 2 * first_message);
     assert_eq!(honest.ask("1 echo\n"), "1 echo\n", "who has spoken may be silent for longer");
     assert_eq!(runtime.counts().slow_closes, 2);
 }
 
 #[test]
 fn idle_connections_are_closed() {
-    let idle = Duration::from_millis(300);
+    let idle = Duration::from_millis(1200);
     let (runtime, server) = tcp(1, limits(StreamLimits { idle, ..StreamLimits::default() }));
     let mut client = Client::connect(server);
     for _ in 0..4 {
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(idle / 3);
         assert_eq!(client.ask("1 echo\n"), "1 echo\n", "speaking keeps it open");
     }
     assert!(client.ends());

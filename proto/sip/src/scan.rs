@@ -42,9 +42,7 @@ pub(crate) fn is_visible(bytes: &[u8]) -> bool {
     let is_bad = |word: u64| below::<b'!'>(word) | below::<1>(word ^ repeated(127)) != 0;
     match (bytes.as_chunks::<8>(), bytes.last_chunk()) {
         // The last eight, of which the first were looked at before.
-        ((words, _), Some(last)) => {
-            !words.iter().chain([last]).any(|word| is_bad(u64::from_le_bytes(*word)))
-        }
+        ((words, _), Some(last)) => !words.iter().chain([last]).any(|word| is_bad(u64::from_le_bytes(*word))),
         ((_, rest), None) => !rest.iter().any(|&byte| byte < b'!' || byte == 127),
     }
 }

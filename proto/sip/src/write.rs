@@ -346,7 +346,16 @@ const OCTETS: [[u8; 4]; 256] = {
     let mut octet = 0;
     while octet < 256 {
         let digits = [(octet / 100) as u8, (octet / 10 % 10) as u8, (octet % 10) as u8];
-        let (mut from, mut to) = (if octet >= 100 { 0 } else if octet >= 10 { 1 } else { 2 }, 0);
+        let (mut from, mut to) = (
+            if octet >= 100 {
+                0
+            } else if octet >= 10 {
+                1
+            } else {
+                2
+            },
+            0,
+        );
         while from < 3 {
             table[octet][to] = b'0' + digits[from];
             (from, to) = (from + 1, to + 1);
