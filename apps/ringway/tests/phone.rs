@@ -215,6 +215,17 @@ fn hold_and_resume_keep_sound_both_ways_and_keys_arrive() {
     }
 }
 
+#[test]
+fn a_hold_that_cannot_be_sent_is_told() {
+    let (bob, uri) = bob(&["--hold-at", "0.2", "--duration", "0.5"]);
+    let mut peer = Peer::new();
+    peer.contact = "sips:peer@127.0.0.1".to_owned();
+    peer.call(&uri, Offer::Protected);
+    let bob = bob.done();
+    assert!(bob.err.contains("hold or resume failed: 503") && bob.err.contains("need TLS"), "{bob:?}");
+    assert_eq!(bob.json()["result"], "answered");
+}
+
 /// Lets a peer that is protected in a call with `phone` take the protection away: its status, what the phone said, and how it ended.
 fn taken_away(mut peer: Peer, phone: Running) -> (u16, String, Value) {
     assert!(peer.receives_packets_of(PROTECTED_BYTES, 20));

@@ -106,11 +106,11 @@ pub enum AgentEvent {
         /// Which.
         call: CallId,
     },
-    /// Our hold or resume was refused; everything is as before.
+    /// Our hold or resume was refused, or could not be sent; everything is as before.
     ChangeRefused {
         /// In which call.
         call: CallId,
-        /// The status code.
+        /// The status code; 503 when it could not be sent.
         status: u16,
         /// Why, for a person.
         reason: String,

@@ -87,7 +87,7 @@ impl<C: Card> PhoneMachine<C> {
                 if let Some(call) = &mut self.call {
                     call.is_held_by_us = !call.is_held_by_us;
                 }
-                self.warn(now, &format!("call: the other side refuses the change: {status} {reason}"));
+                self.warn(now, &format!("call: hold or resume failed: {status} {reason}"));
             }
             AgentEvent::OfferRefused { call, status, reason } if self.is_ours(call) => {
                 self.warn(now, &format!("call: a change by the other side was refused: {status} {reason}"));

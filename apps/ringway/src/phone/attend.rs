@@ -83,7 +83,7 @@ impl Attended {
             AgentEvent::HeldByPeer { call: of } if *of == call => self.say("the other side holds the call"),
             AgentEvent::ResumedByPeer { call: of } if *of == call => self.say("the other side is back"),
             AgentEvent::ChangeRefused { call: of, status, reason } if *of == call => {
-                self.say(&format!("the other side refuses the change: {status} {}", printable(reason)));
+                self.say(&format!("hold or resume failed: {status} {}", printable(reason)));
             }
             AgentEvent::OfferRefused { call: of, status, reason } if *of == call => {
                 self.say(&format!("a change by the other side was refused: {status} {}", printable(reason)));

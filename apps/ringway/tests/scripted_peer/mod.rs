@@ -12,6 +12,8 @@ pub(crate) struct Peer {
     /// Our From or To, and the other end's.
     local: String,
     remote: String,
+    /// Where it says in requests that it is.
+    pub(crate) contact: String,
     target: String,
     call_id: String,
     cseq: u32,
@@ -33,8 +35,9 @@ impl Peer {
         };
         let (sip, rtp) = (socket(), socket());
         let local = format!("<sip:peer@{}>;tag=peer", sip.local_addr().unwrap());
-        let empty = String::new;
-        Self { sip, rtp, there: empty(), local, remote: empty(), target: empty(), call_id: empty(), cseq: 0 }
+        let contact = format!("sip:peer@{}", sip.local_addr().unwrap());
+        let (there, remote, target, call_id) = Default::default();
+        Self { sip, rtp, there, local, remote, contact, target, call_id, cseq: 0 }
     }
 
     pub(crate) fn uri(&self) -> String {
@@ -132,7 +135,7 @@ impl Peer {
     fn request(&mut self, method: &str, rest: &str) -> String {
         self.cseq += 1;
         let head = self.head(method, method, &self.remote);
-        self.send(&format!("{head}Contact: <{}>\r\n{rest}", self.uri()));
+        self.send(&format!("{head}Contact: <{}>\r\n{rest}", self.contact));
         self.final_response(method)
     }
 

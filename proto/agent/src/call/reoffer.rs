@@ -8,6 +8,8 @@
 //!      └────────────────────── Waiting ◄────┘ 491
 //! ```
 //!
+//! What cannot be sent is told as a refusal too, with 503.
+//!
 //! The program says what it wants, not what is to be sent: whatever was under way, [`UserAgent::reconcile`] brings the two
 //! together when it may.
 
@@ -111,11 +113,13 @@ impl UserAgent {
         if !is_free || hold == call.hold.reached {
             return;
         }
-        let account = call.account;
-        let (Ok(mut draft), Some(session)) =
-            (call.dialog.draft(account, Method::Invite), call.session.as_mut())
-        else {
-            return;
+        let Some(session) = call.session.as_mut() else { return };
+        let mut draft = match call.dialog.draft(call.account, Method::Invite) {
+            Ok(draft) => draft,
+            Err(why) => {
+                let reason = alloc::format!("no request can go where the other side says that it is: {why}");
+                return self.refuse_change(id, 503, &reason, out);
+            }
         };
         let direction = if hold { Direction::SendOnly } else { Direction::SendRecv };
         draft.body = Some(Body { content_type: SDP, bytes: session.offer(direction) });

@@ -1,6 +1,6 @@
 //! Hold, resume, and changes that the other side wants.
 
-use crate::harness::{PEER, Sent, Table, answer, in_dialog, invite, media_with, sdp, sdp_with};
+use crate::harness::{PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{AgentEvent, CallId, CallState, Ended};
 use ringway_media::sdp::SecurityPolicy;
 use ringway_media::{Direction, Protection, Suite};
@@ -82,6 +82,47 @@ fn a_refused_change_leaves_everything_as_it_was() {
         0,
         "an answer to the old one"
     );
+}
+
+#[test]
+fn a_hold_that_no_request_can_be_made_for_is_told_and_the_call_stays() {
+    let unusable = [
+        ("sips:bob@10.0.0.2", "TLS"),
+        ("sip:bob@10.0.0.2;transport=sctp", "transport"),
+        ("sip:bob@0.0.0.0", "address"),
+    ];
+    for (contact, why) in unusable {
+        for hold_is_early in [true, false] {
+            let mut table = Table::direct();
+            let offer = invite("c", 1, Some(&sdp("10.0.0.2", 7000)))
+                .replace("<sip:bob@10.0.0.2:5060>", &format!("<{contact}>"));
+            let call = table.ringing(&offer);
+            table.ask(|agent, now, out, actions| agent.answer(now, call, media(), out, actions)).unwrap();
+            let ok = table.only();
+            table.events();
+            if hold_is_early {
+                hold(&mut table, call);
+                assert!(table.events().is_empty(), "it waits for the ACK");
+            }
+            table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
+            if !hold_is_early {
+                hold(&mut table, call);
+            }
+            assert!(table.sent().is_empty());
+            let events = table.events();
+            let [AgentEvent::ChangeRefused { call: of, status: 503, reason }] = events.as_slice() else {
+                panic!("{contact}: {events:?}")
+            };
+            assert!(*of == call && reason.contains(why), "{contact}: {reason}");
+            assert_eq!(table.agent.call_state(call), Some(CallState::Established));
+            // Where the other side says that it is somewhere else, it can be asked.
+            table.receive(PEER, &in_dialog("UPDATE", 2, &ok, "", None));
+            table.sent();
+            assert!(table.events().is_empty());
+            hold(&mut table, call);
+            assert!(table.only().body().contains("a=sendonly"));
+        }
+    }
 }
 
 #[test]

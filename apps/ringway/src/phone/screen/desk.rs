@@ -298,7 +298,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             }
             AgentEvent::ChangeRefused { call, status, reason } => {
                 self.forget_wish(call);
-                PhoneEvent::Refused { what: format!("the other side refuses the change: {status} {reason}") }
+                PhoneEvent::Refused { what: format!("hold or resume failed: {status} {reason}") }
             }
             AgentEvent::OfferRefused { call, status, reason } => {
                 PhoneEvent::OfferRefused { call: number(call), reason: format!("{status} {reason}") }
