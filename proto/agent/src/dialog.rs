@@ -89,8 +89,8 @@ impl Dialog {
         })
     }
 
-    /// The caller's, as a response to its INVITE makes it (RFC 3261 §12.1.2). Without a Contact the other side is where
-    /// it was called.
+    /// The caller's, as a response to its INVITE makes it (RFC 3261 §12.1.2), or makes it anew out of an early one
+    /// (§13.2.2.4). Without a Contact the other side is where it was before.
     pub(crate) fn answered(&self, response: &Message<'_>, limits: &Limits) -> Result<Self, NoDialog> {
         let remote_tag = response.to().tag().ok_or(NoDialog::Tag)?.to_vec();
         let mut routes = routes_of(response, limits)?;
@@ -132,9 +132,13 @@ impl Dialog {
         self.draft_numbered(account, Method::Ack, cseq)
     }
 
-    /// True for a message with this Call-ID and these tags, ours first.
+    /// True for a message with this Call-ID and these tags, ours first. Before anybody has answered there is no dialog, and
+    /// a message without a tag belongs to none.
     pub(crate) fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
-        self.call_id == call_id && self.local_tag == local_tag && self.remote_tag == remote_tag
+        !remote_tag.is_empty()
+            && self.call_id == call_id
+            && self.local_tag == local_tag
+            && self.remote_tag == remote_tag
     }
 
     fn draft_numbered(&self, account: AccountId, method: Method<'static>, cseq: u32) -> Result<Draft, NoWay> {

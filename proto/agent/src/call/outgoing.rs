@@ -252,15 +252,18 @@ impl UserAgent {
     ) {
         let limits = self.config.limits;
         let Some(call) = self.call_mut(id) else { return };
-        let Ok(mut dialog) = call.dialog.answered(message, &limits) else {
+        let tag = message.to().tag().unwrap_or_default();
+        let early = call.early.iter().position(|early| early.dialog.remote_tag == tag);
+        let early = early.map(|place| call.early.swap_remove(place));
+        let before = early.as_ref().map_or(&call.dialog, |early| &early.dialog);
+        let Ok(mut dialog) = before.answered(message, &limits) else {
             // Nothing can be sent in it, so nothing is: the other side gives up without our ACK.
             self.counters.too_many_routes += 1;
             self.tell_ended(id, 400, "the answer makes no dialog", By::Local, out);
             return self.drop_call(id);
         };
-        let early = call.early.iter().position(|early| early.dialog.remote_tag == dialog.remote_tag);
-        let early = early.map(|place| call.early.swap_remove(place));
-        dialog.remote_cseq = early.as_ref().and_then(|early| early.dialog.remote_cseq);
+        // The INVITE may have been sent again since that dialog began.
+        dialog.local_cseq = call.dialog.local_cseq;
         let early = early.and_then(|early| early.agreed);
         let session = call.session.as_mut().map(Session::fork);
         let agreed = match (carried(message, limits.body_bytes_max), session, early) {

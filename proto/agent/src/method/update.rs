@@ -40,7 +40,8 @@ impl UserAgent {
             }
         };
         let Some(call) = self.call_mut(id) else { return };
-        call.dialog.refresh_target(asked.message);
+        // RFC 3261 §12.2.2: the target of the dialog that it came in. Before the answer there may be several.
+        call.dialog_of(asked.message).refresh_target(asked.message);
         let account = call.account;
         self.respond(asked, 200, "OK", None, out, |response, config| {
             add_contact(response, config, account, asked.flow);

@@ -378,6 +378,50 @@ fn forks_count_their_requests_each_for_itself() {
     assert_eq!(table.only().line(), "SIP/2.0 200 OK");
 }
 
+/// An UPDATE of the fork `tag`: it is at `contact` now.
+fn moved(invite: &Sent, tag: &str, cseq: u32, contact: &str) -> String {
+    in_dialog("UPDATE", cseq, invite, "", None)
+        .replace(";tag=bob", tag)
+        .replace("branch=z9hG4bK", &format!("branch=z9hG4bK{contact}"))
+        .replace(&format!("Contact: <sip:bob@{PEER}>"), &format!("Contact: <sip:bob@{contact}>"))
+}
+
+#[test]
+fn an_update_before_the_answer_moves_the_target_of_its_own_dialog_alone() {
+    // Who answers, with which Contact, and where it then is.
+    for (tag, said, place) in [
+        ("one", None, "10.0.0.7:5060"),
+        ("two", None, "10.0.0.4:5060"),
+        ("three", None, PEER),
+        ("one", Some("10.0.0.8:5060"), "10.0.0.8:5060"),
+        ("two", Some("10.0.0.8:5060"), "10.0.0.8:5060"),
+    ] {
+        let mut table = Table::direct();
+        let (call, invite) = table.call(&bob());
+        table.receive(PEER, &answer(&invite, 180, "one", &contact("10.0.0.3:5060"), None));
+        table.receive(PEER, &answer(&invite, 180, "two", &contact("10.0.0.4:5060"), None));
+        table.receive(PEER, &moved(&invite, ";tag=one", 1, "10.0.0.7:5060"));
+        assert_eq!(table.only().line(), "SIP/2.0 200 OK");
+        let fields = said.map(contact).unwrap_or_default();
+        table.receive(PEER, &answer(&invite, 200, tag, &fields, Some(&sdp("10.0.0.2", 7000))));
+        let ack = table.only();
+        assert_eq!((ack.line().split(' ').next(), ack.to().as_str()), (Some("ACK"), place), "{tag} {said:?}");
+        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        let bye = table.only();
+        assert_eq!((bye.field("CSeq"), bye.to().as_str()), (Some("2 BYE"), place), "{tag} {said:?}");
+    }
+}
+
+#[test]
+fn a_request_without_a_tag_belongs_to_no_dialog_of_an_unanswered_call() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&bob());
+    table.receive(PEER, &moved(&invite, "", 1, "10.0.0.7:5060"));
+    assert_eq!(table.only().line(), "SIP/2.0 481 Call/Transaction Does Not Exist");
+    table.receive(PEER, &answer(&invite, 200, "bob", "", Some(&sdp("10.0.0.2", 7000))));
+    assert_eq!(table.only().to(), PEER);
+}
+
 #[test]
 fn a_lost_dialog_ends_the_call() {
     let mut table = Table::direct();
