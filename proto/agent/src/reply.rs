@@ -19,11 +19,16 @@ pub(crate) struct Asked<'m, 'a> {
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
     pub(crate) key: MatchKey,
+    /// Its transaction, where that had to begin before it was known what the answer is.
+    pub(crate) server: Option<ServerId>,
 }
 
 impl UserAgent {
-    /// Begins the server transaction of a request. `None`: there was no room, and that was answered.
+    /// Begins the server transaction of a request, if it has none. `None`: there was no room, and that was answered.
     pub(crate) fn begin(&mut self, asked: &Asked<'_, '_>, owner: u64, out: &mut Out<'_>) -> Option<ServerId> {
+        if asked.server.is_some() {
+            return asked.server;
+        }
         let flow = reply_flow(asked.message.via(), asked.flow);
         let port = asked.message.via().port.unwrap_or(DEFAULT_PORT);
         let is_invite = asked.method == Method::Invite;

@@ -140,6 +140,13 @@ pub(crate) enum NotSent {
     Unsafe,
 }
 
+impl Request {
+    /// True as long as nobody can have seen it, not even without the credentials that it has now.
+    pub(crate) const fn was_never_sent(&self) -> bool {
+        self.client.is_none() && self.rounds == 0
+    }
+}
+
 impl NotSent {
     pub(crate) const fn reason(self) -> &'static str {
         match self {

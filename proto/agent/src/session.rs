@@ -60,6 +60,10 @@ impl Session {
         self.0.abandon_offer();
     }
 
+    pub(crate) fn retract_offer(&mut self) {
+        self.0.retract_offer();
+    }
+
     pub(crate) const fn allow_unprotected(&mut self, allowed: bool) {
         self.0.set_downgrade(if allowed { Downgrade::Allowed } else { Downgrade::Refused });
     }

@@ -16,7 +16,7 @@
 use crate::agent::{Out, Timer};
 use crate::call::outgoing::abilities;
 use crate::call::{CallError, CallId, CallState, Role};
-use crate::request::{Answer, Body, ContactField, Purpose, key_of};
+use crate::request::{Answer, Body, ContactField, Purpose, Request, key_of};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{Action, AgentEvent, By, UserAgent};
 use alloc::vec::Vec;
@@ -127,6 +127,7 @@ impl UserAgent {
         draft.fields = abilities();
         call.reoffer = Reoffer::Sent { hold, retries };
         if let Err(why) = self.submit(now, draft, Purpose::Reinvite(id), out) {
+            self.retract_offer(id);
             self.refuse_change(id, 503, why.reason(), out);
         }
     }
@@ -145,6 +146,9 @@ impl UserAgent {
             (200..=299, Some(message)) => self.on_changed(now, id, key, message, out),
             (491, _) => self.on_glare(now, id, out),
             _ => {
+                if self.requests.get(key).is_some_and(Request::was_never_sent) {
+                    self.retract_offer(id);
+                }
                 if self.call_state(id) == Some(CallState::Established)
                     && !self.ends_dialog(now, id, answer, out)
                 {
@@ -226,6 +230,13 @@ impl UserAgent {
         let timer = self.wheel.arm(now + Duration::from_millis(pause_ms), Timer::Glare(id));
         if let Some(call) = self.call_mut(id) {
             call.reoffer = Reoffer::Waiting { timer, retries: retries + 1 };
+        }
+    }
+
+    /// What the other side has not seen does not count, not even as a version.
+    fn retract_offer(&mut self, id: CallId) {
+        if let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) {
+            session.retract_offer();
         }
     }
 

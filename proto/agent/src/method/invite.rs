@@ -11,6 +11,7 @@ use crate::{AccountId, AgentEvent, UserAgent};
 use alloc::vec::Vec;
 use ringway_media::Direction;
 use ringway_sip::{HeaderName, Message, Params, ResponseWriter, grammar};
+use ringway_transaction::ServerId;
 
 /// Whom a Replaces names (RFC 3891 §3).
 enum Replaced {
@@ -126,6 +127,9 @@ impl UserAgent {
             }
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
+        // Before anything changes: what there is no room for changes nothing.
+        let Some(server) = self.begin(asked, id.0, out) else { return };
+        let asked = &Asked { server: Some(server), ..*asked };
         // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
         if self.end_acceptance(id).is_some()
             && let Some(call) = self.call_mut(id)
@@ -133,7 +137,7 @@ impl UserAgent {
             call.state = CallState::Established;
         }
         match self.negotiate(asked, id, out) {
-            Ok((body, awaits_answer)) => self.accept_change(asked, id, body, awaits_answer, out),
+            Ok(agreed) => self.accept_change(asked, id, server, agreed, out),
             Err(why) => {
                 self.refuse_session(asked, &why, out);
                 out.tell(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
@@ -158,7 +162,6 @@ impl UserAgent {
             Carried::Description(offer) => {
                 let (body, params) = session.answer(offer, wanted)?;
                 call.hold.reached = call.hold.wanted;
-                call.dialog.refresh_target(asked.message);
                 let is_held = !params.direction.sends();
                 self.tell_changed(id, params, out);
                 self.note_peer_hold(id, is_held, out);
@@ -171,11 +174,10 @@ impl UserAgent {
         &mut self,
         asked: &Asked<'_, '_>,
         id: CallId,
-        body: Vec<u8>,
-        awaits_answer: bool,
+        server: ServerId,
+        (body, awaits_answer): (Vec<u8>, bool),
         out: &mut Out<'_>,
     ) {
-        let Some(server) = self.begin(asked, id.0, out) else { return };
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(asked.message);
         let (account, flow) = (call.account, asked.flow);

@@ -36,7 +36,7 @@ impl UserAgent {
             Incoming::New(_) if method == Method::Ack => return self.on_ack(now, message, out),
             Incoming::New(key) => key,
         };
-        let asked = Asked { now, message, method, uri, flow, key };
+        let asked = Asked { now, message, method, uri, flow, key, server: None };
         if method == Method::Cancel {
             return self.on_cancel(&asked, out);
         }

@@ -28,6 +28,9 @@ impl UserAgent {
             }
             CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
         }
+        // Before anything changes: what there is no room for changes nothing.
+        let Some(server) = self.begin(asked, 0, out) else { return };
+        let asked = &Asked { server: Some(server), ..*asked };
         let body = match has_offer.then(|| self.negotiate(asked, id, out)).transpose() {
             Ok(negotiated) => negotiated.map(|(body, _)| body),
             Err(why) => {

@@ -1,9 +1,10 @@
 //! Hold, resume, and changes that the other side wants.
 
-use crate::harness::{PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
-use ringway_agent::{AgentEvent, CallId, CallState, Ended};
+use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
+use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
 use ringway_media::sdp::SecurityPolicy;
 use ringway_media::{Direction, Protection, Suite};
+use ringway_sansio::Event;
 
 fn hold(table: &mut Table, call: CallId) {
     table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
@@ -122,6 +123,90 @@ fn a_hold_that_no_request_can_be_made_for_is_told_and_the_call_stays() {
             hold(&mut table, call);
             assert!(table.only().body().contains("a=sendonly"));
         }
+    }
+}
+
+fn version(message: &Sent) -> u64 {
+    let origin = message.body().lines().find(|line| line.starts_with("o=")).unwrap();
+    origin.split(' ').nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_hold_that_finds_no_room_leaves_the_session_as_it_was() {
+    for (requests_max, clients_max) in [(2, 512), (128, 2)] {
+        let mut table = Table::with(Account::direct("sip:alice@example.org"), |config| {
+            config.limits.requests_max = requests_max;
+            config.limits.transactions.clients_max = clients_max;
+        });
+        let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+        let target = format!("sip:carol@{PEER}");
+        table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+        let query = table.only();
+        hold(&mut table, call);
+        assert!(table.sent().is_empty());
+        assert!(matches!(table.events().as_slice(), [AgentEvent::ChangeRefused { status: 503, .. }]));
+        table.receive(PEER, &answer(&query, 200, "carol", "", None));
+        table.events();
+        // The next description that the other side sees is one version further (RFC 3264 §8).
+        table.receive(PEER, &in_dialog("INVITE", 1, &first, "", Some(&sdp("10.0.0.2", 7000))));
+        let ok = table.only();
+        assert_eq!((ok.line(), version(&ok)), ("SIP/2.0 200 OK", version(&first) + 1));
+        table.receive(PEER, &in_dialog("ACK", 1, &first, "", None));
+        assert_eq!(changed_to(&mut table), Direction::SendRecv);
+        table.pass_s(33);
+        hold(&mut table, call);
+        let change = table.only();
+        assert_eq!(version(&change), version(&ok) + 1);
+        accept(&mut table, &change, "a=recvonly\r\n");
+        assert_eq!(changed_to(&mut table), Direction::SendOnly);
+    }
+}
+
+#[test]
+fn a_hold_whose_name_leads_nowhere_leaves_the_session_as_it_was() {
+    let mut table = Table::direct();
+    let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+    let named =
+        in_dialog("UPDATE", 1, &first, "", None).replace("<sip:bob@10.0.0.2:5060>", "<sip:bob@b.example>");
+    table.receive(PEER, &named);
+    table.sent();
+    hold(&mut table, call);
+    let [Action::Resolve { query, .. }] = *table.actions.as_slice() else { panic!("{:?}", table.actions) };
+    table.event(Event::Resolved { query, address: None });
+    assert!(table.sent().is_empty());
+    assert!(matches!(table.events().as_slice(), [AgentEvent::ChangeRefused { status: 503, .. }]));
+    table.receive(PEER, &in_dialog("INVITE", 2, &first, "", Some(&sdp("10.0.0.2", 7000))));
+    assert_eq!(version(&table.only()), version(&first) + 1);
+}
+
+#[test]
+fn a_change_of_the_other_side_that_finds_no_room_leaves_the_session_as_it_was() {
+    let holds = sdp_with("10.0.0.6", 7008, "a=sendonly\r\n");
+    for (method, body) in [("INVITE", Some(&*holds)), ("INVITE", None), ("UPDATE", Some(&*holds))] {
+        let mut table = Table::with(Account::direct("sip:alice@example.org"), |config| {
+            config.limits.transactions.servers_max = 1;
+        });
+        let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+        table.receive(PEER, &in_dialog("OPTIONS", 1, &first, "", None));
+        assert_eq!(table.only().line(), "SIP/2.0 200 OK");
+        let theirs = in_dialog(method, 2, &first, "", body)
+            .replace("Contact: <sip:bob@10.0.0.2:5060>", "Contact: <sip:bob@10.0.0.6>");
+        table.receive(PEER, &theirs);
+        assert_eq!(table.only().line(), "SIP/2.0 503 Too Busy");
+        assert_eq!(table.events(), [], "{method} {body:?}");
+        assert_eq!(table.agent.counters().overflow, 1);
+        table.pass_s(33);
+        // Ours is the next in order, and goes where the last one that was taken said.
+        hold(&mut table, call);
+        let change = table.only();
+        assert_eq!((version(&change), change.to().as_str()), (version(&first) + 1, PEER));
+        accept(&mut table, &change, "a=recvonly\r\n");
+        assert_eq!(changed_to(&mut table), Direction::SendOnly);
+        table.sent();
+        // And so is theirs.
+        table.receive(PEER, &in_dialog("INVITE", 3, &first, "", Some(&sdp("10.0.0.2", 7000))));
+        let ok = table.only();
+        assert_eq!((ok.line(), version(&ok)), ("SIP/2.0 200 OK", version(&change) + 1));
     }
 }
 

@@ -20,7 +20,8 @@ impl OfferAnswer {
         section.attributes.extend(promise.lines.iter().filter_map(crypto_attribute));
         section.attributes.extend(self.local.policy.hello_hash().map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
-        self.pending = Some(Pending { direction, formats, promise });
+        let published = (self.version, self.sent.clone());
+        self.pending = Some(Pending { direction, formats, promise, published });
 
         let mut description = self.description();
         match description.media.get_mut(self.slot) {

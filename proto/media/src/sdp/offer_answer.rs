@@ -1,7 +1,7 @@
 //! The negotiation of one call's audio (RFC 3264).
 //!
 //! ```text
-//!              offer()                      accept_answer(), abandon_offer()
+//!              offer()             accept_answer(), abandon_offer(), retract_offer()
 //!   Stable ───────────────► OfferPending ──────────────────────────────────► Stable
 //!   Stable ── answer() ───► Stable
 //! ```
@@ -99,9 +99,9 @@ pub struct OfferAnswer {
     pub(super) downgrade: Downgrade,
     username: Vec<u8>,
     session_id: u64,
-    version: u64,
+    pub(super) version: u64,
     /// The last description we gave the peer; empty before the first.
-    sent: Vec<u8>,
+    pub(super) sent: Vec<u8>,
     /// Our send key for each suite that we have offered or answered with.
     keys: Vec<(Suite, MasterKey)>,
     /// All media sections of the session, in order, each as it is written when it is not used (RFC 3264 §8: sections
@@ -126,6 +126,8 @@ pub(super) struct Pending {
     pub(super) direction: Direction,
     pub(super) formats: super::formats::Formats,
     pub(super) promise: Promise,
+    /// The version before it, and the description that went with that.
+    pub(super) published: (u64, Vec<u8>),
 }
 
 impl OfferAnswer {
@@ -206,6 +208,13 @@ impl OfferAnswer {
     /// Our offer was refused (488, 491, …): what was agreed before stays (RFC 3264 §8).
     pub fn abandon_offer(&mut self) {
         self.pending = None;
+    }
+
+    /// Our offer never left: it is as if it had not been made, and the next description has its version (RFC 3264 §8).
+    pub fn retract_offer(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            (self.version, self.sent) = pending.published;
+        }
     }
 
     /// What was agreed last.

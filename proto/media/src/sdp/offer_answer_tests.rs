@@ -226,6 +226,13 @@ fn the_version_grows_when_something_changes_and_only_then() {
     alice.abandon_offer();
     assert_eq!(version(alice.offer(BOTH)), 3, "unlike what was said last, though that was refused");
     alice.abandon_offer();
+    assert_eq!(version(alice.offer(Direction::SendOnly)), 4);
+    alice.retract_offer();
+    assert!(!alice.is_offer_pending());
+    assert_eq!(version(alice.offer(Direction::RecvOnly)), 4, "nobody has seen the one before");
+    alice.abandon_offer();
+    alice.retract_offer();
+    assert_eq!(version(alice.offer(BOTH)), 5, "nothing is left to take back");
     assert_eq!(version(bob.answer(&first, BOTH).unwrap().0), 1, "the same answer again");
     assert_eq!(version(bob.answer(&first, Direction::SendOnly).unwrap().0), 2);
     assert_eq!(version(bob.offer(BOTH)), 3);
