@@ -29,6 +29,9 @@ impl UserAgent {
             Ok(wanted) => wanted,
             Err((status, phrase)) => return self.refuse(asked, status, phrase, out),
         };
+        // Who is told that there is no room must not be called for all the same.
+        let Some(server) = self.begin(asked, 0, out) else { return };
+        let asked = &Asked { server: Some(server), ..*asked };
         self.respond(asked, 202, "Accepted", None, out, |response, config| {
             add_contact(response, config, account, asked.flow);
             None

@@ -1,7 +1,7 @@
 //! Blind transfer, from both sides.
 
 use crate::harness::{PEER, Sent, Table, answer, in_dialog, media, sdp};
-use ringway_agent::{AgentEvent, CallError, CallId, CallState};
+use ringway_agent::{Account, AgentEvent, CallError, CallId, CallState};
 
 fn report(of: &Sent, cseq: u32, state: &str, line: &str) -> String {
     let fields = format!(
@@ -142,6 +142,16 @@ fn a_transfer_that_is_rejected_or_not_decided_is_reported() {
             table.ask(|agent, now, out, actions| agent.accept_transfer(now, call, media(), out, actions));
         assert_eq!(late, Err(CallError::WrongState));
     }
+}
+
+#[test]
+fn a_transfer_that_there_is_no_room_to_answer_is_nobodys_business() {
+    let mut table = Table::with(Account::direct("sip:alice@example.org"), |config| {
+        config.limits.transactions.servers_max = 0;
+    });
+    asked(&mut table, "<sip:carol@10.0.0.7>");
+    assert_eq!(table.only().line(), "SIP/2.0 503 Too Busy");
+    assert!(table.events().is_empty());
 }
 
 #[test]
