@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod datagram;
 mod event;
+mod outside;
 mod port_row;
 mod receive;
 mod receiving;
@@ -25,7 +26,6 @@ pub use event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
 pub use report::{Refused, Report, Security, SentReport};
 
 use crate::dtmf::Digit;
-use crate::stun::StunClient;
 use crate::zrtp::{SasCheck, Zrtp};
 use crate::{Direction, Entropy, MediaParams, Protection, quality};
 use alloc::collections::VecDeque;
@@ -33,6 +33,7 @@ use control::Control;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use outside::Outside;
 use port_row::RowSearch;
 use receive::Incoming;
 use ringway_sansio::{Flow, Instant, ListenerId, Rng, Seed};
@@ -57,7 +58,7 @@ pub struct MediaSession {
     control: Control,
     /// Where the peer's RTCP came from last.
     control_from: Option<SocketAddr>,
-    stun: Option<Asked<StunClient>>,
+    stun: Option<Outside>,
     zrtp: Option<Asked<Zrtp>>,
     /// Where ZRTP came from before anything authenticated.
     zrtp_from: Option<SocketAddr>,
@@ -88,10 +89,7 @@ impl MediaSession {
     /// our SSRC, and the secrets of ZRTP, come from it.
     pub fn new(config: SessionConfig, seed: Seed, now: Instant) -> Self {
         let mut entropy = Entropy::new(&seed.part(0));
-        let stun = config.stun_server.map(|server| Asked {
-            machine: StunClient::new(Flow::canonical(server), &seed.part(1)),
-            start_at: Some(now),
-        });
+        let stun = config.stun_server.map(|server| Outside::new(server, [seed.part(1), seed.part(4)], now));
         let zrtp = config.zrtp.as_ref().map(|settings| Asked::<Zrtp>::new(settings, &seed.part(2)));
         Self {
             params: None,
@@ -260,7 +258,7 @@ impl MediaSession {
             remote: self.control.remote(),
             target: self.sound_target(),
             heard_from: self.lock.as_ref().and_then(SourceLock::heard_from),
-            stun_mapped: self.stun.as_ref().and_then(|stun| stun.machine.mapped()),
+            stun_mapped: self.stun.as_ref().and_then(Outside::mapped),
             rating,
             mos: rating.map(quality::mean_opinion_score),
         }

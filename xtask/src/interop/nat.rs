@@ -1,10 +1,11 @@
-//! A NAT of a few lines: a phone inside sends by one port of another address, and who answers there reaches the phone.
+//! A NAT of a few lines: a phone inside sends by ports of another address, and who answers there reaches the phone.
 //!
 //! ```text
-//!   phone ◄──► a port at 127.0.0.1 for each host outside ◄──► one port at 127.0.0.2 ◄──► hosts outside
+//!   phone ◄──► a port at 127.0.0.1 for each host outside ◄──► two ports at 127.0.0.2 ◄──► hosts outside
 //! ```
-//! It maps and filters as RFC 4787 wants it at its best: the same port towards all, open to all. A real one would leave the
-//! other side's address as it is; the phone sees a port at 127.0.0.1 in its place.
+//! It maps and filters as RFC 4787 wants it at its best: each port of the phone to the same port towards all, open to all. The
+//! two outer ports are no neighbours. A real one would leave the other side's address as it is; the phone sees a port at
+//! 127.0.0.1 in its place.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,17 +19,24 @@ use anyhow::Result;
 pub(crate) struct Nat {
     /// Where the phone reaches the host that it was made for.
     pub(crate) inside: SocketAddr,
-    /// As what the phone is seen outside.
-    pub(crate) outside: SocketAddr,
+    /// As what the phone's ports are seen outside, in the order in which they send for the first time.
+    pub(crate) outside: [SocketAddr; 2],
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What passed each of the ports, but to and from the host that the NAT was made for.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    let_in: AtomicU32,
-    let_out: AtomicU32,
+    let_in: [AtomicU32; 2],
+    let_out: [AtomicU32; 2],
+}
+
+/// A port outside, and the phone's port that it stands for, once that has sent something.
+struct Port {
+    outside: UdpSocket,
+    phone: Option<SocketAddr>,
 }
 
 /// Somebody outside, and the socket inside that stands for it.
@@ -38,21 +46,25 @@ struct Host {
 }
 
 impl Nat {
-    /// Between a phone, whose address it learns, and the world, of which the phone knows `host`.
+    /// Between a phone, whose addresses it learns, and the world, of which the phone knows `host`.
     pub(crate) fn start(host: SocketAddr) -> Result<Self> {
-        let outside = UdpSocket::bind((ADDRESS, 0))?;
-        outside.set_nonblocking(true)?;
+        let mut ports = [Port::new()?, Port::new()?];
+        while ports[1].number()? == ports[0].number()?.wrapping_add(1) {
+            ports[1] = Port::new()?;
+        }
+        let outside = [ports[0].outside.local_addr()?, ports[1].outside.local_addr()?];
         let first = Host::new(host)?;
-        let (inside, seen_as) = (first.inside.local_addr()?, outside.local_addr()?);
+        let inside = first.inside.local_addr()?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || run(&outside, vec![first], &theirs));
-        Ok(Self { inside, outside: seen_as, shared, thread: Some(thread) })
+        let thread = std::thread::spawn(move || run(&mut ports, vec![first], &theirs));
+        Ok(Self { inside, outside, shared, thread: Some(thread) })
     }
 
-    /// How many datagrams passed, inwards and outwards.
-    pub(crate) fn passed(&self) -> (u32, u32) {
-        (self.shared.let_in.load(Ordering::Relaxed), self.shared.let_out.load(Ordering::Relaxed))
+    /// How many datagrams passed each port, inwards and outwards.
+    pub(crate) fn passed(&self) -> [(u32, u32); 2] {
+        let count = |counts: &[AtomicU32; 2], port: usize| counts[port].load(Ordering::Relaxed);
+        [0, 1].map(|port| (count(&self.shared.let_in, port), count(&self.shared.let_out, port)))
     }
 }
 
@@ -66,6 +78,18 @@ impl Drop for Nat {
     }
 }
 
+impl Port {
+    fn new() -> Result<Self> {
+        let outside = UdpSocket::bind((ADDRESS, 0))?;
+        outside.set_nonblocking(true)?;
+        Ok(Self { outside, phone: None })
+    }
+
+    fn number(&self) -> Result<u16> {
+        Ok(self.outside.local_addr()?.port())
+    }
+}
+
 impl Host {
     fn new(remote: SocketAddr) -> Result<Self> {
         let inside = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -74,32 +98,48 @@ impl Host {
     }
 }
 
-fn run(outside: &UdpSocket, mut hosts: Vec<Host>, shared: &Shared) {
-    let mut phone = None;
-    let mut room = [0; 2048];
+fn run(ports: &mut [Port; 2], mut hosts: Vec<Host>, shared: &Shared) {
     while !shared.is_over.load(Ordering::Relaxed) {
-        while let Ok((length, from)) = outside.recv_from(&mut room) {
-            if !hosts.iter().any(|host| host.remote == from) && hosts.len() < HOSTS_MAX {
-                hosts.extend(Host::new(from));
-            }
-            let host = hosts.iter().find(|host| host.remote == from);
-            let bytes = room.get(..length).unwrap_or_default();
-            // Before the phone has sent anything nobody gets in.
-            if let (Some(host), Some(phone)) = (host, phone)
-                && host.inside.send_to(bytes, phone).is_ok()
-            {
-                shared.let_in.fetch_add(1, Ordering::Relaxed);
-            }
+        for (port, let_in) in ports.iter().zip(&shared.let_in) {
+            inwards(port, &mut hosts, let_in);
         }
-        for host in &hosts {
-            while let Ok((length, from)) = host.inside.recv_from(&mut room) {
-                phone = Some(from);
-                if outside.send_to(room.get(..length).unwrap_or_default(), host.remote).is_ok() {
-                    shared.let_out.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+        for (place, host) in hosts.iter().enumerate() {
+            outwards(host, place == 0, ports, &shared.let_out);
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn inwards(port: &Port, hosts: &mut Vec<Host>, let_in: &AtomicU32) {
+    let mut room = [0; 2048];
+    while let Ok((length, from)) = port.outside.recv_from(&mut room) {
+        if !hosts.iter().any(|host| host.remote == from) && hosts.len() < HOSTS_MAX {
+            hosts.extend(Host::new(from));
+        }
+        let host = hosts.iter().enumerate().find(|(_, host)| host.remote == from);
+        let bytes = room.get(..length).unwrap_or_default();
+        // Before the phone has sent anything nobody gets in.
+        if let (Some((place, host)), Some(phone)) = (host, port.phone)
+            && host.inside.send_to(bytes, phone).is_ok()
+            && place > 0
+        {
+            let_in.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn outwards(host: &Host, is_first: bool, ports: &mut [Port; 2], let_out: &[AtomicU32; 2]) {
+    let mut room = [0; 2048];
+    while let Ok((length, from)) = host.inside.recv_from(&mut room) {
+        let known = ports.iter().position(|port| port.phone == Some(from));
+        let Some(place) = known.or_else(|| ports.iter().position(|port| port.phone.is_none())) else {
+            continue;
+        };
+        ports[place].phone = Some(from);
+        let sent = ports[place].outside.send_to(room.get(..length).unwrap_or_default(), host.remote);
+        if sent.is_ok() && !is_first {
+            let_out[place].fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -114,6 +154,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn who_answers_to_the_outer_port_reaches_the_phone() {
@@ -122,15 +163,25 @@ mod tests {
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             socket
         };
-        let (phone, server, peer) = (socket(), socket(), socket());
+        let (phone, phone_too, server, peer) = (socket(), socket(), socket(), socket());
         let nat = Nat::start(server.local_addr().unwrap()).unwrap();
         let mut room = [0; 16];
-        phone.send_to(b"ask", nat.inside).unwrap();
-        assert_eq!(server.recv_from(&mut room).unwrap(), (3, nat.outside));
-        peer.send_to(b"hello", nat.outside).unwrap();
-        let (length, peer_inside) = phone.recv_from(&mut room).unwrap();
-        assert_eq!((length, peer_inside == nat.inside), (5, false));
-        phone.send_to(b"yes", peer_inside).unwrap();
-        assert_eq!(peer.recv_from(&mut room).unwrap(), (3, nat.outside));
+        for (from, outside) in [(&phone, nat.outside[0]), (&phone_too, nat.outside[1])] {
+            from.send_to(b"ask", nat.inside).unwrap();
+            assert_eq!(server.recv_from(&mut room).unwrap(), (3, outside));
+        }
+        for (to, outside) in [(&phone, nat.outside[0]), (&phone_too, nat.outside[1])] {
+            peer.send_to(b"hello", outside).unwrap();
+            let (length, peer_inside) = to.recv_from(&mut room).unwrap();
+            assert_eq!((length, peer_inside == nat.inside), (5, false));
+            to.send_to(b"yes", peer_inside).unwrap();
+            assert_eq!(peer.recv_from(&mut room).unwrap(), (3, outside));
+        }
+        // It counts when it has passed something on.
+        let end = Instant::now() + Duration::from_secs(5);
+        while nat.passed() != [(1, 1), (1, 1)] {
+            assert!(Instant::now() < end, "{:?}", nat.passed());
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The call, as the machine and its screen know it.
 
 use alloc::string::String;
+use core::net::SocketAddr;
 use ringway_agent::{CallId, Role};
 use ringway_media::sdp::LocalMedia;
 use ringway_sansio::Instant;
@@ -23,10 +24,12 @@ pub(crate) struct Call {
 
 /// How far a call is.
 pub(crate) enum Phase {
-    /// Our port's address from outside is asked for, until then; the call waits for it.
+    /// It is asked how our ports look from outside, until then; the call waits for it.
     Mapping {
         until: Instant,
         local: LocalMedia,
+        /// The port of RTP, and that of RTCP, as far as they are known.
+        seen_as: Option<(SocketAddr, Option<SocketAddr>)>,
     },
     /// We called, then.
     Calling(Instant),

@@ -132,13 +132,10 @@ impl<C: Card> PhoneMachine<C> {
                     "ZRTP: the other phone does not answer it, so the call cannot be protected",
                 );
             }
-            MediaEvent::StunMapped(mapped) => {
-                self.say(now, &format!("stun: our port for sound looks like {mapped} from outside"));
-                self.on_mapped(now, Some(mapped));
-            }
+            MediaEvent::StunMapped { rtp, rtcp } => self.on_mapped(now, rtp, rtcp),
             MediaEvent::StunFailed(why) => {
                 self.warn(now, &format!("stun: {why}; our own address is offered"));
-                self.on_mapped(now, None);
+                self.end_mapping(now);
             }
             // There is no memory for other phones.
             MediaEvent::Retain(_)
@@ -150,11 +147,13 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Goes on with a call whose STUN server says nothing.
     pub(super) fn mind_mapping(&mut self, now: Instant) {
-        if let Some(Call { phase: Phase::Mapping { until, .. }, .. }) = &self.call
+        if let Some(Call { phase: Phase::Mapping { until, seen_as, .. }, .. }) = &self.call
             && *until <= now
         {
-            self.warn(now, "stun: the server does not answer; our own address is offered");
-            self.on_mapped(now, None);
+            if seen_as.is_none() {
+                self.warn(now, "stun: the server does not answer; our own address is offered");
+            }
+            self.end_mapping(now);
         }
     }
 
@@ -244,19 +243,36 @@ impl<C: Card> PhoneMachine<C> {
         let stream = Stream::new(session, settings.source.clone(), now);
         self.station.start(stream, [port, port + 1], now);
         match stun_server {
-            Some(_) => self.set_phase(Phase::Mapping { until: now + STUN_WITHIN, local }),
+            Some(_) => self.set_phase(Phase::Mapping { until: now + STUN_WITHIN, local, seen_as: None }),
             None => self.go_on(now, local),
         }
     }
 
-    /// How our port looks from outside is known, or will not be.
-    fn on_mapped(&mut self, now: Instant, mapped: Option<SocketAddr>) {
+    /// How our ports look from outside, as far as it is known.
+    fn on_mapped(&mut self, now: Instant, rtp: SocketAddr, rtcp: Option<SocketAddr>) {
+        if let Some(Call { phase: Phase::Mapping { seen_as, .. }, .. }) = &mut self.call {
+            let is_new = seen_as.is_none();
+            *seen_as = Some((rtp, rtcp));
+            if is_new {
+                self.say(now, &format!("stun: our port for sound looks like {rtp} from outside"));
+            }
+            if rtcp.is_some() {
+                self.end_mapping(now);
+            }
+        }
+    }
+
+    /// Goes on with what is known of how our ports look from outside.
+    fn end_mapping(&mut self, now: Instant) {
         let Some(call) = &mut self.call else { return };
         if !matches!(call.phase, Phase::Mapping { .. }) {
             return;
         }
-        if let Phase::Mapping { mut local, .. } = core::mem::replace(&mut call.phase, Phase::Ending) {
-            local.rtp = mapped.unwrap_or(local.rtp);
+        let phase = core::mem::replace(&mut call.phase, Phase::Ending);
+        if let Phase::Mapping { mut local, seen_as, .. } = phase {
+            if let Some((rtp, rtcp)) = seen_as {
+                local.seen_as(rtp, rtcp);
+            }
             self.go_on(now, local);
         }
     }

@@ -7,8 +7,10 @@ use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
 use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received, Token, Transport};
 use std::net::SocketAddr;
 
-/// How every port looks from outside.
+/// How every port for RTP looks from outside.
 pub(crate) const MAPPED: &str = "198.51.100.9:40000";
+/// And every port for RTCP, which is the odd one.
+pub(crate) const RTCP_MAPPED: &str = "198.51.100.9:41414";
 
 #[derive(Default)]
 pub(crate) struct Helper {
@@ -38,7 +40,8 @@ impl Node for Helper {
         } else if let Ok(request) = Message::parse(bytes)
             && !self.is_mute
         {
-            let mapped: SocketAddr = MAPPED.parse().unwrap();
+            let is_rtcp = flow.remote.port() % 2 == 1;
+            let mapped: SocketAddr = if is_rtcp { RTCP_MAPPED } else { MAPPED }.parse().unwrap();
             let answer = MessageWriter::new(Class::Success, METHOD_BINDING, request.id())
                 .xor_mapped_address(mapped)
                 .finish();

@@ -64,6 +64,7 @@ fn a_stun_server_by_name_says_what_is_offered() {
     network.wait(ALICE, "connected");
     let invite = network.tap.messages("INVITE").next().unwrap().to_owned();
     assert!(invite.contains("c=IN IP4 198.51.100.9\r\n") && invite.contains("m=audio 40000 "), "{invite}");
+    assert!(invite.contains("a=rtcp:41414\r\n"), "{invite}");
 }
 
 #[test]

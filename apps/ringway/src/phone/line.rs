@@ -80,7 +80,7 @@ impl Line {
     ) -> Result<(Self, LocalMedia), Failure> {
         let ports =
             MediaPorts::bind(ip, settings.ports).map_err(|error| Failure::failed(error.to_string()))?;
-        let mut rtp = ports.rtp_address();
+        let rtp = ports.rtp_address();
         let rtcp_port = rtp.port() + 1;
         let now = clock.now();
         let known = || settings.zrtp.clone().unwrap_or_else(|| zrtp(&seed));
@@ -103,10 +103,7 @@ impl Line {
             untold: VecDeque::new(),
             unasked: VecDeque::new(),
         };
-        if stun.is_some() {
-            rtp = line.mapped().unwrap_or(rtp);
-        }
-        let local = LocalMedia {
+        let mut local = LocalMedia {
             rtp,
             rtcp_port,
             codecs: settings.codecs.clone(),
@@ -115,6 +112,11 @@ impl Line {
             policy,
             rtcp_mux: false,
         };
+        if stun.is_some()
+            && let Some((rtp, rtcp)) = line.mapped()
+        {
+            local.seen_as(rtp, rtcp);
+        }
         Ok((line, local))
     }
 
@@ -207,14 +209,14 @@ impl Line {
         Ok((heard, last))
     }
 
-    /// How our port looks from outside, when the STUN server says so in time.
-    fn mapped(&mut self) -> Option<SocketAddr> {
+    /// How our ports look from outside, that of RTCP with them, when the STUN server says so in time.
+    fn mapped(&mut self) -> Option<(SocketAddr, Option<SocketAddr>)> {
         let end = Instant::now() + STUN_WITHIN;
-        while Instant::now() < end {
+        let mut mapped = None;
+        while Instant::now() < end && !matches!(mapped, Some((_, Some(_)))) {
             match self.media.poll() {
-                Some(stream::Heard::Event(MediaEvent::StunMapped(mapped))) => {
-                    self.untold.push_back(Told::Mapped { local: self.rtp, mapped });
-                    return Some(mapped);
+                Some(stream::Heard::Event(MediaEvent::StunMapped { rtp, rtcp })) => {
+                    mapped = Some((rtp, rtcp))
                 }
                 Some(stream::Heard::Event(MediaEvent::StunFailed(why))) => {
                     self.untold.push_back(Told::NotMapped(why.to_string()));
@@ -224,8 +226,11 @@ impl Line {
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         }
-        self.untold.push_back(Told::NotMapped("the STUN server does not answer".to_owned()));
-        None
+        self.untold.push_back(match mapped {
+            Some((mapped, _)) => Told::Mapped { local: self.rtp, mapped },
+            None => Told::NotMapped("the STUN server does not answer".to_owned()),
+        });
+        mapped
     }
 
     fn told(&mut self, event: MediaEvent) -> Option<Told> {
@@ -255,7 +260,7 @@ impl Line {
             MediaEvent::PeerNotZrtp => Some(Told::SecurityFailed(
                 "ZRTP: the other phone does not answer it, so the call cannot be protected".to_owned(),
             )),
-            MediaEvent::StunMapped(mapped) => Some(Told::Mapped { local: self.rtp, mapped }),
+            MediaEvent::StunMapped { rtp, .. } => Some(Told::Mapped { local: self.rtp, mapped: rtp }),
             MediaEvent::StunFailed(why) => Some(Told::NotMapped(why.to_string())),
             MediaEvent::Retain(retained) => Some(Told::Retain(retained)),
             MediaEvent::Forget(zid) => Some(Told::Forget(zid)),

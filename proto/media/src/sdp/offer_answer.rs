@@ -36,6 +36,16 @@ pub struct LocalMedia {
     pub rtcp_mux: bool,
 }
 
+impl LocalMedia {
+    /// Behind a NAT: our ports as STUN found them. Where RTCP's is not known, or at another address, the peer is told
+    /// nothing of it and takes the next port (RFC 3550 §11), which is a guess, but nobody else's port.
+    pub fn seen_as(&mut self, rtp: SocketAddr, rtcp: Option<SocketAddr>) {
+        let rtcp = rtcp.filter(|rtcp| rtcp.ip() == rtp.ip());
+        self.rtcp_port = rtcp.map_or(rtp.port().wrapping_add(1), |rtcp| rtcp.port());
+        self.rtp = rtp;
+    }
+}
+
 /// What must protect a stream, and what may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecurityPolicy {

@@ -354,6 +354,24 @@ fn rtcp_goes_where_it_is_wanted() {
 }
 
 #[test]
+fn behind_a_nat_rtcp_is_wanted_where_it_gets_in() {
+    let rtp: SocketAddr = "203.0.113.7:31000".parse().unwrap();
+    for (rtcp, line) in [
+        (Some("203.0.113.7:40404"), Some("a=rtcp:40404\r\n")),
+        (Some("203.0.113.7:31001"), None),
+        (Some("203.0.113.8:40404"), None),
+        (None, None),
+    ] {
+        let mut alice = plain(1);
+        alice.local.seen_as(rtp, rtcp.map(|rtcp| rtcp.parse().unwrap()));
+        let offer = text(alice.offer(BOTH));
+        assert!(offer.contains("c=IN IP4 203.0.113.7\r\n") && offer.contains("m=audio 31000 "), "{offer}");
+        assert_eq!(offer.lines().any(|line| line.starts_with("a=rtcp:")), line.is_some(), "{offer}");
+        assert!(line.is_none_or(|line| offer.contains(line)), "{offer}");
+    }
+}
+
+#[test]
 fn a_port_is_shared_with_rtcp_where_both_say_so() {
     let sharing = |number, rtcp_mux| {
         let mut phone = plain(number);

@@ -16,7 +16,7 @@ pub struct SessionConfig {
     pub cname: String,
     /// Whose sound is heard.
     pub symmetric: SymmetricRtp,
-    /// Whom to ask how our port looks from outside.
+    /// Whom to ask how our ports look from outside.
     pub stun_server: Option<SocketAddr>,
     /// What is tried when nobody is heard.
     pub port_row: PortRow,

@@ -11,11 +11,10 @@ use super::{MediaSession, RTCP_PORT, RTP_PORT, ip_header_bytes};
 use crate::rtcp::Compound;
 use crate::rtp::{DatagramKind, RtpPacket};
 use crate::srtp::UnprotectError;
-use crate::stun::StunEvent;
 use crate::zrtp::ZrtpCounts;
 use crate::{MediaParams, Protection};
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, Instant, Outbox, Token};
+use ringway_sansio::{Flow, Instant, ListenerId, Outbox, Token};
 
 impl MediaSession {
     /// Takes a datagram of the port that `flow` names: see [`Self::on_rtp`] and [`Self::on_rtcp`]. There are no others.
@@ -46,7 +45,7 @@ impl MediaSession {
     ) {
         let from = Flow::canonical(from);
         match DatagramKind::of(datagram) {
-            DatagramKind::Stun => self.on_stun(now, from, datagram),
+            DatagramKind::Stun => self.on_stun(now, RTP_PORT, from, datagram),
             DatagramKind::Zrtp => self.on_zrtp(now, from, datagram, out),
             DatagramKind::Rtp => self.on_sound(now, arrived, from, datagram),
             DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
@@ -58,16 +57,15 @@ impl MediaSession {
         }
     }
 
-    /// Takes a datagram of the RTCP port, which nothing but RTCP may use.
+    /// Takes a datagram of the RTCP port, which nothing but RTCP and STUN may use.
     pub fn on_rtcp(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let from = Flow::canonical(from);
         match DatagramKind::of(datagram) {
             DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
-            DatagramKind::Rtp
-            | DatagramKind::Stun
-            | DatagramKind::Zrtp
-            | DatagramKind::Dtls
-            | DatagramKind::Unknown => self.refuse(from, |refused| &mut refused.unknown),
+            DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram),
+            DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Dtls | DatagramKind::Unknown => {
+                self.refuse(from, |refused| &mut refused.unknown);
+            }
         }
     }
 
@@ -118,10 +116,9 @@ impl MediaSession {
 
     fn on_new_peer(&mut self, from: SocketAddr) {
         self.row.stop();
-        // RFC 8489 would keep the way open for ever; from here on the sound does.
+        // RFC 8489 would keep the ways open for ever; from here on the sound and its reports do.
         if let Some(stun) = &mut self.stun {
-            stun.start_at = None;
-            stun.machine.stop();
+            stun.stop();
         }
         self.tell(MediaEvent::LatchedTo(from));
     }
@@ -150,13 +147,11 @@ impl MediaSession {
         }
     }
 
-    fn on_stun(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        let stun = self.stun.as_mut().filter(|stun| stun.machine.server() == from && !self.is_closed);
+    fn on_stun(&mut self, now: Instant, port: ListenerId, from: SocketAddr, datagram: &[u8]) {
+        let stun = self.stun.as_mut().filter(|stun| stun.server() == from && !self.is_closed);
         let Some(stun) = stun else { return self.refuse_kind(from) };
-        match stun.machine.on_datagram(now, from, datagram) {
-            Some(StunEvent::Mapped(address)) => self.tell(MediaEvent::StunMapped(address)),
-            Some(StunEvent::Failed(failure)) => self.tell(MediaEvent::StunFailed(failure)),
-            None => {}
+        if let Some(event) = stun.on_datagram(now, port, from, datagram) {
+            self.tell(event);
         }
     }
 

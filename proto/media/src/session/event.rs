@@ -13,8 +13,13 @@ pub enum MediaEvent {
     Digit(char),
     /// The peer is heard from here, and our sound goes there: for the first time, or changed.
     LatchedTo(SocketAddr),
-    /// How our RTP port looks from outside.
-    StunMapped(SocketAddr),
+    /// How our ports look from outside: for the first time, or when more is known or it has changed.
+    StunMapped {
+        /// The port of RTP.
+        rtp: SocketAddr,
+        /// The port of RTCP, once that is known too.
+        rtcp: Option<SocketAddr>,
+    },
     /// The STUN server was of no use; it is asked again after 30 s.
     StunFailed(StunFailure),
     /// The stream is protected from now on, both ways, or under another key.

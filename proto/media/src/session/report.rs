@@ -40,7 +40,7 @@ pub struct Report {
     pub target: Option<SocketAddr>,
     /// Where the peer is heard from.
     pub heard_from: Option<SocketAddr>,
-    /// How our port looks from outside.
+    /// How our RTP port looks from outside.
     pub stun_mapped: Option<SocketAddr>,
     /// The rating R of what we hear, 0-93.2; `None` when nothing came.
     pub rating: Option<f64>,

@@ -396,6 +396,16 @@ fn a_row_of_ports_is_tried_until_somebody_is_heard() {
     assert_eq!(session.report().target, Some(address(9, 4004)));
 }
 
+/// A STUN server's answer to `request`: it came from this port of the seventh host.
+fn stun_answer(request: &[u8], port: u16) -> Vec<u8> {
+    let mut answer = alloc::vec![1, 1, 0, 12];
+    answer.extend_from_slice(&request[4..20]);
+    answer.extend_from_slice(&[0, 0x20, 0, 8, 0, 1]);
+    answer.extend_from_slice(&(port ^ 0x2112).to_be_bytes());
+    answer.extend_from_slice(&[192 ^ 0x21, 0x12, 2 ^ 0xa4, 7 ^ 0x42]);
+    answer
+}
+
 #[test]
 fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     let server = address(99, 3478);
@@ -404,20 +414,22 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(1)));
     let mut out = Outbox::new();
     session.on_timeout(Instant::from_secs(1), &mut out);
-    let (packet, request) = out.packets().next().unwrap();
-    assert_eq!((packet.flow.remote, packet.flow.listener), (server, RTP_PORT));
-    let mut answer = alloc::vec![1, 1, 0, 12];
-    answer.extend_from_slice(&request[4..20]);
-    answer.extend_from_slice(&[0, 0x20, 0, 8, 0, 1, 0x4e, 0x20 ^ 0x21, 0xe1, 0xba, 0xa5, 0x42]);
-    answer[26..28].copy_from_slice(&(20_000_u16 ^ 0x2112).to_be_bytes());
-    answer[28..32].copy_from_slice(&[192 ^ 0x21, 0x12, 2 ^ 0xa4, 7 ^ 0x42]);
+    let asked: Vec<_> = out.packets().map(|(packet, _)| (packet.flow.remote, packet.flow.listener)).collect();
+    assert_eq!(asked, [(server, RTP_PORT), (server, RTCP_PORT)]);
+    let mut requests = out.packets().map(|(_, request)| request);
+    let mut rtp = stun_answer(requests.next().unwrap(), 20_000);
+    let mut rtcp = stun_answer(requests.next().unwrap(), 31_000);
     let now = Instant::from_secs(2);
-    session.on_rtp(now, now, address(66, 1), &mut answer.clone(), &mut Outbox::new());
+    session.on_rtp(now, now, address(66, 1), &mut rtp.clone(), &mut Outbox::new());
     assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
-    session.on_rtp(now, now, server, &mut answer, &mut Outbox::new());
-    assert!(
-        matches!(session.poll_event(), Some(MediaEvent::StunMapped(mapped)) if mapped == address(7, 20_000))
-    );
+    session.on_rtcp(now, now, server, &mut rtp.clone());
+    assert!(session.poll_event().is_none(), "the answer to what the other port asked");
+    session.on_rtp(now, now, server, &mut rtp, &mut Outbox::new());
+    let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("not told") };
+    assert_eq!(rtp, address(7, 20_000));
+    session.on_rtcp(now, now, server, &mut rtcp);
+    let Some(MediaEvent::StunMapped { rtp, rtcp }) = session.poll_event() else { panic!("not told") };
+    assert_eq!((rtp, rtcp), (address(7, 20_000), Some(address(7, 31_000))));
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(32)));
     session.set_params(now, plain(address(9, 4000)));
     session.on_rtp(now, now, address(9, 4000), &mut forged(1, 1), &mut Outbox::new());

@@ -2,12 +2,12 @@
 
 use super::control::ReportRoom;
 use super::event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
+use super::outside::Outside;
 use super::shield::Shield;
 use super::source_lock::SourceLock;
 use super::{Asked, MediaSession, RTCP_PORT, RTP_PORT, ZrtpSettings, is_reachable};
 use crate::rtcp::{Farewell, REPORT_BYTES_MAX};
 use crate::srtp::SrtpSender;
-use crate::stun::StunEvent;
 use crate::zrtp::{Secured, Zrtp, ZrtpEvent};
 use crate::{Entropy, Protection};
 use alloc::boxed::Box;
@@ -21,7 +21,9 @@ impl MediaSession {
             return;
         }
         self.shield.on_time(now);
-        self.on_stun_time(now, out);
+        if let Some(event) = self.stun.as_mut().and_then(|stun| stun.on_timeout(now, out)) {
+            self.tell(event);
+        }
         self.on_zrtp_time(now, out);
         if self.control.due().is_some_and(|due| due <= now) {
             self.send_report(now, Farewell::No, out);
@@ -43,8 +45,7 @@ impl MediaSession {
         self.incoming.set_heard(false);
         self.row.stop();
         if let Some(stun) = &mut self.stun {
-            stun.start_at = None;
-            stun.machine.stop();
+            stun.stop();
         }
     }
 
@@ -54,10 +55,8 @@ impl MediaSession {
             return None;
         }
         let named = |at: Option<Instant>, reason| at.map(|at| Deadline { at, reason });
-        let stun = self.stun.as_ref();
         [
-            named(stun.and_then(|stun| stun.start_at), "first STUN request"),
-            stun.and_then(|stun| stun.machine.next_deadline()),
+            self.stun.as_ref().and_then(Outside::next_deadline),
             self.zrtp_deadline(),
             named(self.control.due(), "RTCP report"),
             named(self.row.due(), "nobody heard: another port"),
@@ -74,21 +73,6 @@ impl MediaSession {
             self.zrtp.as_ref().filter(|_| self.zrtp_hash().is_some() && self.zrtp_target().is_some())?;
         let first = zrtp.start_at.map(|at| Deadline { at, reason: "first ZRTP Hello" });
         first.or_else(|| zrtp.machine.next_deadline())
-    }
-
-    fn on_stun_time(&mut self, now: Instant, out: &mut Outbox) {
-        let Some(stun) = &mut self.stun else { return };
-        let flow = Flow::udp(RTP_PORT, stun.machine.server());
-        let mut send = |bytes: &[u8]| out.send(flow, Token::NONE, bytes);
-        if stun.start_at.take_if(|at| *at <= now).is_some() {
-            stun.machine.start(now, &mut send);
-        }
-        if let Some(event) = stun.machine.on_timeout(now, &mut send) {
-            self.tell(match event {
-                StunEvent::Mapped(address) => MediaEvent::StunMapped(address),
-                StunEvent::Failed(failure) => MediaEvent::StunFailed(failure),
-            });
-        }
     }
 
     fn on_zrtp_time(&mut self, now: Instant, out: &mut Outbox) {

@@ -91,14 +91,19 @@ impl World {
         ensure!(status.success(), "the phone ended with {status}: {}", phone.output().trim());
         peer.ended().context("the peer")?;
         let trace = peer.trace()?;
-        let (address, port) = (self.nat.outside.ip(), self.nat.outside.port());
-        for line in [format!("c=IN IP4 {address}\r\n"), format!("m=audio {port} ")] {
+        let [rtp, rtcp] = self.nat.outside;
+        for line in [
+            format!("c=IN IP4 {}\r\n", rtp.ip()),
+            format!("m=audio {} ", rtp.port()),
+            format!("a=rtcp:{}", rtcp.port()),
+        ] {
             if !trace.contains(&line) {
-                bail!("coturn sees the phone at {}, and its SDP has no {line:?}", self.nat.outside);
+                bail!("coturn sees the phone at {rtp} and {rtcp}, and its SDP has no {line:?}");
             }
         }
-        let (inwards, outwards) = self.nat.passed();
+        let [(inwards, outwards), (reports_in, _)] = self.nat.passed();
         ensure!(inwards > 50 && outwards > 50, "{inwards} datagrams came in by the NAT, {outwards} went out");
+        ensure!(reports_in > 0, "no RTCP came in by the NAT");
         let seconds = TALK.as_secs_f64() / 2.0;
         let heard = Recording::read(&stage.path("heard-by-phone.wav"))?;
         heard.expect_tone(LINE.tone_hz, seconds).context("the phone heard")?;
@@ -116,4 +121,5 @@ const LINE: Line<'static> = Line {
     seconds: 20,
 };
 
-const TALK: Duration = Duration::from_secs(3);
+/// RTCP comes every five seconds or so.
+const TALK: Duration = Duration::from_secs(8);
