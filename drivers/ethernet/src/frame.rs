@@ -16,9 +16,11 @@ pub(crate) enum Arrived<'f> {
     Datagram { from: SocketAddrV4, port: u16, bytes: &'f [u8] },
     /// ARP that says which hardware address an IP address has, from a sender that asked us or answers us.
     Neighbour { address: Ipv4Addr, hardware: EthernetAddress },
-    /// Something for the stack: fragments, TCP, ICMP, DHCP, DNS, ARP for others.
+    /// From a DHCP server, to an address that may not be ours yet.
+    Dhcp,
+    /// Something for the stack: fragments, TCP, ICMP, DNS, ARP for others.
     Other,
-    /// Not for us: another station's, or a datagram to another address.
+    /// Not for us: another station's, or a packet to another address or to everybody.
     Foreign,
     /// Damaged: lengths or checksums are wrong.
     Damaged,
@@ -47,10 +49,12 @@ pub(crate) fn look<'f>(frame: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool)
     }
 }
 
-/// DHCP may answer so. RFC 1122 §3.3.6: what is sent to everyone on the link but to one address is for nobody.
+/// DHCP may answer so. RFC 1122 §3.3.6: what is sent to everyone on the link but to one address is for nobody. §3.2.2.6: an echo
+/// request to everybody need not be answered, and whoever sends one may be after somebody else.
 fn look_at_broadcast(payload: &[u8], own: Own) -> Arrived<'_> {
     match Ipv4Packet::new_checked(payload) {
-        Ok(packet) if own.address.is_none_or(|address| packet.dst_addr() != address) => Arrived::Other,
+        Ok(packet) if own.address.is_none() => kind_before_address(&packet),
+        Ok(packet) if own.address != Some(packet.dst_addr()) && is_from_dhcp(&packet) => Arrived::Dhcp,
         Ok(_) => Arrived::Foreign,
         Err(_) => Arrived::Damaged,
     }
@@ -58,16 +62,23 @@ fn look_at_broadcast(payload: &[u8], own: Own) -> Arrived<'_> {
 
 fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) -> Arrived<'f> {
     let Ok(packet) = Ipv4Packet::new_checked(payload) else { return Arrived::Damaged };
-    if packet.next_header() != IpProtocol::Udp || packet.more_frags() || packet.frag_offset() != 0 {
-        return Arrived::Other;
-    }
-    let Some(address) = own.address else { return Arrived::Other };
+    let Some(address) = own.address else { return kind_before_address(&packet) };
     if packet.version() != 4 || !packet.verify_checksum() {
         return Arrived::Damaged;
     }
     let (source, destination) = (packet.src_addr(), packet.dst_addr());
+    // RFC 1122 §3.2.1.3: nobody sends from these.
+    if !is_station(source) || source == address {
+        return Arrived::Damaged;
+    }
+    let is_udp = packet.next_header() == IpProtocol::Udp;
+    if is_udp && is_from_dhcp(&packet) {
+        return Arrived::Dhcp;
+    }
     if destination != address {
-        // Ours all the same if it is a broadcast; the stack knows.
+        return Arrived::Foreign;
+    }
+    if !is_udp || packet.more_frags() || packet.frag_offset() != 0 {
         return Arrived::Other;
     }
     let Ok(datagram) = UdpPacket::new_checked(packet.payload()) else { return Arrived::Damaged };
@@ -80,9 +91,8 @@ fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) ->
     if datagram.checksum() != 0 && !is_whole() {
         return Arrived::Damaged;
     }
-    // RFC 1122 §3.2.1.3: nobody sends from these. A port of 0 cannot be answered.
-    let is_nobody = source.is_unspecified() || source.is_broadcast() || source.is_multicast();
-    if is_nobody || source.is_loopback() || source == address || datagram.src_port() == 0 {
+    // It cannot be answered.
+    if datagram.src_port() == 0 {
         return Arrived::Damaged;
     }
     Arrived::Datagram {
@@ -90,6 +100,30 @@ fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) ->
         port,
         bytes: datagram.payload(),
     }
+}
+
+/// Without an address there is nothing but DHCP, fragments of it included.
+fn kind_before_address<'f>(packet: &Ipv4Packet<&[u8]>) -> Arrived<'f> {
+    if is_from_dhcp(packet) { Arrived::Dhcp } else { Arrived::Other }
+}
+
+/// RFC 2131 §4.1: true for a datagram from a server's port to a client's, and for its first fragment. One that ends before its
+/// ports is none that anybody sends, and counts as one.
+fn is_from_dhcp(packet: &Ipv4Packet<&[u8]>) -> bool {
+    packet.next_header() == IpProtocol::Udp
+        && packet.frag_offset() == 0
+        && packet.payload().get(..PORTS_BYTES).is_none_or(|ports| ports == [0, DHCP_SERVER, 0, DHCP_CLIENT])
+}
+
+/// True for a frame of ours with a question to a DHCP server.
+pub(crate) fn is_to_dhcp(frame: &[u8]) -> bool {
+    let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return false };
+    let packet = Ipv4Packet::new_checked(ethernet.payload());
+    ethernet.ethertype() == EthernetProtocol::Ipv4
+        && packet.is_ok_and(|packet| {
+            packet.next_header() == IpProtocol::Udp
+                && packet.payload().get(..PORTS_BYTES) == Some(&[0, DHCP_CLIENT, 0, DHCP_SERVER])
+        })
 }
 
 fn look_at_arp<'f>(payload: &'f [u8], own: Own) -> Arrived<'f> {
@@ -238,6 +272,13 @@ fn write_ethernet(room: &mut [u8], from: EthernetAddress, to: EthernetAddress, e
     let repr = EthernetRepr { src_addr: from, dst_addr: to, ethertype };
     repr.emit(&mut EthernetFrame::new_unchecked(room));
 }
+
+/// RFC 2131 §4.1.
+const DHCP_SERVER: u8 = 67;
+const DHCP_CLIENT: u8 = 68;
+
+/// The two ports at the beginning of a datagram.
+const PORTS_BYTES: usize = 4;
 
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;

@@ -1,5 +1,6 @@
 //! smoltcp's half of a station: ARP answers, ICMP, fragments, DHCP, DNS and the sockets of TCP.
 
+use crate::frame;
 use crate::{Card, FRAME_BYTES_MAX, Lease, NAME_SERVERS_MAX};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,6 +19,8 @@ pub(crate) struct Stack {
     pub(crate) interface: Interface,
     pub(crate) sockets: SocketSet<'static>,
     dhcp: Option<SocketHandle>,
+    /// True from a question to a DHCP server until it gave an address.
+    is_asking: bool,
     dns: SocketHandle,
     queries: Vec<Query>,
     /// The frame that is handed to the stack next.
@@ -43,7 +46,7 @@ impl Stack {
     pub(crate) fn new<C: Card>(card: &mut C, seed: u64, now: Instant) -> Self {
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(card.address())));
         config.random_seed = seed;
-        let mut door = Door { card, inlet: &mut Vec::new() };
+        let mut door = Door { card, inlet: &mut Vec::new(), is_asking: &mut false };
         let interface = Interface::new(config, &mut door, stack_time(now));
         let mut sockets = SocketSet::new(Vec::new());
         let dns = sockets.add(dns::Socket::new(&[], Vec::new()));
@@ -51,6 +54,7 @@ impl Stack {
             interface,
             sockets,
             dhcp: None,
+            is_asking: false,
             dns,
             queries: Vec::new(),
             inlet: Vec::with_capacity(FRAME_BYTES_MAX),
@@ -121,7 +125,7 @@ impl Stack {
     /// Lets the stack work on the frame that it was offered.
     pub(crate) fn ingest<C: Card>(&mut self, card: &mut C, now: Instant) {
         if !self.inlet.is_empty() {
-            let mut door = Door { card, inlet: &mut self.inlet };
+            let mut door = Door { card, inlet: &mut self.inlet, is_asking: &mut self.is_asking };
             self.interface.poll_ingress_single(stack_time(now), &mut door, &mut self.sockets);
             self.inlet.clear();
         }
@@ -130,8 +134,14 @@ impl Stack {
     /// Lets the stack send what it has, and do what is due.
     pub(crate) fn poll<C: Card>(&mut self, card: &mut C, now: Instant) {
         self.interface.poll_maintenance(stack_time(now));
-        let mut door = Door { card, inlet: &mut self.inlet };
+        let mut door = Door { card, inlet: &mut self.inlet, is_asking: &mut self.is_asking };
         self.interface.poll_egress(stack_time(now), &mut door, &mut self.sockets);
+    }
+
+    /// True while a DHCP server was asked and gave no address yet. Who has one passes over what such servers send (RFC 2131
+    /// §4.4, figure 5): anybody on the link could take the address away with one packet.
+    pub(crate) fn awaits_dhcp(&self) -> bool {
+        self.is_asking
     }
 
     /// What DHCP brought since the last call.
@@ -142,6 +152,7 @@ impl Stack {
             dhcpv4::Event::Configured(config) => {
                 let lease = lease_of(&config);
                 if lease.is_usable() {
+                    self.is_asking = false;
                     return Some(Change::Leased(lease));
                 }
                 // A server that offers nonsense is asked again.
@@ -189,11 +200,15 @@ impl Stack {
 struct Door<'a, C> {
     card: &'a mut C,
     inlet: &'a mut Vec<u8>,
+    is_asking: &'a mut bool,
 }
 
 struct Inlet<'a>(&'a [u8]);
 
-struct Outlet<'a, C>(&'a mut C);
+struct Outlet<'a, C> {
+    card: &'a mut C,
+    is_asking: &'a mut bool,
+}
 
 impl<C: Card> Device for Door<'_, C> {
     type RxToken<'a>
@@ -209,11 +224,11 @@ impl<C: Card> Device for Door<'_, C> {
         if self.inlet.is_empty() {
             return None;
         }
-        Some((Inlet(self.inlet), Outlet(self.card)))
+        Some((Inlet(self.inlet), Outlet { card: self.card, is_asking: self.is_asking }))
     }
 
     fn transmit(&mut self, _now: smoltcp::time::Instant) -> Option<Outlet<'_, C>> {
-        Some(Outlet(self.card))
+        Some(Outlet { card: self.card, is_asking: self.is_asking })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -234,10 +249,11 @@ impl<C: Card> TxToken for Outlet<'_, C> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, f: F) -> R {
         let mut room = [0; FRAME_BYTES_MAX];
         let bytes = bytes.min(room.len());
-        let frame = room.split_at_mut(bytes).0;
-        let result = f(frame);
+        let bytes = room.split_at_mut(bytes).0;
+        let result = f(bytes);
+        *self.is_asking |= frame::is_to_dhcp(bytes);
         // A full ring loses it, as any wire can.
-        self.0.send(bytes, |to| to.copy_from_slice(frame));
+        self.card.send(bytes.len(), |to| to.copy_from_slice(bytes));
         result
     }
 }

@@ -170,6 +170,10 @@ impl<C: Card, N: Node> Station<C, N> {
                     is_offered = true;
                 }
                 Arrived::Other => is_offered = true,
+                Arrived::Dhcp => {
+                    is_offered = stack.awaits_dhcp();
+                    counters.frames_foreign += u64::from(!is_offered);
+                }
                 Arrived::Foreign => counters.frames_foreign += 1,
                 Arrived::Damaged => counters.frames_damaged += 1,
             }

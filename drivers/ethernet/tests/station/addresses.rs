@@ -82,6 +82,28 @@ fn a_refusal_begins_anew() {
 }
 
 #[test]
+fn a_lease_is_not_lost_by_an_answer_that_nobody_asked_for() {
+    let mut link = Link::bare();
+    let mut server = Server::new(OWN);
+    link.station.start_dhcp();
+    run(&mut link, &mut server, 10);
+    // The whole link heard the last request, and its number with it.
+    let asked = server.asked.clone();
+    let mut hostile = Server::new(Ipv4Addr::new(192, 0, 2, 255));
+    for refuses in [true, false] {
+        hostile.refuses = refuses;
+        link.to_station.borrow_mut().extend(hostile.answer(&asked));
+        assert_eq!(run(&mut link, &mut server, 10), []);
+    }
+    assert_eq!(link.station.counters().frames_foreign, 2);
+    run(&mut link, &mut server, 310_000);
+    assert_eq!(server.seen.len(), 3, "it is renewed all the same: {:?}", server.seen);
+    server.refuses = true;
+    let changes = run(&mut link, &mut server, 310_000);
+    assert_eq!(changes.first(), Some(&Change::Lost), "a renewal may be refused");
+}
+
+#[test]
 fn an_address_that_nobody_can_have_is_not_taken() {
     for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 255)] {
         let mut link = Link::bare();

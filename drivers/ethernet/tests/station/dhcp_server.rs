@@ -15,11 +15,13 @@ pub(crate) struct Server {
     pub(crate) refuses: bool,
     pub(crate) extra: Vec<(u8, Vec<u8>)>,
     pub(crate) seen: Vec<DhcpMessageType>,
+    /// The last question.
+    pub(crate) asked: Vec<u8>,
 }
 
 impl Server {
     pub(crate) fn new(offers: Ipv4Addr) -> Self {
-        Self { offers, refuses: false, extra: Vec::new(), seen: Vec::new() }
+        Self { offers, refuses: false, extra: Vec::new(), seen: Vec::new(), asked: Vec::new() }
     }
 
     /// The answer to a frame, if it is for a DHCP server or asks where that is.
@@ -28,6 +30,7 @@ impl Server {
             return Some(reply);
         }
         let asked = dhcp_of(frame)?;
+        self.asked = frame.to_vec();
         let packet = DhcpPacket::new_checked(asked).unwrap();
         let request = DhcpRepr::parse(&packet).unwrap();
         self.seen.push(request.message_type);

@@ -1,8 +1,13 @@
 //! What a hostile neighbour can put on the cable.
 
-use crate::harness::{Host, Link, OWN, OWN_HARDWARE};
+use crate::cable::PEER_HARDWARE;
+use crate::harness::{Host, Link, OWN, OWN_HARDWARE, PEER};
 use ringway_sansio::{Rng, Seed};
-use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet,
+    Ipv4Repr,
+};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -133,4 +138,49 @@ fn handshakes_that_nobody_finishes_do_not_keep_others_out_for_long() {
     host.tcp(socket).send_slice(b"in\n").unwrap();
     host.talk(&mut link, 100);
     assert_eq!(host.read(socket), "in\n");
+}
+
+/// The frame of an echo request, from the peer's card to the station's.
+fn echo_request(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let echo = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 1, data: b"echo" };
+    let ip = Ipv4Repr {
+        src_addr: from,
+        dst_addr: to,
+        next_header: IpProtocol::Icmp,
+        payload_len: echo.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut frame = [&OWN_HARDWARE[..], &PEER_HARDWARE, &[8, 0], &vec![0; 20 + echo.buffer_len()]].concat();
+    let checksums = ChecksumCapabilities::default();
+    ip.emit(&mut Ipv4Packet::new_unchecked(&mut frame[14..]), &checksums);
+    echo.emit(&mut Icmpv4Packet::new_unchecked(&mut frame[34..]), &checksums);
+    frame
+}
+
+/// The frames that the station sends for this one, once it knows the peer.
+fn answers(link: &mut Link, frame: Vec<u8>) -> usize {
+    let mut host = Host::new(link);
+    let socket = host.udp(4998);
+    host.send(socket, b"known");
+    host.talk(link, 5);
+    link.from_station.borrow_mut().clear();
+    link.to_station.borrow_mut().push_back(frame);
+    link.pass(Duration::from_millis(1));
+    link.sent().len()
+}
+
+#[test]
+fn echo_requests_to_everybody_and_from_nobody_are_not_answered() {
+    let everybody = Ipv4Addr::new(192, 0, 2, 255);
+    let mut link = Link::new();
+    assert_eq!(answers(&mut link, echo_request(PEER, OWN)), 1);
+    for to in [everybody, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)] {
+        let mut frame = echo_request(PEER, to);
+        assert_eq!(answers(&mut link, frame.clone()), 0, "to {to}");
+        frame[..6].copy_from_slice(&[0xff; 6]);
+        assert_eq!(answers(&mut link, frame), 0, "to {to}");
+    }
+    for from in [everybody, Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST, OWN] {
+        assert_eq!(answers(&mut link, echo_request(from, OWN)), 0, "from {from}");
+    }
 }
