@@ -19,8 +19,7 @@ pub(crate) struct Stack {
     pub(crate) interface: Interface,
     pub(crate) sockets: SocketSet<'static>,
     dhcp: Option<SocketHandle>,
-    /// True from a question to a DHCP server until it gave an address.
-    is_asking: bool,
+    asking: Asking,
     dns: SocketHandle,
     queries: Vec<Query>,
     /// The frame that is handed to the stack next.
@@ -31,6 +30,16 @@ pub(crate) struct Stack {
 struct Query {
     query: u64,
     handle: dns::QueryHandle,
+}
+
+/// Our questions to DHCP servers.
+#[derive(Default)]
+struct Asking {
+    /// True from a question until a server gave an address.
+    is_open: bool,
+    /// The second of the last question, and how many went out in it.
+    second: i64,
+    sent: u32,
 }
 
 /// What the program is told of its address.
@@ -46,7 +55,7 @@ impl Stack {
     pub(crate) fn new<C: Card>(card: &mut C, seed: u64, now: Instant) -> Self {
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(card.address())));
         config.random_seed = seed;
-        let mut door = Door { card, inlet: &mut Vec::new(), is_asking: &mut false };
+        let mut door = Door { card, inlet: &mut Vec::new(), asking: &mut Asking::default() };
         let interface = Interface::new(config, &mut door, stack_time(now));
         let mut sockets = SocketSet::new(Vec::new());
         let dns = sockets.add(dns::Socket::new(&[], Vec::new()));
@@ -54,7 +63,7 @@ impl Stack {
             interface,
             sockets,
             dhcp: None,
-            is_asking: false,
+            asking: Asking::default(),
             dns,
             queries: Vec::new(),
             inlet: Vec::with_capacity(FRAME_BYTES_MAX),
@@ -125,7 +134,7 @@ impl Stack {
     /// Lets the stack work on the frame that it was offered.
     pub(crate) fn ingest<C: Card>(&mut self, card: &mut C, now: Instant) {
         if !self.inlet.is_empty() {
-            let mut door = Door { card, inlet: &mut self.inlet, is_asking: &mut self.is_asking };
+            let mut door = Door { card, inlet: &mut self.inlet, asking: &mut self.asking };
             self.interface.poll_ingress_single(stack_time(now), &mut door, &mut self.sockets);
             self.inlet.clear();
         }
@@ -134,14 +143,14 @@ impl Stack {
     /// Lets the stack send what it has, and do what is due.
     pub(crate) fn poll<C: Card>(&mut self, card: &mut C, now: Instant) {
         self.interface.poll_maintenance(stack_time(now));
-        let mut door = Door { card, inlet: &mut self.inlet, is_asking: &mut self.is_asking };
+        let mut door = Door { card, inlet: &mut self.inlet, asking: &mut self.asking };
         self.interface.poll_egress(stack_time(now), &mut door, &mut self.sockets);
     }
 
     /// True while a DHCP server was asked and gave no address yet. Who has one passes over what such servers send (RFC 2131
     /// §4.4, figure 5): anybody on the link could take the address away with one packet.
     pub(crate) fn awaits_dhcp(&self) -> bool {
-        self.is_asking
+        self.asking.is_open
     }
 
     /// What DHCP brought since the last call.
@@ -152,7 +161,7 @@ impl Stack {
             dhcpv4::Event::Configured(config) => {
                 let lease = lease_of(&config);
                 if lease.is_usable() {
-                    self.is_asking = false;
+                    self.asking.is_open = false;
                     return Some(Change::Leased(lease));
                 }
                 // A server that offers nonsense is asked again.
@@ -200,14 +209,15 @@ impl Stack {
 struct Door<'a, C> {
     card: &'a mut C,
     inlet: &'a mut Vec<u8>,
-    is_asking: &'a mut bool,
+    asking: &'a mut Asking,
 }
 
 struct Inlet<'a>(&'a [u8]);
 
 struct Outlet<'a, C> {
     card: &'a mut C,
-    is_asking: &'a mut bool,
+    now: smoltcp::time::Instant,
+    asking: &'a mut Asking,
 }
 
 impl<C: Card> Device for Door<'_, C> {
@@ -220,15 +230,15 @@ impl<C: Card> Device for Door<'_, C> {
     where
         Self: 'a;
 
-    fn receive(&mut self, _now: smoltcp::time::Instant) -> Option<(Inlet<'_>, Outlet<'_, C>)> {
+    fn receive(&mut self, now: smoltcp::time::Instant) -> Option<(Inlet<'_>, Outlet<'_, C>)> {
         if self.inlet.is_empty() {
             return None;
         }
-        Some((Inlet(self.inlet), Outlet { card: self.card, is_asking: self.is_asking }))
+        Some((Inlet(self.inlet), Outlet { card: self.card, now, asking: self.asking }))
     }
 
-    fn transmit(&mut self, _now: smoltcp::time::Instant) -> Option<Outlet<'_, C>> {
-        Some(Outlet { card: self.card, is_asking: self.is_asking })
+    fn transmit(&mut self, now: smoltcp::time::Instant) -> Option<Outlet<'_, C>> {
+        Some(Outlet { card: self.card, now, asking: self.asking })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -236,6 +246,19 @@ impl<C: Card> Device for Door<'_, C> {
         capabilities.medium = Medium::Ethernet;
         capabilities.max_transmission_unit = FRAME_BYTES_MAX;
         capabilities
+    }
+}
+
+impl Asking {
+    /// False: too many questions went out in this second. This one is lost then, and asked again a second later. Without that, a
+    /// server that refuses everything would be asked as fast as it refuses.
+    fn may_ask(&mut self, now: smoltcp::time::Instant) -> bool {
+        if self.second != now.secs() {
+            (self.second, self.sent) = (now.secs(), 0);
+        }
+        self.sent += 1;
+        self.is_open |= self.sent <= QUESTIONS_MAX;
+        self.sent <= QUESTIONS_MAX
     }
 }
 
@@ -251,9 +274,10 @@ impl<C: Card> TxToken for Outlet<'_, C> {
         let bytes = bytes.min(room.len());
         let bytes = room.split_at_mut(bytes).0;
         let result = f(bytes);
-        *self.is_asking |= frame::is_to_dhcp(bytes);
         // A full ring loses it, as any wire can.
-        self.card.send(bytes.len(), |to| to.copy_from_slice(bytes));
+        if !frame::is_to_dhcp(bytes) || self.asking.may_ask(self.now) {
+            self.card.send(bytes.len(), |to| to.copy_from_slice(bytes));
+        }
         result
     }
 }
@@ -304,6 +328,9 @@ const WANTED_OPTIONS: &[u8] = &[1, 3, 6, OPTION_LEASE_TIME, OPTION_TFTP_SERVER, 
 const OPTION_LEASE_TIME: u8 = 51;
 const OPTION_TFTP_SERVER: u8 = 66;
 const OPTION_BOOT_FILE: u8 = 67;
+
+/// Questions to DHCP servers in a second: four offers that are refused.
+const QUESTIONS_MAX: u32 = 8;
 
 /// Look-ups at the same time.
 const QUERIES_MAX: usize = 4;
