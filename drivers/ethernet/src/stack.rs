@@ -56,7 +56,8 @@ impl Stack {
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(card.address())));
         config.random_seed = seed;
         let mut door = Door { card, inlet: &mut Vec::new(), asking: &mut Asking::default() };
-        let interface = Interface::new(config, &mut door, stack_time(now));
+        let mut interface = Interface::new(config, &mut door, stack_time(now));
+        interface.set_reassembly_timeout(REASSEMBLY_TIME);
         let mut sockets = SocketSet::new(Vec::new());
         let dns = sockets.add(dns::Socket::new(&[], Vec::new()));
         Self {
@@ -331,6 +332,10 @@ const OPTION_BOOT_FILE: u8 = 67;
 
 /// Questions to DHCP servers in a second: four offers that are refused.
 const QUESTIONS_MAX: u32 = 8;
+
+/// How long the rest of a fragmented packet is waited for. RFC 1122 §3.3.2 recommends a minute; but there is room for four at a
+/// time, and four that never become whole would keep all others out for so long. Fragments come right behind each other.
+const REASSEMBLY_TIME: StackDuration = StackDuration::from_secs(5);
 
 /// Look-ups at the same time.
 const QUERIES_MAX: usize = 4;

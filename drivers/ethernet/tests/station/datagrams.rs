@@ -36,6 +36,30 @@ fn large_datagrams_come_and_go_in_fragments() {
 }
 
 #[test]
+fn fragments_that_stay_alone_keep_others_out_for_seconds_only() {
+    let mut link = Link::new();
+    let mut host = Host::new(&link);
+    let socket = host.udp(4000);
+    let large = [b'x'; 3000];
+    host.send(socket, b"known");
+    host.talk(&mut link, 5);
+    for _ in 0..4 {
+        host.send(socket, &large);
+        (0..5).for_each(|_| host.poll(link.now));
+        let first = link.to_station.borrow_mut().drain(..).next().unwrap();
+        link.to_station.borrow_mut().push_back(first);
+        link.turn();
+    }
+    host.send(socket, &large);
+    host.talk(&mut link, 20);
+    assert_eq!(link.station.counters().datagrams_reassembled, 0, "there is room for four");
+    link.pass(Duration::from_secs(5));
+    host.send(socket, &large);
+    host.talk(&mut link, 20);
+    assert_eq!(link.station.counters().datagrams_reassembled, 1);
+}
+
+#[test]
 fn a_station_that_is_not_known_is_asked_for_and_then_gets_what_waited() {
     let mut link = Link::new();
     let mut host = Host::new(&link);
