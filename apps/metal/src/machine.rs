@@ -41,6 +41,8 @@ pub struct Machine<C> {
     pub(crate) consoles: Consoles,
     pub(crate) services: Option<MemoryServices>,
     pub(crate) leased_at: Instant,
+    /// When to say that nobody answers DHCP.
+    silence_at: Option<Instant>,
     pub(crate) started: Instant,
     pub(crate) memory: Memory,
     pub(crate) is_short: bool,
@@ -109,6 +111,7 @@ impl<C: Card> Machine<C> {
             consoles: Consoles::new(now),
             services: None,
             leased_at: now,
+            silence_at: None,
             started: now,
             memory: Memory::default(),
             is_short: false,
@@ -154,6 +157,12 @@ impl<C: Card> Machine<C> {
         {
             self.fetch(now, wanted);
         }
+        if self.silence_at.is_some_and(|at| at <= now) {
+            self.silence_at = Some(now + SILENCE_EVERY);
+            let text = "network: nobody answers DHCP yet, and it is asked every second; look at the cable and the DHCP server, or \
+                        give ip=ADDRESS/BITS";
+            self.log(now, Level::Warning, text);
+        }
         self.resolve(now);
         self.show_changes(now);
         self.mind_memory(now);
@@ -185,6 +194,7 @@ impl<C: Card> Machine<C> {
             Ok(None) => {
                 self.say(now, "network: asking for an address by DHCP");
                 self.station.start_dhcp();
+                self.silence_at = Some(now + SILENCE);
             }
             Err(why) => self.halt(now, why),
         }
@@ -201,6 +211,7 @@ impl<C: Card> Machine<C> {
                 self.station.stop_serving();
                 self.services = None;
                 self.stage = Stage::Addressing;
+                self.silence_at = Some(now + SILENCE);
             }
         }
     }
@@ -208,6 +219,7 @@ impl<C: Card> Machine<C> {
     fn on_lease(&mut self, now: Instant, lease: Lease) {
         let has_moved = self.station.lease().is_none_or(|before| before.address != lease.address);
         self.leased_at = now;
+        self.silence_at = None;
         if has_moved {
             self.say(now, &lease_in_words(&lease, now.since(self.started)));
         }
@@ -475,6 +487,10 @@ pub(crate) fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
     let address = card.address().iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
     Seed::from_number(address ^ now.as_nanos())
 }
+
+/// How long nobody answers DHCP before it is said, and how often it is said again.
+const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a file that could not be had is left alone.
 const RETRY: Duration = Duration::from_secs(10);

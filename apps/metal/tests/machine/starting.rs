@@ -18,6 +18,20 @@ fn it_takes_an_address_fetches_its_users_and_serves() {
 }
 
 #[test]
+fn a_network_without_dhcp_is_told_and_asked_on() {
+    let mut world = World::new("auth=off domains=example.org");
+    let server = world.dhcp.take();
+    world.pass_seconds(4);
+    assert!(!world.has_said("nobody answers DHCP"), "{}", world.said());
+    world.pass_seconds(100);
+    assert_eq!(world.said().matches("nobody answers DHCP yet").count(), 2, "{}", world.said());
+    world.dhcp = server;
+    world.pass_seconds(100);
+    assert!(world.machine.is_serving(), "{}", world.said());
+    assert_eq!(world.said().matches("nobody answers DHCP yet").count(), 2, "{}", world.said());
+}
+
+#[test]
 fn a_fixed_address_needs_no_dhcp() {
     let mut world = World::new("ip=192.0.2.1/24 gateway=192.0.2.2 auth=off domains=example.org");
     world.dhcp = None;
