@@ -32,6 +32,8 @@ pub(crate) struct Own {
     pub(crate) hardware: EthernetAddress,
     /// `None`: no address yet.
     pub(crate) address: Option<Ipv4Addr>,
+    /// The first and the last address of the link, which no station has.
+    pub(crate) all: Option<[Ipv4Addr; 2]>,
 }
 
 /// Looks at a frame. `is_ours` says whether datagrams to a port are taken here.
@@ -68,7 +70,7 @@ fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) ->
     }
     let (source, destination) = (packet.src_addr(), packet.dst_addr());
     // RFC 1122 §3.2.1.3: nobody sends from these.
-    if !is_station(source) || source == address {
+    if !is_station(source) || source == address || own.all.is_some_and(|all| all.contains(&source)) {
         return Arrived::Damaged;
     }
     let is_udp = packet.next_header() == IpProtocol::Udp;

@@ -62,11 +62,14 @@ impl Lease {
         self.is_on_link(address) && address != self.address && !self.is_all(address)
     }
 
-    /// True for the first and the last address of the link, which no station has; a link of two has no such
-    /// (RFC 3021).
     fn is_all(&self, address: Ipv4Addr) -> bool {
+        self.all().is_some_and(|all| all.contains(&address))
+    }
+
+    /// The first and the last address of the link, which no station has; a link of two has no such (RFC 3021).
+    pub(crate) fn all(&self) -> Option<[Ipv4Addr; 2]> {
         let cidr = self.cidr();
-        cidr.broadcast().is_some_and(|last| address == last || address == cidr.network().address())
+        cidr.broadcast().map(|last| [cidr.network().address(), last])
     }
 
     pub(crate) fn cidr(&self) -> Ipv4Cidr {

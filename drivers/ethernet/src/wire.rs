@@ -13,7 +13,7 @@ pub(crate) struct Wire<C> {
     pub(crate) neighbours: Neighbours,
     pub(crate) counters: StationCounters,
     lease: Option<Lease>,
-    hardware: EthernetAddress,
+    own: Own,
     /// Of the next packet (RFC 791 §3.2).
     ident: u16,
     /// Room for a datagram that is cut into fragments.
@@ -26,7 +26,7 @@ impl<C: Card> Wire<C> {
     /// `ident` should differ from one start to the next, so that fragments of before are not taken for ours.
     pub(crate) fn new(card: C, ident: u16) -> Self {
         Self {
-            hardware: EthernetAddress(card.address()),
+            own: Own { hardware: EthernetAddress(card.address()), address: None, all: None },
             card,
             neighbours: Neighbours::default(),
             counters: StationCounters::default(),
@@ -39,6 +39,8 @@ impl<C: Card> Wire<C> {
 
     /// Takes another address, or none.
     pub(crate) fn set_lease(&mut self, lease: Option<Lease>) {
+        self.own.address = lease.as_ref().map(|lease| lease.address);
+        self.own.all = lease.as_ref().and_then(Lease::all);
         self.lease = lease;
         for waiting in self.neighbours.clear() {
             self.report(waiting.token);
@@ -49,8 +51,8 @@ impl<C: Card> Wire<C> {
         self.lease.as_ref()
     }
 
-    pub(crate) fn own(&self) -> Own {
-        Own { hardware: self.hardware, address: self.lease.as_ref().map(|lease| lease.address) }
+    pub(crate) const fn own(&self) -> Own {
+        self.own
     }
 
     /// Sends a datagram from a port of ours. What cannot be sent is reported by its token.
@@ -98,7 +100,7 @@ impl<C: Card> Wire<C> {
 
     /// Asks again, and gives up what nobody answered for.
     pub(crate) fn expire(&mut self, now: Instant) {
-        let Self { neighbours, card, hardware, lease, .. } = self;
+        let Self { neighbours, card, own: Own { hardware, .. }, lease, .. } = self;
         let Some(address) = lease.as_ref().map(|lease| lease.address) else { return };
         let given_up = neighbours.expire(now, |target| {
             send_arp_request(card, *hardware, address, target);
@@ -120,7 +122,7 @@ impl<C: Card> Wire<C> {
         let Some(own) = self.own().address else { return self.report(token) };
         let datagram = Datagram { from: SocketAddrV4::new(own, from_port), to, payload };
         self.ident = self.ident.wrapping_add(1);
-        let (hardware, ident) = (self.hardware, self.ident);
+        let (hardware, ident) = (self.own.hardware, self.ident);
         let is_sent = match datagram.frame_bytes() {
             Some(bytes) => self.card.send(bytes, |room| datagram.write(room, hardware, next_hop, ident)),
             None => self.send_fragments(&datagram, next_hop),
@@ -134,7 +136,7 @@ impl<C: Card> Wire<C> {
     }
 
     fn send_fragments(&mut self, datagram: &Datagram<'_>, next_hop: EthernetAddress) -> bool {
-        let Self { card, hardware, ident, whole, .. } = self;
+        let Self { card, own: Own { hardware, .. }, ident, whole, .. } = self;
         datagram.write_whole(whole);
         Datagram::fragments(whole).all(|(offset, bytes, is_last)| {
             let part = Part { ident: *ident, offset, is_last };
@@ -161,7 +163,7 @@ impl<C: Card> Wire<C> {
     fn ask(&mut self, now: Instant, target: Ipv4Addr) {
         let Some(address) = self.own().address else { return };
         if self.neighbours.begin_asking(now, target) {
-            send_arp_request(&mut self.card, self.hardware, address, target);
+            send_arp_request(&mut self.card, self.own.hardware, address, target);
         }
     }
 

@@ -180,7 +180,8 @@ fn echo_requests_to_everybody_and_from_nobody_are_not_answered() {
         frame[..6].copy_from_slice(&[0xff; 6]);
         assert_eq!(answers(&mut link, frame), 0, "to {to}");
     }
-    for from in [everybody, Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST, OWN] {
+    let nobody = Ipv4Addr::new(192, 0, 2, 0);
+    for from in [nobody, everybody, Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST, OWN] {
         assert_eq!(answers(&mut link, echo_request(from, OWN)), 0, "from {from}");
     }
 }
