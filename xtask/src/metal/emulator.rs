@@ -39,20 +39,34 @@ pub(crate) struct Emulator {
     pub(crate) card: Card,
     /// Its memory.
     pub(crate) memory_mib: u32,
-    /// The port of 127.0.0.1, UDP and TCP, that is its port 5060.
-    pub(crate) sip_port: u16,
-    /// The folder whose files its network gives away by TFTP, from 10.0.2.2.
-    pub(crate) tftp: Option<PathBuf>,
+    /// What its network card is connected to.
+    pub(crate) network: Network,
+}
+
+/// What a PC's network card is connected to.
+#[derive(Clone, Debug)]
+pub(crate) enum Network {
+    /// A network that QEMU plays, with a DHCP server; this computer is 10.0.2.2 in it.
+    Played {
+        /// The port of 127.0.0.1, UDP and TCP, that is the PC's port 5060.
+        sip_port: u16,
+        /// More UDP ports of 127.0.0.1 that are the PC's of the same number.
+        more_ports: Vec<u16>,
+        /// The folder whose files are given away by TFTP, from 10.0.2.2.
+        tftp: Option<PathBuf>,
+    },
+    /// A cable: every datagram between two Unix sockets is one Ethernet frame.
+    Cable {
+        /// The socket that QEMU makes, where the card hears.
+        card: PathBuf,
+        /// The socket at the other end.
+        other_end: PathBuf,
+    },
 }
 
 impl Emulator {
     /// The command that starts it; where its serial port and its screen go is the caller's to add.
     pub(crate) fn command(&self) -> Result<Command> {
-        self.command_with(&[])
-    }
-
-    /// The same with more UDP ports of 127.0.0.1 that are the PC's of the same number.
-    pub(crate) fn command_with(&self, ports: &[u16]) -> Result<Command> {
         need(QEMU, "qemu-system-x86")?;
         let mut command = Command::new(QEMU);
         command.args(["-accel", "tcg", "-cpu", "max", "-nodefaults", "-m", &self.memory_mib.to_string()]);
@@ -66,22 +80,38 @@ impl Emulator {
                     .arg(format!("if=none,id=stick,format=raw,readonly=on,file={}", file(iso)?))
             }
         };
-        let port = self.sip_port;
-        let mut net =
-            format!("user,id=net,hostfwd=udp:127.0.0.1:{port}-:5060,hostfwd=tcp:127.0.0.1:{port}-:5060");
-        for port in ports {
-            net.push_str(&format!(",hostfwd=udp:127.0.0.1:{port}-:{port}"));
-        }
-        if let Some(folder) = &self.tftp {
-            net.push_str(&format!(",tftp={}", file(folder)?));
-        }
         // Without its option ROM, which would try to boot from the network.
         command
             .arg("-netdev")
-            .arg(net)
+            .arg(self.network.option()?)
             .arg("-device")
             .arg(format!("{},netdev=net,romfile=", self.card.device()));
         Ok(command)
+    }
+}
+
+impl Network {
+    /// The value of QEMU's option `-netdev`.
+    fn option(&self) -> Result<String> {
+        match self {
+            Self::Played { sip_port, more_ports, tftp } => {
+                let mut net = format!(
+                    "user,id=net,hostfwd=udp:127.0.0.1:{sip_port}-:5060,hostfwd=tcp:127.0.0.1:{sip_port}-:5060"
+                );
+                for port in more_ports {
+                    net.push_str(&format!(",hostfwd=udp:127.0.0.1:{port}-:{port}"));
+                }
+                if let Some(folder) = tftp {
+                    net.push_str(&format!(",tftp={}", file(folder)?));
+                }
+                Ok(net)
+            }
+            Self::Cable { card, other_end } => Ok(format!(
+                "dgram,id=net,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                file(card)?,
+                file(other_end)?
+            )),
+        }
     }
 }
 

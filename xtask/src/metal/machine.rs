@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::emulator::{BootFrom, Card, Emulator};
+use super::emulator::{BootFrom, Card, Emulator, Network};
 use super::{Image, build};
 use crate::interop::process::Running;
 
@@ -32,6 +32,9 @@ impl Machine {
     /// The address of this computer in its network.
     pub(crate) const HOST: &'static str = "10.0.2.2";
 
+    /// The file with its settings, in the folder that it fetches from.
+    pub(crate) const SETTINGS_FILE: &'static str = "ringway.toml";
+
     /// One that boots from `medium`, with virtio-net.
     pub(crate) const fn new(medium: Medium) -> Self {
         Self { medium, card: Card::Virtio, options: Vec::new() }
@@ -54,10 +57,16 @@ impl Machine {
         Running::start("machine", &mut self.command(folder, port, words)?, folder)
     }
 
-    /// The command that starts it. Making an ISO file is done by then.
+    /// The command that starts it so. Making an ISO file is done by then.
     pub(crate) fn command(&self, folder: &Path, port: u16, words: &str) -> Result<Command> {
-        std::fs::write(folder.join(SETTINGS_FILE), SETTINGS).context("cannot write settings")?;
-        let words = format!("config={SETTINGS_FILE} {words}");
+        let tftp = Some(folder.to_path_buf());
+        self.command_in(Network::Played { sip_port: port, more_ports: Vec::new(), tftp }, folder, words)
+    }
+
+    /// The same in any network: a TFTP server in it gives away the files in `folder`.
+    pub(crate) fn command_in(&self, network: Network, folder: &Path, words: &str) -> Result<Command> {
+        std::fs::write(folder.join(Self::SETTINGS_FILE), SETTINGS).context("cannot write settings")?;
+        let words = format!("config={} {words}", Self::SETTINGS_FILE);
         let image = Image { iso: folder.join("machine.iso"), ..Image::paths() };
         if self.medium != Medium::Kernel {
             build::build_iso(&image, &words)?;
@@ -67,8 +76,7 @@ impl Machine {
             Medium::Cd => BootFrom::Cd(image.iso),
             Medium::Usb => BootFrom::Usb(image.iso),
         };
-        let tftp = Some(folder.to_path_buf());
-        let emulator = Emulator { boot, card: self.card, memory_mib: MEMORY_MIB, sip_port: port, tftp };
+        let emulator = Emulator { boot, card: self.card, memory_mib: MEMORY_MIB, network };
         let mut command = emulator.command()?;
         command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]).args(&self.options);
         Ok(command)
@@ -78,6 +86,5 @@ impl Machine {
 /// As much as `cargo xtask metal run` gives.
 const MEMORY_MIB: u32 = 128;
 
-const SETTINGS_FILE: &str = "ringway.toml";
 /// All phones of a test have the same address, so it may send much.
 const SETTINGS: &str = "domains = [\"example.org\"]\n[limits]\nper_source_rate = 0\n";

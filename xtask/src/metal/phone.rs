@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::emulator::{BootFrom, Card, Emulator};
+use super::emulator::{BootFrom, Card, Emulator, Network};
 use super::{Image, build};
 use crate::interop::audio::Recording;
 use crate::interop::process::{Running, free_port};
@@ -89,8 +89,8 @@ impl Place<'_> {
             self.server
         );
         let boot = BootFrom::Kernel(Image::phone().elf, words);
-        let emulator = Emulator { boot, card, memory_mib: MEMORY_MIB, sip_port, tftp: None };
-        let mut command = emulator.command_with(&[rtp, rtp + 1])?;
+        let network = Network::Played { sip_port, more_ports: vec![rtp, rtp + 1], tftp: None };
+        let mut command = Emulator { boot, card, memory_mib: MEMORY_MIB, network }.command()?;
         command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
         Running::start("machine", &mut command, self.folder)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::emulator::{BootFrom, Card, Emulator, need_free_port};
+use super::emulator::{BootFrom, Card, Emulator, Network, need_free_port};
 use super::{Image, build, need};
 use crate::workspace::target_dir;
 
@@ -58,13 +58,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
         (false, true) => BootFrom::Usb(image.iso),
         (false, false) => BootFrom::Kernel(image.elf, words),
     };
-    let tftp = tftp_folder(args)?;
-    let emulator =
-        Emulator { boot, card: args.card, memory_mib: args.memory, sip_port: args.port, tftp: Some(tftp) };
-    let mut command = match args.phone {
-        true => emulator.command_with(&PHONE_PORTS)?,
-        false => emulator.command()?,
+    let network = Network::Played {
+        sip_port: args.port,
+        more_ports: if args.phone { PHONE_PORTS.to_vec() } else { Vec::new() },
+        tftp: Some(tftp_folder(args)?),
     };
+    let mut command = Emulator { boot, card: args.card, memory_mib: args.memory, network }.command()?;
     command.args(["-vga", "std"]);
     println!("SIP is on 127.0.0.1:{} (UDP and TCP); Ctrl-C ends the machine", args.port);
     if args.screen {

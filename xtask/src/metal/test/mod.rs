@@ -11,6 +11,7 @@ mod figures;
 mod files;
 mod instructions;
 mod screen;
+mod wire;
 
 use anyhow::{Result, bail};
 
@@ -64,6 +65,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     let mut all = boot::checks();
     // Those that take longest come first, so that the others run beside them.
     all.extend(files::checks());
+    all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
     all.extend(screen::checks(args.pictures));
     all.extend(bad_input::checks());

@@ -13,7 +13,7 @@ use super::super::{Image, elf};
 use super::booted::Booted;
 use super::figures;
 use crate::bench::Registering;
-use crate::interop::process::PATIENCE;
+use crate::interop::process::{PATIENCE, Running};
 use crate::interop::{Scenario, Stage};
 use crate::workspace::{root, target_dir};
 
@@ -36,7 +36,7 @@ fn memory(stage: &Stage) -> Result<()> {
     Registering::at(machine.at.port(), USERS)?.run(USERS.into(), WINDOW, true)?;
     machine.running.type_keys(" ")?;
     let registered = format!("{} users with", with_commas(USERS));
-    let (now_mib, most_mib) = on_page(&machine, &registered, |page| {
+    let (now_mib, most_mib) = on_page(&machine.running, &registered, |page| {
         row(page, "Registered")?.contains(&registered).then_some(())?;
         figures_mib(row(page, "Memory")?)
     })?;
@@ -87,11 +87,11 @@ fn screen(stage: &Stage, makes_pictures: bool) -> Result<()> {
 }
 
 /// Waits until the page on the serial line has what is looked for, which is called `what`.
-fn on_page<T>(machine: &Booted, what: &str, look: impl Fn(&str) -> Option<T>) -> Result<T> {
+pub(super) fn on_page<T>(machine: &Running, what: &str, look: impl Fn(&str) -> Option<T>) -> Result<T> {
     let until = Instant::now() + PATIENCE;
     loop {
         let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
-        terminal.process(machine.said().as_bytes());
+        terminal.process(machine.output().as_bytes());
         let page = terminal.screen().contents();
         if let Some(found) = look(&page) {
             return Ok(found);

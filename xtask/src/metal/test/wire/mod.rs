@@ -1,0 +1,91 @@
+//! A network in our hands: the machine's card is at one end of a cable, and at the other is a host that does what no honest
+//! network does.
+//!
+//! Does: frames that are cut, false or too many, ARP floods, DHCP that is silent or lies, TFTP that fails. Does not: what QEMU's own
+//! network can send too, which the other checks have.
+
+mod addresses;
+mod cable;
+mod dhcp;
+mod fetching;
+mod frames;
+mod host;
+mod strangers;
+mod tftp;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::super::machine::{Machine, Medium};
+use crate::interop::process::{PATIENCE, Running};
+use crate::interop::{Scenario, Stage};
+use cable::Cable;
+use host::{Host, TURN};
+
+pub(super) fn checks() -> Vec<Scenario> {
+    let mut all = fetching::checks();
+    all.extend(addresses::checks());
+    all.extend(strangers::checks());
+    all
+}
+
+/// A machine at the other end of the cable.
+struct Wired {
+    running: Running,
+    host: Host,
+}
+
+impl Wired {
+    /// Starts a machine in the check's folder, in a network that `set` prepares.
+    fn start(machine: &Machine, stage: &Stage, words: &str, set: impl FnOnce(&mut Host)) -> Result<Self> {
+        let mut host = Host::new(Cable::in_folder(&stage.folder)?);
+        set(&mut host);
+        let mut command = machine.command_in(host.cable.network(), &stage.folder, words)?;
+        let settings = std::fs::read(stage.path(Machine::SETTINGS_FILE))?;
+        host.tftp.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
+        Ok(Self { running: Running::start("machine", &mut command, &stage.folder)?, host })
+    }
+
+    /// Serves the machine's network until the machine has said this.
+    fn until_said(&mut self, text: &str) -> Result<()> {
+        self.until(text, |said| said.contains(text))
+    }
+
+    /// The same until `is_so` of what it has said, which is called `what`.
+    fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut next_look = Instant::now();
+        loop {
+            if Instant::now() >= next_look {
+                let has_ended = self.running.has_ended()?;
+                if is_so(&self.running.output()) {
+                    return Ok(());
+                }
+                if has_ended {
+                    bail!("the machine ended before it said \"{what}\"");
+                }
+                next_look = Instant::now() + TURN;
+            }
+            if Instant::now() > deadline {
+                bail!("the machine did not say \"{what}\" within {} s", PATIENCE.as_secs());
+            }
+            self.host.turn(TURN)?;
+        }
+    }
+
+    /// An error unless the machine still runs, and answers OPTIONS of the host, after what `what` says.
+    fn answers(&mut self, what: &str) -> Result<()> {
+        let outcome = self.host.announce(frames::HOST).and_then(|()| self.host.asks(frames::HOST));
+        if self.running.has_ended()? {
+            bail!("the machine ended after {what}");
+        }
+        outcome.with_context(|| format!("after {what}"))
+    }
+}
+
+/// A machine whose clock runs faster than ours by some times: so long waits are short. Each of its instructions takes 128 ns of
+/// its time.
+fn in_a_hurry() -> Machine {
+    Machine::new(Medium::Kernel).with_options(&["-icount", "shift=7,sleep=off"])
+}
