@@ -32,7 +32,7 @@ pub(super) fn pin_to(cpu: usize) -> Result<()> {
 }
 
 /// CPU time of a process's living threads, in nanoseconds.
-pub(super) fn process_cpu_ns(pid: Pid) -> Result<u64> {
+pub(crate) fn process_cpu_ns(pid: Pid) -> Result<u64> {
     let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
     let mut sum = 0;
     for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {

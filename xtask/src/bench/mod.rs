@@ -31,7 +31,7 @@ mod template;
 mod wire;
 mod without_sockets;
 
-pub(crate) use machine::description as machine_description;
+pub(crate) use machine::{description as machine_description, process_cpu_ns};
 pub(crate) use measure::median;
 pub(crate) use record::Record;
 pub(crate) use registering::Registering;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::process_cpu_ns;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -85,6 +86,11 @@ impl Running {
     /// Ends the program's standard input.
     pub(crate) fn close_input(&mut self) {
         drop(self.child.stdin.take());
+    }
+
+    /// Processor time that its living threads have used, in seconds.
+    pub(crate) fn cpu_s(&self) -> Result<f64> {
+        Ok(process_cpu_ns(Pid::from_child(&self.child))? as f64 / 1e9)
     }
 
     /// Asks the program to end (SIGTERM).

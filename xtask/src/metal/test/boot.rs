@@ -27,16 +27,17 @@ struct Kind {
 }
 
 impl Kind {
-    /// Fails at twice the goal only: the computer has other things to do.
+    /// Fails only where QEMU needed twice the goal in processor time too: the computer may have other things to do.
     fn measure(self, stage: &Stage) -> Result<()> {
         let Self { name, medium, tries, goal_s } = self;
         let mut command = Machine::new(medium).command(&stage.folder, free_port()?, "auth=off")?;
-        let mut times = Vec::new();
+        let (mut times, mut cpu_s) = (Vec::new(), f64::INFINITY);
         for _ in 0..tries {
             let begun = Instant::now();
             let mut running = Running::start("machine", &mut command, &stage.folder)?;
             running.wait_for_output("by DHCP from")?;
             times.push(begun.elapsed().as_secs_f64());
+            cpu_s = cpu_s.min(running.cpu_s()?);
         }
         times.sort_by(f64::total_cmp);
         let (least, most) =
@@ -48,8 +49,10 @@ impl Kind {
             format!("{typical:.2} s, median of {tries} ({least:.2} to {most:.2})"),
             typical <= goal_s,
         );
-        if typical > 2.0 * goal_s {
-            bail!("{typical:.2} s are more than twice the goal of {goal_s} s");
+        if typical.min(cpu_s) > 2.0 * goal_s {
+            bail!(
+                "{typical:.2} s, and {cpu_s:.2} s of a processor, are more than twice the goal of {goal_s} s"
+            );
         }
         Ok(())
     }
