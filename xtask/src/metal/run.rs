@@ -1,8 +1,9 @@
 //! The image in an emulated PC, for a person at a terminal.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::emulator::{BootFrom, Card, Emulator, Network, need_free_port};
 use super::{Image, build, need};
@@ -16,17 +17,17 @@ pub(crate) struct Args {
     /// The port of 127.0.0.1, UDP and TCP, where the machine is reached
     #[arg(long, default_value_t = 15060)]
     port: u16,
-    /// Users, as `ringway user import` reads them; served by TFTP from 10.0.2.2 as users.csv
+    /// Users, as `ringway user import` reads them; served by TFTP from 10.0.2.2, with the word users=users.csv
     #[arg(long, value_name = "FILE.csv")]
     users: Option<PathBuf>,
-    /// Settings; served by TFTP from 10.0.2.2 as ringway.toml
+    /// Settings; served by TFTP from 10.0.2.2, with the word config=ringway.toml
     #[arg(long, value_name = "FILE.toml")]
     settings: Option<PathBuf>,
     /// Words of the image's command line
     #[arg(long, value_name = "WORDS", default_value = "")]
     append: String,
     /// Memory in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..))]
     memory: u32,
     /// Boot the ISO file as a CD
     #[arg(long, conflicts_with = "usb")]
@@ -37,7 +38,8 @@ pub(crate) struct Args {
     /// Run the phone instead of the server; its sound comes to UDP ports 16384 and 16385 of 127.0.0.1
     #[arg(long, conflicts_with_all = ["users", "settings"])]
     phone: bool,
-    /// Show the PC's screen in this terminal, and write what its serial port says to a file
+    /// Show the PC's screen in this terminal, and write what its serial port says to a file; Alt-2, then `quit` and
+    /// Enter, ends it
     #[arg(long)]
     screen: bool,
 }
@@ -47,8 +49,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     need_free_port(args.port)?;
     let (image, words) = match args.phone {
         true => (Image::phone(), phone_words(args)),
-        false => (Image::paths(), args.append.clone()),
+        false => (Image::paths(), server_words(args)),
     };
+    // The file that `build` made, with its words, is kept: it may be meant for a stick.
+    let image = Image { iso: target_dir().join("metal/run.iso"), ..image };
     build::build_elf(&image)?;
     if args.iso || args.usb {
         build::build_iso(&image, &words)?;
@@ -65,11 +69,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
     };
     let mut command = Emulator { boot, card: args.card, memory_mib: args.memory, network }.command()?;
     command.args(["-vga", "std"]);
-    println!("SIP is on 127.0.0.1:{} (UDP and TCP); Ctrl-C ends the machine", args.port);
+    let end = if args.screen { "Alt-2, then `quit` and Enter, ends" } else { "Ctrl-C ends" };
+    println!("SIP is on 127.0.0.1:{} (UDP and TCP); {end} the machine", args.port);
     if args.screen {
         let serial = target_dir().join("ringway-metal.log");
         println!("its serial port goes to {}", serial.display());
-        command.arg("-serial").arg(format!("file:{}", serial.display())).args(["-display", "curses"]);
+        command.arg("-serial").arg(format!("file:{}", serial.display()));
+        // Every key, Ctrl-C too, is the machine's; without the monitor nothing would end it.
+        command.args(["-display", "curses", "-monitor", "vc"]);
     } else {
         command.args([
             "-display",
@@ -80,11 +87,21 @@ pub(super) fn run(args: &Args) -> Result<()> {
             "chardev:serial",
         ]);
     }
-    let status = command.status().context("cannot start QEMU")?;
-    if !status.success() {
-        bail!("QEMU ended with {status}");
+    // In this process's place: what ends this ends the machine, which would otherwise stay, and keep its port.
+    Err(command.exec()).context("cannot start QEMU")
+}
+
+/// What is given by TFTP is asked for, unless the words say what to do with it.
+fn server_words(args: &Args) -> String {
+    let files = [(&args.users, "users", "users.csv"), (&args.settings, "config", "ringway.toml")];
+    let mut words = args.append.clone();
+    for (file, key, name) in files {
+        let is_said = words.split_whitespace().any(|word| word.split('=').next() == Some(key));
+        if file.is_some() && !is_said {
+            words = format!("{words} {key}={name}");
+        }
     }
-    Ok(())
+    words.trim_start().to_owned()
 }
 
 /// Peers on this computer see the phone at the forwarded port.
@@ -114,3 +131,33 @@ fn put(file: Option<&Path>, to: &Path) -> Result<()> {
 
 /// Where the phone receives sound, if no word says otherwise.
 const PHONE_PORTS: [u16; 2] = [16_384, 16_385];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn words(line: &[&str]) -> String {
+        server_words(&Line::parse_from([&["run"], line].concat()).args)
+    }
+
+    #[test]
+    fn files_that_are_given_are_asked_for() {
+        assert_eq!(words(&[]), "");
+        assert_eq!(words(&["--users", "u.csv"]), "users=users.csv");
+        let both = words(&["--users", "u.csv", "--settings", "s.toml", "--append", "auth=on"]);
+        assert_eq!(both, "auth=on users=users.csv config=ringway.toml");
+    }
+
+    #[test]
+    fn words_that_are_said_are_left_as_they_are() {
+        assert_eq!(words(&["--users", "u.csv", "--append", "users=other.csv"]), "users=other.csv");
+        assert_eq!(words(&["--settings", "s.toml", "--append", "config=none"]), "config=none");
+    }
+}
