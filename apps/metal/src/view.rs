@@ -86,7 +86,7 @@ impl<C: Card> Machine<C> {
                 now.since(self.leased_at),
             ),
             totals: node.map(totals).unwrap_or_default(),
-            calls: node.map_or(0, |node| node.inner().contexts_len() as u64),
+            calls: node.map_or(0, |node| node.inner().ringing_calls_len() as u64),
             queue_delay: self.queue_delay.last,
             memory: admin::Memory {
                 used: self.memory.used,

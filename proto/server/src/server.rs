@@ -224,6 +224,11 @@ impl<S: Services> Server<S> {
         self.contexts.len()
     }
 
+    /// How many calls nobody has answered yet.
+    pub fn ringing_calls_len(&self) -> usize {
+        self.contexts.iter().filter(|(_, context)| context.unanswered().is_some()).count()
+    }
+
     /// Calls that nobody has answered yet: Call-ID, From, To, whether it rings, and since when.
     pub fn ringing_calls(&self, mut each: impl FnMut(RingingCall<'_>)) {
         for (_, context) in self.contexts.iter() {

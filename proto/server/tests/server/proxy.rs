@@ -398,9 +398,10 @@ fn calls_that_ring_are_listed() {
     let call = |rings| ("call".into(), "sip:alice@example.org".into(), "sip:bob@example.org".into(), rings);
     assert_eq!(listed(&world), [call(false)]);
     world.udp(BOB, &got.answer(180, &[]));
-    assert_eq!(listed(&world), [call(true)]);
+    assert_eq!((listed(&world), world.server.ringing_calls_len()), (vec![call(true)], 1));
     world.udp(BOB, &got.answer(200, &[]));
     assert!(listed(&world).is_empty());
+    assert_eq!(world.server.ringing_calls_len(), 0, "answered, though 200 may still be sent again");
 }
 
 #[test]
