@@ -53,8 +53,8 @@ impl LimitsPage {
     pub(super) fn draw(&mut self, cells: &mut Cells, now: Instant, limits: &[Limit<'_>]) {
         self.first = self.first.min(limits.len().saturating_sub(ROWS));
         cells.text(LABEL_X, BODY_ROW, NAME_COLUMNS, Style::HEADING, "limit, or reason to drop");
-        for (x, heading) in [(MOST_X, "at most"), (USED_X, "now"), (HITS_X, "reached"), (LAST_X, "last")] {
-            cells.right(x, BODY_ROW, FIGURE_COLUMNS, Style::HEADING, heading);
+        for ((x, columns), heading) in [(MOST, "at most"), (USED, "now"), (HITS, "reached"), (LAST, "last")] {
+            cells.right(x, BODY_ROW, columns, Style::HEADING, heading);
         }
         let rows = limits.iter().zip(self.seen.iter().map(|seen| seen.1)).skip(self.first);
         for ((limit, last), y) in rows.zip(BODY_ROW + 1..BODY_ROW + 1 + ROWS) {
@@ -62,7 +62,7 @@ impl LimitsPage {
         }
         let last = limits.len().min(self.first + ROWS);
         let status = format_args!("{} to {last} of {}", limits.len().min(self.first + 1), limits.len());
-        cells.right(HITS_X, BODY_ROW + BODY_ROWS - 1, 2 * FIGURE_COLUMNS, Style::PLAIN, status);
+        cells.right(HITS.0, BODY_ROW + BODY_ROWS - 1, HITS.1 + LAST.1, Style::PLAIN, status);
     }
 }
 
@@ -74,25 +74,25 @@ fn row(cells: &mut Cells, y: usize, limit: &Limit<'_>, last: Option<Duration>) {
     };
     cells.text(LABEL_X, y, NAME_COLUMNS, style, limit.name);
     if let Some(most) = limit.most {
-        cells.right(MOST_X, y, FIGURE_COLUMNS, Style::PLAIN, Grouped(most));
+        cells.right(MOST.0, y, MOST.1, Style::PLAIN, Grouped(most));
     }
     if let Some(used) = limit.used {
         let is_full = limit.most.is_some_and(|most| used >= most);
         let style = if is_full { Style::WARNING } else { Style::PLAIN };
-        cells.right(USED_X, y, FIGURE_COLUMNS, style, Grouped(used));
+        cells.right(USED.0, y, USED.1, style, Grouped(used));
     }
-    cells.right(HITS_X, y, FIGURE_COLUMNS, style, Grouped(limit.hits));
+    cells.right(HITS.0, y, HITS.1, style, Grouped(limit.hits));
     if let Some(ago) = last {
-        cells.right(LAST_X, y, FIGURE_COLUMNS, style, Span(ago));
+        cells.right(LAST.0, y, LAST.1, style, Span(ago));
     }
 }
 
 const ROWS: usize = BODY_ROWS - 2;
-const NAME_COLUMNS: usize = 29;
-const MOST_X: usize = 31;
-const USED_X: usize = 43;
-const HITS_X: usize = 55;
-const LAST_X: usize = 67;
-const FIGURE_COLUMNS: usize = 12;
+const NAME_COLUMNS: usize = 40;
+/// Where a column of figures begins, and how wide it is.
+const MOST: (usize, usize) = (41, 8);
+const USED: (usize, usize) = (49, 8);
+const HITS: (usize, usize) = (57, 10);
+const LAST: (usize, usize) = (67, 12);
 /// What was reached so lately is coloured.
 const RECENT: Duration = Duration::from_secs(60);

@@ -47,8 +47,11 @@ fn who(cells: &mut Cells, y: usize, facts: &Facts<'_>) {
     }
     users(cells, y + 3, facts);
     let mut field = value(cells, y + 4, "Registered", Style::STRONG);
-    field.value(Grouped(facts.users_registered)).style(Style::PLAIN).text(" users with ");
-    field.style(Style::STRONG).value(Grouped(facts.contacts)).style(Style::PLAIN).text(" contacts");
+    let (users, contacts) = (facts.users_registered, facts.contacts);
+    let user = if users == 1 { " user with " } else { " users with " };
+    let contact = if contacts == 1 { " contact" } else { " contacts" };
+    field.value(Grouped(users)).style(Style::PLAIN).text(user);
+    field.style(Style::STRONG).value(Grouped(contacts)).style(Style::PLAIN).text(contact);
 }
 
 fn users(cells: &mut Cells, y: usize, facts: &Facts<'_>) {

@@ -178,20 +178,15 @@ impl UsersPage {
     fn position(&self, cells: &mut Cells, facts: &Facts<'_>) {
         let x = Cells::COLUMNS - 1 - STATUS_COLUMNS;
         let contacts = Grouped(facts.contacts);
+        let noun = if facts.contacts == 1 { "contact" } else { "contacts" };
         let (percent, columns) = (self.listing.percent(), STATUS_COLUMNS);
         if self.listing.is_busy() {
             cells.right(x, STATUS_ROW, columns, Style::WARNING, "looking ...");
         } else if self.listing.has_more() {
-            let text = format_args!("{contacts} contacts, from {percent} % on");
+            let text = format_args!("{contacts} {noun}, from {percent} % on");
             cells.right(x, STATUS_ROW, columns, Style::PLAIN, text);
         } else {
-            cells.right(
-                x,
-                STATUS_ROW,
-                columns,
-                Style::PLAIN,
-                format_args!("{contacts} contacts, to the end"),
-            );
+            cells.right(x, STATUS_ROW, columns, Style::PLAIN, format_args!("{contacts} {noun}, to the end"));
         }
     }
 }

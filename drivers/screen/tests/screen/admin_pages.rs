@@ -53,6 +53,15 @@ fn overview_while_it_starts() {
 }
 
 #[test]
+fn one_is_no_plural() {
+    let mut scene = Scene::new();
+    (scene.facts.users_registered, scene.facts.contacts) = (1, 1);
+    let overview = scene.draw().clone();
+    assert!((0..24).any(|y| overview.row_text(y).contains("1 user with 1 contact  ")));
+    assert!(scene.press(&[Key::Char('2'), Key::End]).row_text(22).contains("1 contact, "));
+}
+
+#[test]
 fn registered_users() {
     let mut scene = Scene::new();
     check("admin-users", scene.press(&[Key::Char('2')]));

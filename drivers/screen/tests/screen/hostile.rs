@@ -138,7 +138,7 @@ fn names_of_limits_stay_in_their_column() {
             scene.press(&[Key::Char('3')]).clone()
         };
         assert_harmless(&draw(name));
-        assert_inside(&draw(""), &draw(name), 3..22, 1..30);
+        assert_inside(&draw(""), &draw(name), 3..22, 1..41);
     }
 }
 
