@@ -54,9 +54,11 @@ impl SerialLog {
         count
     }
 
-    /// The page that the terminal has is to go: the log begins on an empty screen.
+    /// The page that the terminal has is to go: an empty screen has what was said meanwhile, and what comes.
     pub(crate) fn clear_terminal(&mut self) {
-        self.unsent.extend(*b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[2J\x1b[H");
+        let mut said_meanwhile = core::mem::take(&mut self.unsent);
+        self.unsent.extend(*b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[2J\x1b[HThe log. Any key shows the screen.\r\n");
+        self.unsent.append(&mut said_meanwhile);
     }
 
     /// Lines that the serial line was too slow for.

@@ -83,11 +83,30 @@ fn the_serial_line_has_the_log_until_a_key_and_the_page_from_then_on() {
     let mut terminal = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
     terminal.process(&world.serial[before..]);
     assert!(terminal.screen().contents().contains("192.0.2.1"), "{}", terminal.screen().contents());
+    let before = world.serial.len();
+    world.dhcp = None;
+    world.pass_seconds(700);
+    terminal.process(&world.serial[before..]);
+    assert!(!terminal.screen().contents().contains("the lease is gone"), "{}", terminal.screen().contents());
+    let before = world.serial.len();
     world.machine.on_serial_byte(world.now, b'q');
-    world.pass(10);
-    let log = world.serial.len();
-    world.machine.on_serial_byte(world.now, b'x');
-    assert!(world.serial.len() >= log);
+    world.pass(100);
+    terminal.process(&world.serial[before..]);
+    let log = terminal.screen().contents();
+    assert!(log.starts_with("The log. Any key shows the screen.\n") && !log.contains("Overview"), "{log}");
+    assert!(log.contains("the lease is gone"), "what was said while the page was there: {log}");
+}
+
+#[test]
+fn names_of_limits_are_shown_whole() {
+    // The key 3.
+    let mut world = World::new("auth=off domains=example.org");
+    let mut monitor = Monitor::new();
+    world.pass(100);
+    world.machine.on_scan_code(world.now, 0x04);
+    monitor.watch(&mut world);
+    let text = monitor.text();
+    assert!(text.contains("log lines lost, the serial line was slow") && !text.contains('~'), "{text}");
 }
 
 #[test]

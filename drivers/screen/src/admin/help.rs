@@ -18,13 +18,14 @@ pub(super) fn draw(cells: &mut Cells) {
     }
 }
 
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 9] = [
     ("1 2 3 4", "the pages; Tab is the next one"),
     ("arrows PgUp PgDn", "move in lists, Home and End to their ends"),
     ("/ or s", "users whose names begin so; Esc shows all again"),
     ("l", "on page 2: changes as they happen, and back"),
     ("p", "there: stop so that they can be read, and go on"),
     ("Ctrl-L", "draw everything again; the terminal's size is asked"),
+    ("q", "on a serial line: the log, until any key"),
     ("? or F1", "this help; any key leaves it"),
     ("", "Nothing that a key does changes what the server does."),
 ];
