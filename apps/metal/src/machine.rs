@@ -124,7 +124,9 @@ impl<C: Card> Machine<C> {
             if machine.hardware.words.contains(&name) {
                 continue;
             }
-            machine.log(now, Level::Warning, &format!("command line: {word:?} says nothing here"));
+            let text =
+                format!("command line: {word:?} is unknown and passed over; take it out, or correct it");
+            machine.log(now, Level::Warning, &text);
         }
         if errors.is_empty() {
             machine.begin_addressing(now);
@@ -301,7 +303,7 @@ impl<C: Card> Machine<C> {
                 self.go_on(now, Wanted::Users);
             }
             Err(error) => {
-                let why = format!("{}: {error}; nobody of this list is taken", self.users.source);
+                let why = format!("{}:{error}; nobody of this list is taken", self.users.source);
                 self.try_later(now, Wanted::Users, why);
             }
         }

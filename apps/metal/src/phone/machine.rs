@@ -96,7 +96,7 @@ impl<C: Card> PhoneMachine<C> {
             machine.log(now, Level::Error, &word.to_string());
         }
         match wrong.first() {
-            Some(word) => machine.halt(now, word.to_string()),
+            Some(word) => machine.stay_halted(now, word.to_string()),
             None => machine.begin(now),
         }
         machine
@@ -337,6 +337,11 @@ impl<C: Card> PhoneMachine<C> {
 
     fn halt(&mut self, now: Instant, why: String) {
         self.log(now, Level::Error, &why);
+        self.stay_halted(now, why);
+    }
+
+    /// For `why`, which the log has already.
+    fn stay_halted(&mut self, now: Instant, why: String) {
         self.log(now, Level::Error, "the phone does not start; correct it, and start the machine again");
         self.halted = Some(why);
     }

@@ -65,11 +65,22 @@ fn wrong_settings_are_said_by_line_and_nothing_is_served() {
 }
 
 #[test]
+fn a_word_that_is_not_known_is_said_and_passed_over() {
+    let mut world = World::new("auth=off user=users.csv fault=stop");
+    world.pass(100);
+    let wanted =
+        "warning: command line: \"user=users.csv\" is unknown and passed over; take it out, or correct it";
+    assert!(world.machine.is_serving() && world.has_said(wanted), "{}", world.said());
+    assert_eq!(world.said().matches("passed over").count(), 1, "{}", world.said());
+}
+
+#[test]
 fn a_list_with_a_wrong_row_is_refused_as_a_whole_and_fetched_again() {
     let mut world =
         World::new("users=users.csv").with_file("users.csv", "username,password\nalice,a\nalice,b\n");
     world.pass(100);
     assert!(!world.machine.is_serving());
+    assert!(world.has_said("/users.csv:3: alice@localhost is there already"), "{}", world.said());
     assert!(world.has_said("nobody of this list is taken"), "{}", world.said());
     world.files.insert("users.csv".to_owned(), USERS.as_bytes().to_vec());
     world.pass_seconds(11);

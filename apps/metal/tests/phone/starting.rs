@@ -28,7 +28,9 @@ fn wrong_words_stop_the_phone_and_name_what_is_wrong() {
     let mut network = Network::new(&["srtp=best source=microphone color=red fault=stop"]);
     network.pass_ms(2000);
     let log = network.phones[ALICE].log();
-    assert!(log.contains("source=microphone") && log.contains("color=red"), "{log}");
+    for word in ["source=microphone", "color=red"] {
+        assert_eq!(log.matches(&format!("command line: {word}: ")).count(), 1, "{word} once: {log}");
+    }
     assert!(log.contains("the phone does not start") && !log.contains("fault"), "{log}");
     assert!(!network.phones[ALICE].machine.is_ready());
     assert!(network.screen(ALICE).contains("NOT REGISTERED: command line: source=microphone"));
