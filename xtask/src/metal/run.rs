@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// Memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..))]
     memory: u32,
-    /// Boot the ISO file as a CD
+    /// Boot it from a CD, an ISO file of its own
     #[arg(long, conflicts_with = "usb")]
     iso: bool,
-    /// Boot the ISO file as a USB stick
+    /// Boot it from a USB stick, the same file
     #[arg(long)]
     usb: bool,
     /// Run the phone instead of the server; its sound comes to UDP ports 16384 and 16385 of 127.0.0.1
