@@ -15,7 +15,12 @@ pub(super) const GENERATOR_CPU: usize = 1;
 
 /// CPU time this thread has used, in nanoseconds.
 pub(super) fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+/// What a clock shows, in nanoseconds.
+pub(super) fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or_default()
 }

@@ -402,7 +402,7 @@ impl<C: Card> PhoneMachine<C> {
 /// What protects the sound, as SDP negotiates it.
 fn policy(srtp: Srtp, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
     let suites = match role {
-        Role::Caller => OFFERED.to_vec(),
+        Role::Caller => Suite::OFFERED.to_vec(),
         Role::Callee => Suite::ALL.to_vec(),
     };
     match (srtp, hello_hash) {
@@ -440,9 +440,6 @@ fn summary(stream: &Stream, counters: &PacedCounters) -> String {
         report.mos.map_or("unknown".to_string(), |mos| format!("{mos:.2}")),
     )
 }
-
-/// What is offered: the best, and what every phone with SRTP has. More would not fit a datagram.
-const OFFERED: [Suite; 3] = [Suite::AeadAes256Gcm, Suite::AesCm256HmacSha1_80, Suite::AesCm128HmacSha1_80];
 
 /// Parts of a call's seed.
 const SESSION: u64 = 1;

@@ -17,7 +17,7 @@ use ringway_agent::{
     Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
-use ringway_media::Entropy;
+use ringway_media::{Entropy, stun};
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
@@ -41,7 +41,8 @@ pub struct PhoneMachine<C> {
     /// Why it cannot be used.
     pub(super) halted: Option<String>,
     pub(super) entropy: Entropy,
-    stun: Stun,
+    /// The STUN server; `None`: there is none, or it is being looked up.
+    stun: Option<SocketAddr>,
 }
 
 /// Whether our server knows where we are.
@@ -58,14 +59,6 @@ pub(super) enum Registration {
         /// `None`: not.
         retry_at: Option<Instant>,
     },
-}
-
-/// The STUN server's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stun {
-    /// There is none, or it is being looked up.
-    Unknown,
-    Known(SocketAddr),
 }
 
 impl<C: Card> PhoneMachine<C> {
@@ -89,7 +82,7 @@ impl<C: Card> PhoneMachine<C> {
             leased_at: now,
             halted: None,
             entropy: Entropy::new(&seed.part(2)),
-            stun: Stun::Unknown,
+            stun: None,
             settings,
         };
         for word in &wrong {
@@ -204,11 +197,8 @@ impl<C: Card> PhoneMachine<C> {
         self.registration = Registration::Failed { reason, retry_at };
     }
 
-    pub(super) fn stun_server(&self) -> Option<SocketAddr> {
-        match self.stun {
-            Stun::Known(server) => Some(server),
-            Stun::Unknown => None,
-        }
+    pub(super) const fn stun_server(&self) -> Option<SocketAddr> {
+        self.stun
     }
 
     fn on_key(&mut self, now: Instant, key: Key) {
@@ -270,7 +260,7 @@ impl<C: Card> PhoneMachine<C> {
     fn leave(&mut self) {
         self.drop_call();
         self.station.station_mut().stop_serving();
-        self.stun = Stun::Unknown;
+        self.stun = None;
         self.registration = Registration::Off;
     }
 
@@ -311,7 +301,7 @@ impl<C: Card> PhoneMachine<C> {
     fn look_up_stun(&mut self, now: Instant) {
         let Some(server) = &self.settings.stun else { return };
         match server.address() {
-            Some(ip) => self.stun = Stun::Known(SocketAddr::new(ip, stun_port(server))),
+            Some(ip) => self.on_stun_server(now, Some(ip)),
             None => {
                 let host = server.host.clone();
                 self.station.station_mut().resolve(now, STUN_QUERY, &host);
@@ -321,15 +311,19 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Takes what came of looking the STUN server up.
     fn mind_stun(&mut self, now: Instant) {
-        let Some(Some(found)) = self.station.station_mut().call(now, |node, _, _| node.take_stun()) else {
-            return;
-        };
-        let Some(server) = self.settings.stun.clone() else { return };
+        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _, _| node.take_stun()) {
+            self.on_stun_server(now, found);
+        }
+    }
+
+    fn on_stun_server(&mut self, now: Instant, found: Option<IpAddr>) {
+        let Some(HostPort { host, port }) = &self.settings.stun else { return };
         match found {
-            Some(ip @ IpAddr::V4(_)) => self.stun = Stun::Known(SocketAddr::new(ip, stun_port(&server))),
+            Some(ip @ IpAddr::V4(_)) => {
+                self.stun = Some(SocketAddr::new(ip, port.unwrap_or(stun::DEFAULT_PORT)));
+            }
             Some(IpAddr::V6(_)) | None => {
-                let text =
-                    format!("stun: no address is known for {}; our own address is offered", server.host);
+                let text = format!("stun: no address is known for {host}; our own address is offered");
                 self.warn(now, &text);
             }
         }
@@ -367,10 +361,6 @@ fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
     }
 }
 
-fn stun_port(server: &HostPort) -> u16 {
-    server.port.unwrap_or(STUN_PORT)
-}
-
 /// The phone's page takes no text.
 const TAKES_TEXT: bool = false;
 
@@ -379,9 +369,6 @@ pub(super) const ACCOUNT: AccountId = AccountId(0);
 
 /// A SIP message, as on Linux.
 const MESSAGE_BYTES_MAX: usize = 65_535;
-
-/// RFC 8489 §14.
-const STUN_PORT: u16 = 3478;
 
 /// What drawing a page and telling VGA of it takes at most, on a slow machine.
 const DRAWING: Duration = Duration::from_millis(3);

@@ -9,7 +9,7 @@ use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddres
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::{Codec, Suite};
+use ringway_media::{Codec, Suite, stun};
 use ringway_sansio::Transport;
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
@@ -198,7 +198,7 @@ impl MediaSettings {
     /// The suites that a call is made or answered with, the one liked best first.
     pub(crate) fn suites_for(&self, role: Role) -> Vec<Suite> {
         match (self.suites.as_slice(), role) {
-            ([], Role::Caller) => OFFERED.to_vec(),
+            ([], Role::Caller) => Suite::OFFERED.to_vec(),
             ([], Role::Callee) => Suite::ALL.to_vec(),
             (asked, Role::Caller | Role::Callee) => asked.to_vec(),
         }
@@ -350,19 +350,12 @@ fn source(text: &str) -> Result<Source, Failure> {
 
 fn stun_address(text: &str) -> Result<SocketAddr, Failure> {
     let HostPort { host, port } = address::parse(text)?;
-    address::resolve(&HostPort { host, port: Some(port.unwrap_or(STUN_PORT)) })
+    address::resolve(&HostPort { host, port: Some(port.unwrap_or(stun::DEFAULT_PORT)) })
 }
 
 fn not_yet(what: &str, instead: &str) -> Failure {
     Failure::usage(format!("{what} is not supported yet; {instead}"))
 }
-
-/// What is offered where nothing else was asked for: the best, and what every phone with SRTP has. Each takes about 95
-/// bytes of an INVITE, which should fit a datagram.
-const OFFERED: [Suite; 3] = [Suite::AeadAes256Gcm, Suite::AesCm256HmacSha1_80, Suite::AesCm128HmacSha1_80];
-
-/// RFC 8489 §14.
-const STUN_PORT: u16 = 3478;
 
 /// More than any service asks for.
 const DIGITS_MAX: usize = 64;

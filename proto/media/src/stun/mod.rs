@@ -14,6 +14,9 @@ pub use client::{StunClient, StunCounts, StunEvent, StunFailure};
 pub use message::{Class, Integrity, Message, StunError, TransactionId, is_stun};
 pub use write::MessageWriter;
 
+/// Where a server hears that says nothing else, over UDP (RFC 8489 §18.6).
+pub const DEFAULT_PORT: u16 = 3478;
+
 /// The one method used here (RFC 8489 §18.2).
 pub const METHOD_BINDING: u16 = 0x001;
 

@@ -1,12 +1,12 @@
 //! The floor of the row "call": threads that do nothing but sleep to each beat, on the same processors and at the same
 //! priority as the calls, while these run. What comes late there comes late for everybody: no program can do better.
 
-use super::super::machine::{GENERATOR_CPU, SERVER_CPU, pin_to};
+use super::super::machine::{GENERATOR_CPU, SERVER_CPU, clock_ns, pin_to};
 use super::super::sys;
 use super::call::BEAT_MS;
 use anyhow::{Context, Result, anyhow};
 use rustix::thread::clock_nanosleep_absolute;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, Timespec};
 use std::thread::JoinHandle;
 
 /// The threads, one on each processor that the calls use.
@@ -73,20 +73,14 @@ impl Lateness {
 
 fn sleep_to_beats(count: u64) -> Result<Lateness> {
     let mut came = Vec::with_capacity(usize::try_from(count)?);
-    let first = now_ns() + BEAT_NS;
+    let first = clock_ns(ClockId::Monotonic) + BEAT_NS;
     for number in 0..count {
         let at = first + number * BEAT_NS;
         let time = Timespec { tv_sec: (at / SECOND_NS) as i64, tv_nsec: (at % SECOND_NS) as _ };
         clock_nanosleep_absolute(ClockId::Monotonic, &time).context("sleep to a beat")?;
-        came.push(now_ns().saturating_sub(first));
+        came.push(clock_ns(ClockId::Monotonic).saturating_sub(first));
     }
     Ok(Lateness::of(&came))
-}
-
-fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or_default() * SECOND_NS
-        + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
 fn ms(ns: u64) -> f64 {
