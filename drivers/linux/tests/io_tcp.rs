@@ -65,6 +65,18 @@ fn tcp(workers: usize, config: Config) -> (Runtime<Talker>, SocketAddr) {
     (runtime, server)
 }
 
+/// Clients of a server with two workers, at least `count` and as many more as it takes until each worker has one: the
+/// kernel gives a connection to either at random. With each client its number in the driver.
+fn of_both_workers(server: SocketAddr, count: usize) -> Vec<(u64, Client)> {
+    let mut clients: Vec<(u64, Client)> = Vec::new();
+    while clients.len() < count || clients.iter().all(|(id, _)| id >> 56 == clients[0].0 >> 56) {
+        assert!(clients.len() < 100, "one worker has all connections");
+        let mut client = Client::connect(server);
+        clients.push((client.id(), client));
+    }
+    clients
+}
+
 fn limits(streams: StreamLimits) -> Config {
     Config { streams, ..Config::default() }
 }
@@ -328,18 +340,16 @@ fn a_peer_that_cannot_be_dialled_is_told_to_the_shard_that_asked() {
 #[test]
 fn any_worker_reaches_any_connection() {
     let (runtime, server) = tcp(2, Config::default());
-    let mut clients: Vec<_> = (0..12).map(|_| Client::connect(server)).collect();
-    let ids: Vec<_> = clients.iter_mut().map(Client::id).collect();
-    let owners: HashSet<_> = ids.iter().map(|id| id >> 56).collect();
-    assert_eq!(owners.len(), 2, "both workers have some");
-    for (from, client) in clients.iter_mut().enumerate() {
+    let mut clients = of_both_workers(server, 12);
+    let ids: Vec<_> = clients.iter().map(|(id, _)| *id).collect();
+    for (from, (_, client)) in clients.iter_mut().enumerate() {
         for (to, id) in ids.iter().enumerate() {
             client.say(&format!("{to} to {id} 9 from{from}\n"));
         }
     }
-    for client in &mut clients {
-        let heard: HashSet<_> = (0..12).map(|_| client.hear()).collect();
-        assert_eq!(heard.len(), 12, "one of each");
+    for (_, client) in &mut clients {
+        let heard: HashSet<_> = ids.iter().map(|_| client.hear()).collect();
+        assert_eq!(heard.len(), ids.len(), "one of each");
     }
     assert!((0..4).all(|shard| events(&runtime, shard).is_empty()));
 }
@@ -347,16 +357,13 @@ fn any_worker_reaches_any_connection() {
 #[test]
 fn what_one_shard_sends_to_another_workers_connection_stays_in_order() {
     let (_runtime, server) = tcp(2, Config::default());
-    let mut clients: Vec<_> = (0..8).map(|_| Client::connect(server)).collect();
-    let target = clients[0].id();
-    let mut sender = clients.pop().unwrap();
-    while sender.id() >> 56 == target >> 56 {
-        sender = clients.pop().expect("a client of the other worker");
-    }
+    let mut clients = of_both_workers(server, 2);
+    let (target, mut receiver) = clients.remove(0);
+    let (_, sender) = clients.iter_mut().find(|(id, _)| id >> 56 != target >> 56).unwrap();
     let text: String = (0..2000).map(|number| format!("1 to {target} 0 {number}\n")).collect();
     sender.say(&text);
     for number in 0..2000 {
-        assert_eq!(clients[0].hear(), format!("{number}\n"));
+        assert_eq!(receiver.hear(), format!("{number}\n"));
     }
 }
 
