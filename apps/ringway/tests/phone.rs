@@ -457,7 +457,7 @@ fn wrong_usage_is_told_in_one_line() {
 fn the_demo_shows_a_call_and_is_quick() {
     let begun = Instant::now();
     let demo = ringway(&["demo"]);
-    assert!(begun.elapsed() < Duration::from_secs(15));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!(demo.status, 0, "{demo:?}");
     for word in ["REGISTER", "401 Unauthorized", "INVITE", "200 OK", "BYE", "SRTP", "MOS", "likeness"] {
         assert!(demo.out.contains(word), "{word}: {}", demo.out);

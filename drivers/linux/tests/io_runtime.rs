@@ -27,11 +27,32 @@ fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
 
     patient.set_read_timeout(Some(io_node::PATIENCE)).unwrap();
     sink.stored.store(1, Ordering::SeqCst);
-    let woken = Instant::now();
     runtime.inboxes().wake();
     assert_eq!(receive(&patient), "stored\n");
-    assert!(woken.elapsed() < Duration::from_millis(100), "the store's call wakes the worker");
     until("nothing is held", || runtime.counts().held == 0);
+}
+
+#[test]
+fn the_stores_call_wakes_a_worker() {
+    let sink = Arc::new(Ledger::default());
+    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
+    let socket = client(address(&runtime, 0));
+    // A worker that nobody wakes sleeps for up to 250 ms. The median, because one of them may have had no processor.
+    let mut waits: Vec<_> = (1..=9)
+        .map(|number| {
+            socket.send(b"0 store alice").unwrap();
+            until("the packet is held", || runtime.counts().held == 1);
+            sink.stored.store(number, Ordering::SeqCst);
+            let woken = Instant::now();
+            runtime.inboxes().wake();
+            assert_eq!(receive(&socket), "stored\n");
+            until("nothing is held", || runtime.counts().held == 0);
+            woken.elapsed()
+        })
+        .collect();
+    waits.sort_unstable();
+    assert!(waits[4] < Duration::from_millis(60), "{waits:?}");
 }
 
 #[test]
@@ -83,6 +104,9 @@ fn impossible_numbers_of_shards_are_refused() {
     assert!(matches!(result.err(), Some(StartError::Shards(0))));
 }
 
+/// How long a stop waits at most: much longer than what it waits for takes.
+const GRACE: Duration = Duration::from_secs(10);
+
 #[test]
 fn stopping_waits_for_what_is_under_way_and_takes_no_new_connections() {
     let runtime = start(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"], 2, 2, Config::default());
@@ -93,15 +117,15 @@ fn stopping_waits_for_what_is_under_way_and_takes_no_new_connections() {
     socket.send(b"1 echo").unwrap();
     assert_eq!(receive(&socket), "1 echo");
     let start = Instant::now();
-    let stopping = std::thread::spawn(move || runtime.stop(Duration::from_secs(5), Talker::is_idle));
+    let stopping = std::thread::spawn(move || runtime.stop(GRACE, Talker::is_idle));
     until("connections are refused", || TcpStream::connect(streams).is_err());
     socket.send(b"0 echo still").unwrap();
     assert_eq!(receive(&socket), "0 echo still");
     assert_eq!(receive(&socket), "fired\n");
     assert!(stopping.join().unwrap(), "nothing was left undone");
     let took = start.elapsed();
-    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(2), "{took:?}");
-    Bound::bind(&listeners, 1).expect("the addresses are free again");
+    assert!(took >= Duration::from_millis(250) && took < GRACE, "{took:?}");
+    until("the addresses are free again", || Bound::bind(&listeners, 1).is_ok());
 }
 
 #[test]
@@ -112,7 +136,7 @@ fn grace_ends() {
     until("the timer is armed", || runtime.shards().with_shard(0, |node| !node.is_idle()) == Some(true));
     let start = Instant::now();
     assert!(!runtime.stop(Duration::from_millis(100), Talker::is_idle));
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < Duration::from_secs(30), "it did not wait for the timer");
 }
 
 #[test]

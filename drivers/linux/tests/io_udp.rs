@@ -103,7 +103,7 @@ fn timers_fire_in_time_whichever_worker_armed_them() {
             assert_eq!(receive(socket), "fired\n");
             let late = armed.elapsed();
             assert!(late >= Duration::from_millis(40), "{late:?}");
-            assert!(late < Duration::from_secs(1), "{late:?}");
+            assert!(late < Duration::from_secs(4), "{late:?}");
         }
     }
 }
