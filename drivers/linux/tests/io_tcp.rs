@@ -77,6 +77,13 @@ fn of_both_workers(server: SocketAddr, count: usize) -> Vec<(u64, Client)> {
     clients
 }
 
+/// A socket with a port of its own at which nobody listens.
+fn bound() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket
+}
+
 fn limits(streams: StreamLimits) -> Config {
     Config { streams, ..Config::default() }
 }
@@ -320,13 +327,14 @@ fn a_peer_that_cannot_be_dialled_is_told_to_the_shard_that_asked() {
     let connect = Duration::from_millis(300);
     let (runtime, server) = tcp(2, limits(StreamLimits { connect, ..StreamLimits::default() }));
     let mut client = Client::connect(server);
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound, so that nobody else gets the port, and deaf.
+    let deaf = bound();
+    let closed = deaf.local_addr().unwrap().as_socket().unwrap();
     client.say(&format!("2 dial {closed} 5 hello\n2 dial {closed} 0 hello\n"));
     until("the refusal", || events(&runtime, 2) == [Event::Unreachable(Token(2 << 48 | 5))]);
 
     // A listener whose queue is full does not answer at all.
-    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let full = bound();
     full.listen(0).unwrap();
     let silent = full.local_addr().unwrap().as_socket().unwrap();
     let _queued = TcpStream::connect(silent).unwrap();
