@@ -24,15 +24,16 @@ mod view;
 mod watched;
 
 pub use machine::Machine;
-pub use phone::PhoneMachine;
+pub use phone::{PhoneMachine, SoundCard};
 pub use program::Program;
 pub use services::MemoryServices;
 pub use watched::{Traffic, Watched};
 
+use alloc::boxed::Box;
 use ringway_sansio::Seed;
 
 /// What the image found out about the machine.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Hardware {
     /// The network card's name.
     pub card_name: &'static str,
@@ -42,6 +43,8 @@ pub struct Hardware {
     pub seed: Option<Seed>,
     /// Words of the command line that the image itself takes.
     pub words: &'static [&'static str],
+    /// The sound card, for programs that [use one](Program::HAS_SOUND); `None`: there is none.
+    pub sound: Option<Box<dyn SoundCard>>,
 }
 
 /// The heap, in bytes.

@@ -6,6 +6,9 @@ use ringway_sansio::Instant;
 
 /// A machine's two tasks and its consoles. Nothing in it waits.
 pub trait Program<C>: Sized {
+    /// True when it makes use of a sound card.
+    const HAS_SOUND: bool;
+
     /// A machine that starts at `now`. What is wrong with the command line it says on its screen.
     fn start(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self;
 
@@ -34,8 +37,10 @@ pub trait Program<C>: Sized {
 
 /// Both machines have these functions by the same names.
 macro_rules! program {
-    ($machine:ident) => {
+    ($machine:ident, $has_sound:literal) => {
         impl<C: Card> Program<C> for $machine<C> {
+            const HAS_SOUND: bool = $has_sound;
+
             fn start(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
                 Self::new(card, command_line, hardware, now)
             }
@@ -71,5 +76,5 @@ macro_rules! program {
     };
 }
 
-program!(Machine);
-program!(PhoneMachine);
+program!(Machine, false);
+program!(PhoneMachine, true);

@@ -1,7 +1,7 @@
 //! Ringway as a machine: what a PC needs under the server or the phone when there is no operating system.
 //!
 //! Does: boot (`boot.s`, [`boot`]), page tables and faults ([`paging`], [`descriptors`], [`fault`]), heap ([`heap`]), clock
-//! ([`clock`], [`rtc`]), chance ([`chance`]), the PCI bus and its network cards ([`pci`], [`card`]), serial port, screen and
+//! ([`clock`], [`rtc`]), chance ([`chance`]), the PCI bus and its network cards ([`pci`], [`card`]), sound ([`ac97`]), serial port, screen and
 //! keyboard ([`serial`], [`vga`], [`keyboard`]).
 //!
 //! Does not: know IP, SIP, pages or settings. One processor, no interrupts: it polls.
@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod ac97;
 mod boot;
 mod card;
 mod chance;

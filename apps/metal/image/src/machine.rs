@@ -1,10 +1,13 @@
 //! A started machine: everything that the server needs from the hardware.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use ringway_ethernet::Card as _;
+use ringway_metal::SoundCard;
 
+use crate::ac97::Ac97;
 use crate::boot::{Boot, Region};
 use crate::card::AnyCard;
 use crate::chance::{self, Sources};
@@ -15,6 +18,8 @@ use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, say, 
 pub(crate) struct Hardware {
     /// What the loader said: the command line, memory.
     pub(crate) boot: Boot,
+    /// What is on the PCI bus.
+    pub(crate) functions: Vec<Function>,
     /// The network card, started.
     pub(crate) card: AnyCard,
     /// Its name.
@@ -73,7 +78,26 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     let (card, card_name) = start_card(&functions);
     let chance = chance::seed(&functions, card.address());
     say!("chance: {chance}", chance = sources(chance.map(|(_, sources)| sources)));
-    Hardware { boot, card, card_name, chance }
+    Hardware { boot, functions, card, card_name, chance }
+}
+
+/// The first sound card that starts.
+pub(crate) fn start_sound(functions: &[Function]) -> Option<Box<dyn SoundCard>> {
+    for function in functions {
+        match Ac97::start(function) {
+            Some(Ok(card)) => {
+                say!("sound: {} at {}", card.name(), function.at);
+                return Some(card);
+            }
+            Some(Err(error)) => say!("sound: AC97 at {}: {error}", function.at),
+            None if function.is.class == MULTIMEDIA => {
+                let (vendor, device) = (function.is.vendor_id, function.is.device_id);
+                say!("sound: no driver for {vendor:04x}:{device:04x} at {}", function.at);
+            }
+            None => {}
+        }
+    }
+    None
 }
 
 /// What is on the PCI bus; all buses are searched only where there is no card on those that bridges lead to.
@@ -148,3 +172,5 @@ fn processor_name() -> [u8; 48] {
 const LINK_TIME_MAX: Duration = Duration::from_secs(3);
 /// The class of network controllers.
 const NETWORK: u8 = 2;
+/// The class of sound and video.
+const MULTIMEDIA: u8 = 4;

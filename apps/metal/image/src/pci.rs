@@ -50,6 +50,14 @@ pub(crate) fn memory_bar(at: DeviceFunction, index: u8) -> Option<(u64, u64)> {
     }
 }
 
+/// A base address register that is ports and that the firmware assigned.
+pub(crate) fn port_bar(at: DeviceFunction, index: u8) -> Option<u16> {
+    match root().bar_info(at, index).ok()?? {
+        BarInfo::IO { address, .. } if address != 0 => u16::try_from(address).ok(),
+        BarInfo::IO { .. } | BarInfo::Memory { .. } => None,
+    }
+}
+
 /// The bus as virtio-drivers wants it.
 pub(crate) fn root() -> PciRoot<Ports> {
     PciRoot::new(Ports)

@@ -13,8 +13,23 @@ pub(crate) fn inb(port: u16) -> u8 {
 
 /// Writes a byte to a port.
 pub(crate) fn outb(port: u16, value: u8) {
-    // SAFETY: only the devices of this crate are written to, and none of them is made to write into memory by a port.
+    // SAFETY: only the devices of this crate are written to. Where a port makes one write into memory (`ac97.rs`), that is
+    // memory which was given to it for good, and is read by pointers only.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// Reads 16 bits from a port.
+pub(crate) fn inw(port: u16) -> u16 {
+    let value;
+    // SAFETY: as in `inb`.
+    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes 16 bits to a port.
+pub(crate) fn outw(port: u16, value: u16) {
+    // SAFETY: as in `outb`.
+    unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags)) };
 }
 
 /// Reads 32 bits from a port.

@@ -21,12 +21,14 @@ use crate::{clock, heap, machine};
 /// Called once, with what the loader handed over, on the stack and the tables of boot.s.
 pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
     // SAFETY: the caller's promise.
-    let Hardware { boot, card, card_name, chance } = unsafe { machine::start(magic, information) };
+    let Hardware { boot, functions, card, card_name, chance } = unsafe { machine::start(magic, information) };
+    let sound = if P::HAS_SOUND { machine::start_sound(&functions) } else { None };
     let found = ringway_metal::Hardware {
         card_name,
         version: env!("CARGO_PKG_VERSION"),
         words: &["check", "fault", "measure", "provoke"],
         seed: chance.map(|(bytes, _)| Seed::from_bytes(bytes)),
+        sound,
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
     let mut measure = boot.value("measure").and_then(Measure::of);

@@ -70,7 +70,13 @@ impl<C: Card> PhoneMachine<C> {
             }
             AgentEvent::Progress { call, status } if self.is_ours(call) => {
                 self.set_phase(Phase::RingsThere);
-                self.say(now, if status == 180 { "call: it rings there" } else { "call: it goes on there" });
+                if status == RINGING {
+                    self.station.command(now, Ask::RingThere);
+                }
+                self.say(
+                    now,
+                    if status == RINGING { "call: it rings there" } else { "call: it goes on there" },
+                );
             }
             AgentEvent::EarlyMedia { call, params } if self.is_ours(call) => {
                 self.set_phase(Phase::EarlySound);
@@ -159,7 +165,9 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Forgets the call without telling anybody: there is no way to anybody.
     pub(super) fn drop_call(&mut self) {
-        self.station.stop();
+        if let Some((stream, _)) = self.station.stop() {
+            self.headset = stream.into_headset();
+        }
         if self.call.take().is_some() {
             self.last = Some("cut off: the network is gone".to_string());
         }
@@ -181,6 +189,9 @@ impl<C: Card> PhoneMachine<C> {
             return;
         }
         self.say(now, &format!("call: {from} calls"));
+        if let Some(headset) = &mut self.headset {
+            headset.begin();
+        }
         self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
         match self.settings.answer {
             Answer::Auto => self.answer(now),
@@ -240,7 +251,7 @@ impl<C: Card> PhoneMachine<C> {
             policy,
             rtcp_mux: false,
         };
-        let stream = Stream::new(session, settings.source.clone(), now);
+        let stream = Stream::new(session, self.source.clone(), self.headset.take(), now);
         self.station.start(stream, [port, port + 1], now);
         match stun_server {
             Some(_) => self.set_phase(Phase::Mapping { until: now + STUN_WITHIN, local, seen_as: None }),
@@ -352,11 +363,16 @@ impl<C: Card> PhoneMachine<C> {
 
     fn end_call(&mut self, now: Instant, words: String) {
         self.station.command(now, Ask::Leave);
-        let line = self.station.stop();
         let uri = self.call.take().map(|call| call.uri).unwrap_or_default();
         self.say(now, &format!("call: {uri}: {words}"));
-        if let Some((stream, counters)) = line.filter(|(stream, _)| stream.params().is_some()) {
-            self.say(now, &summary(&stream, &counters));
+        if let Some((stream, counters)) = self.station.stop() {
+            if stream.params().is_some() {
+                self.say(now, &summary(&stream, &counters));
+                if let Some(text) = stream.headset_summary() {
+                    self.say(now, &text);
+                }
+            }
+            self.headset = stream.into_headset();
         }
         self.last = Some(format!("{uri}: {words}"));
     }

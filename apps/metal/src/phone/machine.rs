@@ -1,8 +1,10 @@
 //! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
 
-use super::call::Call;
+use super::call::{Call, Phase};
+use super::headset::{Headset, Ringing};
 use super::settings::{PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
+use super::source::Source;
 use super::stream::Stream;
 use crate::consoles::Consoles;
 use crate::machine::guessable_seed;
@@ -28,6 +30,10 @@ pub struct PhoneMachine<C> {
     pub(super) station: PacedStation<C, Signalling, Stream>,
     pub(super) hardware: Hardware,
     pub(super) settings: PhoneSettings,
+    /// What the other side hears.
+    pub(super) source: Source,
+    /// Loudspeaker and microphone; in a call they are its stream's.
+    pub(super) headset: Option<Headset>,
     pub(super) registration: Registration,
     pub(super) call: Option<Call>,
     /// How the last call ended.
@@ -63,15 +69,20 @@ pub(super) enum Registration {
 
 impl<C: Card> PhoneMachine<C> {
     /// A phone that starts at `now`. What is wrong with the command line it says on its screen.
-    pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
+    pub fn new(card: C, command_line: &str, mut hardware: Hardware, now: Instant) -> Self {
         let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
         let (settings, wrong) = match PhoneSettings::read(command_line, hardware.words) {
             Ok(settings) => (settings, Vec::new()),
             Err(wrong) => (PhoneSettings::default(), wrong),
         };
+        let headset = hardware.sound.take().map(Headset::new);
+        let by_default = if headset.is_some() { Source::Microphone } else { Source::voice() };
+        let source = settings.source.clone().unwrap_or(by_default);
         let mut machine = Self {
             station: PacedStation::new(Station::new(card, &seed.part(1), now)),
             hardware,
+            source,
+            headset,
             registration: Registration::Off,
             call: None,
             last: None,
@@ -119,6 +130,9 @@ impl<C: Card> PhoneMachine<C> {
         }
         self.mind_stun(now);
         self.mind_mapping(now);
+        if let (Some(Call { phase: Phase::RingsHere, .. }), Some(headset)) = (&self.call, &mut self.headset) {
+            headset.ring(Ringing::Here);
+        }
     }
 
     /// Sends what the last frames made.
@@ -216,6 +230,14 @@ impl<C: Card> PhoneMachine<C> {
                 now,
                 "passwords and SRTP need unpredictable numbers, and this machine has neither RDRAND nor virtio-rng; \
                  give srtp=none and no password, or another machine"
+                    .to_string(),
+            );
+        }
+        if self.source == Source::Microphone && self.headset.is_none() {
+            return self.halt(
+                now,
+                "source=microphone needs a sound card, and this machine has none that is driven (Intel AC97); give \
+                 source=tone:HZ, echo or voice"
                     .to_string(),
             );
         }

@@ -1,14 +1,15 @@
 //! The phone as a machine of its own: an account, one call at a time, its sound, and a screen.
 //!
-//! Does: takes an address, registers, calls and is called with SRTP, sends a tone, a recorded voice or what it hears
-//! ([`PhoneMachine`]).
+//! Does: takes an address, registers, calls and is called with SRTP, with a sound card, or without one sending a tone, a recorded
+//! voice or what it hears ([`PhoneMachine`]).
 //!
-//! Does not: have a sound card, hold two calls, transfer, or remember anything when it is switched off.
+//! Does not: drive the sound card ([`SoundCard`]), take echoes out, hold two calls, transfer, or remember anything when it is switched off.
 //!
 //! Start reading at `machine.rs`; then `calls.rs` for what a call goes through.
 
 mod call;
 mod calls;
+mod headset;
 mod machine;
 mod settings;
 mod signalling;
@@ -16,4 +17,5 @@ mod source;
 mod stream;
 mod view;
 
+pub use headset::SoundCard;
 pub use machine::PhoneMachine;

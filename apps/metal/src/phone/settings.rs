@@ -26,7 +26,8 @@ pub(crate) struct PhoneSettings {
     /// `None`: where there is a server or a password.
     pub(crate) register: Option<bool>,
     pub(crate) srtp: Srtp,
-    pub(crate) source: Source,
+    /// `None`: the microphone where there is one, else the recorded voice.
+    pub(crate) source: Option<Source>,
     pub(crate) answer: Answer,
     pub(crate) stun: Option<HostPort>,
     /// By which address others reach us, where a router leads our ports there. Its port is SIP's.
@@ -83,7 +84,7 @@ impl Default for PhoneSettings {
             transport: None,
             register: None,
             srtp: Srtp::Best,
-            source: Source::voice(),
+            source: None,
             answer: Answer::Ask,
             stun: None,
             outside: None,
@@ -162,7 +163,7 @@ impl PhoneSettings {
                 let words = [("auto", Answer::Auto), ("ask", Answer::Ask)];
                 self.answer = one_of(value, &words, "give auto or ask")?;
             }
-            "source" => self.source = source(value)?,
+            "source" => self.source = Some(source(value)?),
             "outside" => self.outside = Some(outside(value)?),
             "sip" => self.sip_port = port(value)?,
             "rtp" => {
@@ -250,8 +251,9 @@ fn account(text: &str) -> Result<String, Refused> {
 }
 
 fn source(text: &str) -> Result<Source, Refused> {
-    let wrong = Refused::Wrong("give tone:HZ (1 to 3999), echo or voice; there is no sound card yet");
+    let wrong = Refused::Wrong("give microphone, tone:HZ (1 to 3999), echo or voice");
     match text {
+        "microphone" => Ok(Source::Microphone),
         "echo" => Ok(Source::Echo),
         "voice" => Ok(Source::voice()),
         _ => {
@@ -315,7 +317,7 @@ mod tests {
         let server = HostPort { host: "192.0.2.9".to_string(), port: Some(5070) };
         assert_eq!((settings.server.clone(), settings.transport), (Some(server), Some(Transport::Tcp)));
         assert_eq!((settings.srtp, settings.answer), (Srtp::Zrtp, Answer::Auto));
-        assert_eq!(settings.source, Source::tone(440).unwrap());
+        assert_eq!(settings.source, Source::tone(440));
         assert_eq!(settings.quick, ["sip:bob@example.org", "", "sip:carol@192.0.2.3"]);
         assert_eq!((settings.rtp_port, settings.sip_port), (20_000, 5070));
         assert_eq!(settings.outside, Some("198.51.100.1:15060".parse().unwrap()));
@@ -323,14 +325,14 @@ mod tests {
             if name_servers.len() == 2));
         assert!(settings.registers());
         let plain = PhoneSettings::read("", &[]).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        assert!(!plain.registers() && plain.answer == Answer::Ask && plain.source == Source::voice());
+        assert!(!plain.registers() && plain.answer == Answer::Ask && plain.source.is_none());
     }
 
     #[test]
     fn what_is_wrong_is_named_with_what_to_do_and_passwords_are_not_repeated() {
         for (word, says) in [
             ("srtp=dtls", "best, sdes, zrtp or none"),
-            ("source=microphone", "no sound card"),
+            ("source=loudspeaker", "microphone, tone:HZ"),
             ("source=tone:4000", "1 to 3999"),
             ("account=alice", "no SIP address"),
             ("account=sip:example.org", "no user"),

@@ -1,4 +1,4 @@
-//! What the other side hears: a tone, a recorded voice, or itself.
+//! What the other side hears: a microphone, a tone, a recorded voice, or itself.
 
 use core::f64::consts::TAU;
 use ringway_media::{Codec, g711};
@@ -12,6 +12,8 @@ pub(crate) enum Source {
         /// Of the next sample, 0 to 2π.
         phase: f64,
     },
+    /// The sound card's.
+    Microphone,
     /// What is heard goes back.
     Echo,
     /// The recording, again and again.
@@ -38,16 +40,18 @@ impl Source {
     /// In words, for the screen.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Self::Tone { .. } => "a test tone is sent; what is heard is measured only",
-            Self::Echo => "what is heard is sent back",
-            Self::Voice { .. } => "a recorded voice is sent; what is heard is measured only",
+            Self::Microphone => "the microphone",
+            Self::Tone { .. } => "a test tone",
+            Self::Echo => "what is heard",
+            Self::Voice { .. } => "a recorded voice",
         }
     }
 
-    /// Makes what is to be sent of a block of what is heard.
+    /// Makes what is to be sent of a block of what is heard. The microphone's is the sound card's to give; here it is silent.
     pub(crate) fn fill(&mut self, block: &mut [i16]) {
         match self {
             Self::Echo => {}
+            Self::Microphone => block.fill(0),
             Self::Tone { frequency_hz, phase } => {
                 let step = TAU * f64::from(*frequency_hz) / SAMPLE_RATE_HZ;
                 for sample in block {

@@ -1,7 +1,9 @@
-//! A media session with its source, as the station keeps its beat.
+//! A media session with its sound, as the station keeps its beat.
 
+use super::headset::Headset;
 use super::source::{Source, level};
 use alloc::boxed::Box;
+use alloc::string::String;
 use core::time::Duration;
 use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTP_PORT, Report};
@@ -13,6 +15,8 @@ use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
 pub(crate) enum Ask {
     /// From now on it is like this.
     Params(Box<MediaParams>),
+    /// Let the loudspeaker say that it rings there, as long as nothing is heard from there.
+    RingThere,
     /// Press a key.
     Digit(char),
     /// People have compared what ZRTP gave them.
@@ -33,6 +37,8 @@ pub(crate) enum Heard {
 pub(crate) struct Stream {
     session: MediaSession,
     source: Source,
+    headset: Option<Headset>,
+    rings_there: bool,
     /// How loud the last blocks were: ours, and the other side's.
     levels: (u16, u16),
     /// Why a key was not sent, to be told.
@@ -50,9 +56,33 @@ struct Second {
 }
 
 impl Stream {
-    pub(crate) fn new(session: MediaSession, source: Source, now: Instant) -> Self {
+    /// With a headset what is heard is played, and its microphone may be the source.
+    pub(crate) fn new(
+        session: MediaSession,
+        source: Source,
+        mut headset: Option<Headset>,
+        now: Instant,
+    ) -> Self {
+        if let Some(headset) = &mut headset {
+            headset.begin();
+        }
         let second = Second { began: now, ..Second::default() };
-        Self { session, source, levels: (0, 0), not_sent: None, second }
+        Self { session, source, headset, rings_there: false, levels: (0, 0), not_sent: None, second }
+    }
+
+    /// Gives the headset back.
+    pub(crate) fn into_headset(self) -> Option<Headset> {
+        self.headset
+    }
+
+    /// Loudspeaker and microphone.
+    pub(crate) const fn headset(&self) -> Option<&Headset> {
+        self.headset.as_ref()
+    }
+
+    /// How the call was for the headset, in words; `None`: there is none.
+    pub(crate) fn headset_summary(&self) -> Option<String> {
+        self.headset.as_ref().map(Headset::summary)
     }
 
     /// How it is.
@@ -100,8 +130,17 @@ impl PacedNode for Stream {
         let Some(block) = room.get_mut(..samples) else { return };
         self.session.playout(now, block);
         self.levels.1 = level(block);
+        if let Some(headset) = &mut self.headset {
+            if self.rings_there && self.session.params().is_none() {
+                headset.ring_there(block);
+            }
+            headset.play(block);
+        }
         // A source goes on while it is not heard.
-        self.source.fill(block);
+        match (&mut self.source, &mut self.headset) {
+            (Source::Microphone, Some(headset)) => headset.record(block),
+            (source, _) => source.fill(block),
+        }
         self.levels.0 = level(block);
         if let Some((packet, to)) = self.session.prepare(due, block) {
             out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
@@ -125,6 +164,7 @@ impl PacedNode for Stream {
     fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
         match command {
             Ask::Params(params) => self.session.set_params(now, *params),
+            Ask::RingThere => self.rings_there = true,
             Ask::Digit(digit) => {
                 if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
                     self.not_sent = Some(why);

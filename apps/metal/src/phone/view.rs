@@ -1,8 +1,9 @@
 //! What the phone's screen shows of the machine.
 
 use super::call::{Call, Phase};
+use super::headset::Headset;
 use super::machine::{PhoneMachine, Registration};
-use super::source::decibels;
+use super::source::{Source, decibels};
 use super::stream::Stream;
 use crate::network::network;
 use alloc::format;
@@ -23,13 +24,17 @@ impl<C: Card> PhoneMachine<C> {
         f: impl FnOnce(&mut Phone, &Facts<'_>, &mut Cells) -> R,
     ) -> R {
         let is_up = self.station.station_mut().is_up();
-        let Self { station, hardware, settings, call, screen, consoles, registration, .. } = self;
+        let Self {
+            station, hardware, settings, source, headset, call, screen, consoles, registration, ..
+        } = self;
         let uptime = now.since(self.started);
         let quick: Vec<Quick<'_>> =
             settings.quick.iter().map(|uri| Quick { name: user_of(uri), uri }).collect();
         let link = (station.station().card().address(), is_up);
         let lease_age = now.since(self.leased_at);
         let halted = self.halted.as_deref();
+        let in_call = station.machine().and_then(Stream::headset);
+        let sound = sound_in_words(source, headset.as_ref().or(in_call));
         let facts = Facts {
             version: hardware.version,
             uptime,
@@ -41,10 +46,19 @@ impl<C: Card> PhoneMachine<C> {
             quick: &quick,
             call: call.as_ref().map(|call| call_fact(now, call, station.machine())),
             last: self.last.as_ref().map(String::as_bytes),
-            sound: settings.source.name(),
+            sound: &sound,
             network: network(hardware, link, station.station().lease(), uptime, lease_age),
         };
         f(screen, &facts, &mut consoles.cells)
+    }
+}
+
+/// Where sound comes from and goes to.
+fn sound_in_words(source: &Source, headset: Option<&Headset>) -> String {
+    let name = source.name();
+    match headset {
+        Some(headset) => format!("{name} is sent; what is heard is played ({})", headset.name()),
+        None => format!("{name} is sent; what is heard is measured only"),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::cable::{Frames, Plug};
 use crate::helper::Helper;
+use crate::sound_card::Card;
 use crate::tap::Tap;
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, Watched};
+use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, SoundCard, Watched};
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
@@ -31,6 +32,7 @@ pub(crate) struct Network {
     pub(crate) tap: Tap,
     pub(crate) now: Instant,
     ends: Vec<End>,
+    cards: Vec<Card>,
 }
 
 pub(crate) struct Phone {
@@ -64,7 +66,8 @@ impl Network {
         let mut helper = Station::new(End::plug_in(&mut ends), &Seed::from_number(8), now);
         helper.set_lease(Lease::fixed(HELPER, 24, None));
         helper.serve(Helper::default(), Helper::PORTS.to_vec(), 2000);
-        let mut network = Self { phones: Vec::new(), server, helper, tap: Tap::default(), now, ends };
+        let mut network =
+            Self { phones: Vec::new(), server, helper, tap: Tap::default(), now, ends, cards: Vec::new() };
         for (number, words) in phones.iter().enumerate() {
             let words = format!("ip={}/24 dns={HELPER} {words}", phone_ip(number));
             let seed = Some(Seed::from_number(100 + number as u64));
@@ -73,8 +76,22 @@ impl Network {
         network
     }
 
+    /// The next phone, at its address, with a sound card.
+    pub(crate) fn add_with_card(&mut self, words: &str) -> Card {
+        let card = Card::default();
+        self.cards.push(card.clone());
+        let number = self.phones.len();
+        let words = format!("ip={}/24 {words}", phone_ip(number));
+        self.add_with(&words, Some(Seed::from_number(100 + number as u64)), Some(Box::new(card.clone())));
+        card
+    }
+
     pub(crate) fn add(&mut self, words: &str, seed: Option<Seed>) {
-        let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"] };
+        self.add_with(words, seed, None);
+    }
+
+    fn add_with(&mut self, words: &str, seed: Option<Seed>, sound: Option<Box<dyn SoundCard>>) {
+        let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound };
         let machine = PhoneMachine::new(End::plug_in(&mut self.ends), words, hardware, self.now);
         self.phones.push(Phone { machine, monitor: vec![0x20; 80 * 25], serial: Vec::new() });
     }
@@ -85,6 +102,7 @@ impl Network {
         while self.now < end {
             self.now = self.now + Duration::from_millis(1);
             self.carry();
+            self.cards.iter().for_each(Card::pass);
             let now = self.now;
             while self.server.receive(now) != Worked::Nothing {}
             self.server.run(now);

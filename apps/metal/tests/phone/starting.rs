@@ -25,15 +25,15 @@ fn a_server_that_is_not_there_is_asked_again() {
 
 #[test]
 fn wrong_words_stop_the_phone_and_name_what_is_wrong() {
-    let mut network = Network::new(&["srtp=best source=microphone color=red fault=stop"]);
+    let mut network = Network::new(&["srtp=best source=radio color=red fault=stop"]);
     network.pass_ms(2000);
     let log = network.phones[ALICE].log();
-    for word in ["source=microphone", "color=red"] {
+    for word in ["source=radio", "color=red"] {
         assert_eq!(log.matches(&format!("command line: {word}: ")).count(), 1, "{word} once: {log}");
     }
     assert!(log.contains("the phone does not start") && !log.contains("fault"), "{log}");
     assert!(!network.phones[ALICE].machine.is_ready());
-    assert!(network.screen(ALICE).contains("NOT REGISTERED: command line: source=microphone"));
+    assert!(network.screen(ALICE).contains("NOT REGISTERED: command line: source=radio"));
     network.press(ALICE, '1');
 }
 

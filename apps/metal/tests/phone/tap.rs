@@ -67,19 +67,11 @@ impl Tap {
         (sound, count)
     }
 
-    /// The share of the last second's energy from an address that is at one frequency (Goertzel).
+    /// The share of the last second's energy from an address that is at one frequency.
     pub(crate) fn share_at(&self, from: Ipv4Addr, frequency_hz: f64) -> f64 {
         let (sound, count) = self.sound(from);
         assert!(sound.len() >= 8000, "{count} packets of sound from {from}");
-        let samples = &sound[sound.len() - 8000..];
-        let step = TAU * frequency_hz / 8000.0;
-        let (mut before, mut last) = (0.0, 0.0);
-        for &sample in samples {
-            (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
-        }
-        let power = last * last + before * before - 2.0 * step.cos() * last * before;
-        let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
-        2.0 * power / (energy.max(1.0) * samples.len() as f64)
+        share_at(&sound[sound.len() - 8000..], frequency_hz)
     }
 
     /// One for each key in the last description from an address.
@@ -95,4 +87,16 @@ impl Tap {
             })
             .collect()
     }
+}
+
+/// The share of the energy that is at one frequency (Goertzel).
+pub(crate) fn share_at(samples: &[i16], frequency_hz: f64) -> f64 {
+    let step = TAU * frequency_hz / 8000.0;
+    let (mut before, mut last) = (0.0, 0.0);
+    for &sample in samples {
+        (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
+    }
+    let power = last * last + before * before - 2.0 * step.cos() * last * before;
+    let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
+    2.0 * power / (energy.max(1.0) * samples.len() as f64)
 }

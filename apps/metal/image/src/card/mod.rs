@@ -12,7 +12,7 @@ use ringway_ethernet::{Card, CardCounters};
 
 use crate::pci::Function;
 
-pub(crate) use dma::Identity;
+pub(crate) use dma::{Identity, pages};
 pub(crate) use e1000::E1000;
 pub(crate) use virtio::VirtioNet;
 

@@ -1,0 +1,316 @@
+//! The AC97 sound of Intel's first I/O hubs (82801AA to 82801CA, ICH to ICH3), polled.
+//!
+//! Intel, "82801AA (ICH) and 82801AB (ICH0) I/O Controller Hub", 13 (AC'97 audio): two engines, each with a ring of 32
+//! buffers in memory. "Audio Codec '97", revision 2.3: the codec's registers. The codec must know telephone sound's own rate
+//! (variable rate audio); one that is fixed at 48,000 samples a second is not driven.
+//!
+//! Sound is 8,000 samples a second, both channels alike; of the microphone's two the left one is taken.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
+use core::time::Duration;
+
+use ringway_metal::SoundCard;
+
+use crate::card::pages;
+use crate::clock;
+use crate::pci::{self, Function};
+use crate::port::{inb, inl, inw, outb, outl, outw};
+
+/// A sound card that runs.
+#[derive(Debug)]
+pub(crate) struct Ac97 {
+    out: Engine,
+    input: Engine,
+    name: &'static str,
+}
+
+/// Why a sound card cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SoundError {
+    /// The firmware gave it no place on the bus.
+    Bus,
+    /// Its codec does not come out of its reset.
+    Codec,
+    /// Its codec does not know 8,000 samples a second.
+    Rate,
+    /// The heap has no room for its buffers.
+    Memory,
+}
+
+impl fmt::Display for SoundError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bus => "the BIOS gave it no usable address: switch sound on in the BIOS setup",
+            Self::Codec => "its codec does not start: power the machine off and on",
+            Self::Rate => "its codec does not know 8,000 samples a second, and is not driven",
+            Self::Memory => "there is not enough memory for its buffers",
+        })
+    }
+}
+
+impl Ac97 {
+    /// What the function is called, if it is such a sound card.
+    pub(crate) fn name(function: &Function) -> Option<&'static str> {
+        match (function.is.vendor_id, function.is.device_id) {
+            (0x8086, 0x2415) => Some("Intel 82801AA AC97"),
+            (0x8086, 0x2425) => Some("Intel 82801AB AC97"),
+            (0x8086, 0x2445) => Some("Intel 82801BA AC97"),
+            (0x8086, 0x2485) => Some("Intel 82801CA AC97"),
+            _ => None,
+        }
+    }
+
+    /// Resets the card and sets it up. `None`: it is none that there is a driver for.
+    pub(crate) fn start(function: &Function) -> Option<Result<Box<dyn SoundCard>, SoundError>> {
+        let name = Self::name(function)?;
+        Some(Self::set_up(function, name).map(|card| Box::new(card) as Box<dyn SoundCard>))
+    }
+
+    fn set_up(function: &Function, name: &'static str) -> Result<Self, SoundError> {
+        let bar = |index| pci::port_bar(function.at, index).ok_or(SoundError::Bus);
+        let (mixer, master) = (Mixer(bar(0)?), bar(1)?);
+        pci::enable(function.at);
+        outl(master + GLOBAL_CONTROL, OUT_OF_RESET);
+        if !clock::wait_until(START_TIME_MAX, || inl(master + GLOBAL_STATUS) & CODEC_READY != 0) {
+            return Err(SoundError::Codec);
+        }
+        mixer.start()?;
+        let out = Engine::start(master + OUT).ok_or(SoundError::Memory)?;
+        let mut input = Engine::start(master + IN).ok_or(SoundError::Memory)?;
+        input.run_to(BLOCKS - 1);
+        Ok(Self { out, input, name })
+    }
+}
+
+impl SoundCard for Ac97 {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn waiting(&mut self) -> usize {
+        let Engine { next, within, .. } = self.out;
+        let Position { block, left, is_halted } = self.out.position();
+        let ahead = distance(block, next);
+        if is_halted || ahead == 0 { within } else { left + (ahead - 1) * BLOCK_SAMPLES + within }
+    }
+
+    fn play(&mut self, samples: &[i16]) {
+        // Reading a port takes a microsecond: once for all samples.
+        let ahead = distance(self.out.position_block(), self.out.next);
+        let room = (BLOCKS - 2).saturating_sub(ahead) * BLOCK_SAMPLES;
+        samples.iter().take(room).for_each(|&sample| self.out.put(sample));
+    }
+
+    fn recorded(&mut self) -> usize {
+        let Position { block, .. } = self.input.position();
+        // The block before the one that is being filled is the last that may be.
+        self.input.run_to((block + BLOCKS - 1) % BLOCKS);
+        distance(self.input.next, block) * BLOCK_SAMPLES - self.input.within
+    }
+
+    fn record(&mut self, room: &mut [i16]) -> usize {
+        let count = self.recorded().min(room.len());
+        for sample in room.iter_mut().take(count) {
+            *sample = self.input.take();
+        }
+        count
+    }
+}
+
+/// The codec's registers, behind ports.
+#[derive(Clone, Copy, Debug)]
+struct Mixer(u16);
+
+impl Mixer {
+    fn start(self) -> Result<(), SoundError> {
+        self.write(0x00, 0); // reset
+        let is_ready = || self.read(POWER) & CONVERTERS_READY == CONVERTERS_READY;
+        if !clock::wait_until(START_TIME_MAX, is_ready) {
+            return Err(SoundError::Codec);
+        }
+        if self.read(EXTENDED_ID) & VARIABLE_RATE == 0 {
+            return Err(SoundError::Rate);
+        }
+        self.write(EXTENDED_CONTROL, self.read(EXTENDED_CONTROL) | VARIABLE_RATE);
+        for rate in [OUT_RATE, IN_RATE] {
+            self.write(rate, SAMPLE_RATE_HZ);
+            // The codec answers with the nearest rate that it knows.
+            if self.read(rate) != SAMPLE_RATE_HZ {
+                return Err(SoundError::Rate);
+            }
+        }
+        for (register, value) in LOUDNESS {
+            self.write(register, value);
+        }
+        Ok(())
+    }
+
+    fn read(self, register: u16) -> u16 {
+        inw(self.0 + register)
+    }
+
+    fn write(self, register: u16, value: u16) {
+        outw(self.0 + register, value);
+    }
+}
+
+/// One direction: an engine with its ring of blocks.
+#[derive(Debug)]
+struct Engine {
+    ports: u16,
+    /// A page with the descriptors, then the blocks. They are kept for good.
+    memory: NonNull<u8>,
+    /// The block that we are at.
+    next: usize,
+    /// How many samples of it are done.
+    within: usize,
+    is_running: bool,
+}
+
+/// Where an engine is in its ring.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    block: usize,
+    /// Samples of the block that are left.
+    left: usize,
+    /// It has done all blocks up to the last valid one.
+    is_halted: bool,
+}
+
+impl Engine {
+    /// Resets it, and shows it its ring. `None`: the heap is full.
+    fn start(ports: u16) -> Option<Self> {
+        let memory = pages(PAGES)?;
+        let engine = Self { ports, memory, next: 0, within: 0, is_running: false };
+        outb(ports + CONTROL, RESET);
+        clock::wait_until(START_TIME_MAX, || inb(ports + CONTROL) & RESET == 0);
+        for index in 0..BLOCKS {
+            let address = engine.block(index).as_ptr() as u64 as u32;
+            let words = [address, BLOCK_SAMPLES as u32 * CHANNELS as u32];
+            // SAFETY: the descriptors lie in the first page, 8 bytes each, aligned; the engine does not run yet.
+            unsafe { engine.memory.cast::<[u32; 2]>().add(index).write_volatile(words) };
+        }
+        fence(Ordering::SeqCst);
+        // The heap is below 4 GiB, and every address means itself.
+        outl(ports + RING, memory.as_ptr() as u64 as u32);
+        Some(engine)
+    }
+
+    fn position(&self) -> Position {
+        // The block may change between two reads.
+        for _ in 0..3 {
+            let block = self.position_block();
+            let left = usize::from(inw(self.ports + LEFT)) / CHANNELS;
+            let is_halted = inw(self.ports + STATUS) & HALTED != 0;
+            if self.position_block() == block {
+                return Position { block, left: left.min(BLOCK_SAMPLES), is_halted };
+            }
+        }
+        Position { block: self.position_block(), left: 0, is_halted: false }
+    }
+
+    fn position_block(&self) -> usize {
+        usize::from(inb(self.ports + CURRENT)) % BLOCKS
+    }
+
+    /// Lets it go on through block `last`.
+    fn run_to(&mut self, last: usize) {
+        fence(Ordering::SeqCst);
+        outb(self.ports + LAST_VALID, last as u8);
+        if !self.is_running {
+            self.is_running = true;
+            outb(self.ports + CONTROL, RUN);
+        }
+    }
+
+    fn put(&mut self, sample: i16) {
+        let place = self.place();
+        // SAFETY: the place is in the ring; the engine does not read this block before `run_to`.
+        unsafe { place.write_volatile([sample; CHANNELS]) };
+        if self.step() {
+            self.run_to((self.next + BLOCKS - 1) % BLOCKS);
+        }
+    }
+
+    fn take(&mut self) -> i16 {
+        // SAFETY: the place is in the ring; whatever the engine writes there are samples.
+        let [left, _right] = unsafe { self.place().read_volatile() };
+        self.step();
+        left
+    }
+
+    /// To the next sample. True: that begins another block.
+    fn step(&mut self) -> bool {
+        self.within += 1;
+        if self.within < BLOCK_SAMPLES {
+            return false;
+        }
+        (self.next, self.within) = ((self.next + 1) % BLOCKS, 0);
+        true
+    }
+
+    fn place(&self) -> NonNull<[i16; CHANNELS]> {
+        debug_assert!(self.next < BLOCKS && self.within < BLOCK_SAMPLES);
+        // SAFETY: both indices are below their limits (`step`), so this is inside the block.
+        unsafe { self.block(self.next).cast::<[i16; CHANNELS]>().add(self.within) }
+    }
+
+    fn block(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: the index is below BLOCKS; the pages have room for all blocks behind the first page.
+        unsafe { self.memory.add(PAGE_BYTES + (index % BLOCKS) * BLOCK_BYTES) }
+    }
+}
+
+/// Blocks from one to the other, forwards.
+fn distance(from: usize, to: usize) -> usize {
+    (to + BLOCKS - from) % BLOCKS
+}
+
+const SAMPLE_RATE_HZ: u16 = 8000;
+const CHANNELS: usize = 2;
+/// Buffers of a ring, as the hardware has it.
+const BLOCKS: usize = 32;
+/// 10 ms.
+const BLOCK_SAMPLES: usize = 80;
+const BLOCK_BYTES: usize = BLOCK_SAMPLES * CHANNELS * 2;
+const PAGE_BYTES: usize = 4096;
+const PAGES: usize = 1 + (BLOCKS * BLOCK_BYTES).div_ceil(PAGE_BYTES);
+
+/// A codec is ready in some ten milliseconds.
+const START_TIME_MAX: Duration = Duration::from_secs(1);
+
+// The controller's ports.
+const IN: u16 = 0x00;
+const OUT: u16 = 0x10;
+const GLOBAL_CONTROL: u16 = 0x2C;
+const OUT_OF_RESET: u32 = 1 << 1;
+const GLOBAL_STATUS: u16 = 0x30;
+const CODEC_READY: u32 = 1 << 8;
+
+// The ports of one engine.
+const RING: u16 = 0x0;
+const CURRENT: u16 = 0x4;
+const LAST_VALID: u16 = 0x5;
+const STATUS: u16 = 0x6;
+const HALTED: u16 = 1 << 0;
+const LEFT: u16 = 0x8;
+const CONTROL: u16 = 0xB;
+const RUN: u8 = 1 << 0;
+const RESET: u8 = 1 << 1;
+
+// The codec's registers.
+const POWER: u16 = 0x26;
+/// ADC and DAC.
+const CONVERTERS_READY: u16 = 0b11;
+const EXTENDED_ID: u16 = 0x28;
+const EXTENDED_CONTROL: u16 = 0x2A;
+const VARIABLE_RATE: u16 = 1 << 0;
+const OUT_RATE: u16 = 0x2C;
+const IN_RATE: u16 = 0x32;
+/// Master and headphones 6 dB below the loudest, sound from memory as it is, the microphone recorded 12 dB louder and not
+/// mixed into what is heard.
+const LOUDNESS: [(u16, u16); 6] =
+    [(0x02, 0x0404), (0x04, 0x0404), (0x18, 0x0808), (0x0E, 0x8008), (0x1A, 0x0000), (0x1C, 0x0808)];
