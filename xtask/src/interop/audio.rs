@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 /// Samples per second of everything here: what G.711 carries.
 const RATE: u32 = 8000;
 
+/// The RMS of a window that is no noise: 20 dB below a test tone.
+const LOUD: f64 = 0.05;
+
 /// What a tone is looked for in at a time.
 const WINDOW_S: f64 = 0.05;
 
@@ -39,6 +42,21 @@ pub(crate) fn write_tone(path: &Path, hz: f64, seconds: u32) -> Result<()> {
         recorder.write(&tone.next_bytes::<SECOND>())?;
     }
     recorder.finish()
+}
+
+/// Writes the same in both of two channels and without a header, as [`Recording::read_stereo`] reads it.
+pub(crate) fn write_stereo_tone(path: &Path, hz: f64, seconds: u32) -> Result<()> {
+    const SECOND: usize = RATE as usize * 2;
+    let mut tone = Tone::new(hz);
+    let mut file =
+        BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?);
+    for _ in 0..seconds {
+        for sample in tone.next_bytes::<SECOND>().chunks_exact(2) {
+            file.write_all(sample)?;
+            file.write_all(sample)?;
+        }
+    }
+    Ok(file.flush()?)
 }
 
 impl Tone {
@@ -105,6 +123,13 @@ impl Recording {
         Self::decode(&bytes).with_context(|| format!("{} is not 16-bit mono WAV", path.display()))
     }
 
+    /// Reads both channels of 16 bits without a header, 8,000 samples a second; the left one is taken.
+    pub(crate) fn read_stereo(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let samples = bytes.chunks_exact(4).map(|frame| sample(&frame[..2])).collect();
+        Ok(Self { samples, rate: f64::from(RATE) })
+    }
+
     /// Length in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.samples.len() as f64 / self.rate
@@ -125,12 +150,12 @@ impl Recording {
         self.windows().map(|window| energy_at(window, hz / self.rate)).sum::<f64>() / total
     }
 
-    /// For how many seconds `hz` was heard, and nothing else that mattered: windows of 50 ms that are loud and hold at
+    /// For how many seconds `hz` was heard, and nothing else that mattered: windows of 50 ms with an RMS above `least` that hold at
     /// least two thirds of their energy there.
-    pub(crate) fn seconds_of(&self, hz: f64) -> f64 {
+    fn seconds_of(&self, hz: f64, least: f64) -> f64 {
         let is_it = |window: &&[f64]| {
             let total = energy(window);
-            (total / window.len() as f64).sqrt() > 0.05
+            (total / window.len() as f64).sqrt() > least
                 && energy_at(window, hz / self.rate) > total * 2.0 / 3.0
         };
         self.windows().filter(is_it).count() as f64 * WINDOW_S
@@ -138,7 +163,12 @@ impl Recording {
 
     /// Fails unless the recording is at least `seconds` of mostly the tone `hz`.
     pub(crate) fn expect_tone(&self, hz: f64, seconds: f64) -> Result<()> {
-        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz));
+        self.expect_tone_at(hz, seconds, LOUD)
+    }
+
+    /// The same of a tone whose RMS is above `least`.
+    pub(crate) fn expect_tone_at(&self, hz: f64, seconds: f64, least: f64) -> Result<()> {
+        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz, least));
         if heard < seconds {
             bail!(
                 "{hz} Hz was heard for {heard:.1} s, expected {seconds:.1} s; {length:.1} s recorded, RMS {rms:.3}, \
@@ -173,11 +203,6 @@ impl Recording {
                 }
                 b"data" => {
                     let chunk = if declared == 0 { body } else { chunk };
-                    let scale = f64::from(i16::MAX);
-                    let sample = |pair: &[u8]| match *pair {
-                        [low, high] => f64::from(i16::from_le_bytes([low, high])) / scale,
-                        _ => 0.0,
-                    };
                     let samples = chunk.chunks_exact(2).map(sample).collect();
                     return Some(Self { samples, rate: f64::from(rate?) });
                 }
@@ -185,6 +210,14 @@ impl Recording {
             }
             rest = body.get(declared + declared % 2..)?;
         }
+    }
+}
+
+/// The value of two bytes, -1 to 1.
+fn sample(pair: &[u8]) -> f64 {
+    match *pair {
+        [low, high] => f64::from(i16::from_le_bytes([low, high])) / f64::from(i16::MAX),
+        _ => 0.0,
     }
 }
 
@@ -221,7 +254,7 @@ mod tests {
         tone.expect_tone(440.0, 1.5).unwrap();
         assert!(tone.expect_tone(1000.0, 1.5).is_err());
         assert!(tone.expect_tone(440.0, 3.0).is_err());
-        assert!((tone.seconds_of(440.0) - 2.0).abs() < 0.06 && tone.seconds_of(1000.0) == 0.0);
+        assert!((tone.seconds_of(440.0, LOUD) - 2.0).abs() < 0.06 && tone.seconds_of(1000.0, LOUD) == 0.0);
         let silence = Recording { samples: vec![0.0; 16_000], rate: 8000.0 };
         assert!(silence.expect_tone(440.0, 1.0).is_err());
     }

@@ -90,6 +90,43 @@ impl Emulator {
     }
 }
 
+/// An AC97 sound card whose sound comes from and goes to files: both channels, 16 bits, 8,000 samples a second, no header.
+#[derive(Clone, Debug)]
+pub(crate) struct SoundCard {
+    /// What the microphone hears.
+    pub(crate) microphone: PathBuf,
+    /// What the loudspeaker plays.
+    pub(crate) loudspeaker: PathBuf,
+}
+
+impl SoundCard {
+    /// Adds it to a PC. ALSA's own file devices stand for the sound card of this computer; `folder` gets their settings.
+    pub(crate) fn plug_in(&self, command: &mut Command, folder: &Path) -> Result<()> {
+        let devices = folder.join("asound.conf");
+        let text = format!(
+            "pcm.microphone {{ type file\n slave {{ pcm {{ type null }} }}\n file /dev/null\n infile {:?}\n format raw }}\n\
+             pcm.loudspeaker {{ type file\n slave {{ pcm {{ type null }} }}\n file {:?}\n format raw }}\n",
+            self.microphone, self.loudspeaker
+        );
+        std::fs::write(&devices, text).with_context(|| format!("cannot write {}", devices.display()))?;
+        // Such a device is always ready: how often QEMU looks, and how much it takes, is the pace.
+        let direction = |name: &str, device: &str| {
+            format!(
+                "{name}.dev={device},{name}.frequency=8000,{name}.try-poll=off,{name}.buffer-length=10000,\
+                 {name}.period-length=5000"
+            )
+        };
+        command.env("ALSA_CONFIG_PATH", devices);
+        command.arg("-audiodev").arg(format!(
+            "alsa,id=sound,timer-period=10000,{},{}",
+            direction("in", "microphone"),
+            direction("out", "loudspeaker")
+        ));
+        command.args(["-device", "AC97,audiodev=sound"]);
+        Ok(())
+    }
+}
+
 impl Network {
     /// The value of QEMU's option `-netdev`.
     fn option(&self) -> Result<String> {

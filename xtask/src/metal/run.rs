@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// Run the phone instead of the server; its sound comes to UDP ports 16384 and 16385 of 127.0.0.1
     #[arg(long, conflicts_with_all = ["users", "settings"])]
     phone: bool,
+    /// With the phone: an AC97 sound card, played and recorded by this audio driver of QEMU, with its options: `alsa`,
+    /// `pa`, `wav,path=heard.wav`
+    #[arg(long, requires = "phone", value_name = "DRIVER")]
+    sound: Option<String>,
     /// Show the PC's screen in this terminal, and write what its serial port says to a file; Alt-2, then `quit` and
     /// Enter, ends it
     #[arg(long)]
@@ -69,6 +73,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     };
     let mut command = Emulator { boot, card: args.card, memory_mib: args.memory, network }.command()?;
     command.args(["-vga", "std"]);
+    if let Some(driver) = &args.sound {
+        command.args(["-audiodev", &audio_device(driver), "-device", "AC97,audiodev=sound"]);
+    }
     let end = if args.screen { "Alt-2, then `quit` and Enter, ends" } else { "Ctrl-C ends" };
     println!("SIP is on 127.0.0.1:{} (UDP and TCP); {end} the machine", args.port);
     if args.screen {
@@ -102,6 +109,14 @@ fn server_words(args: &Args) -> String {
         }
     }
     words.trim_start().to_owned()
+}
+
+/// The driver's name comes first, its options after ours.
+fn audio_device(driver: &str) -> String {
+    match driver.split_once(',') {
+        Some((name, options)) => format!("{name},id=sound,{options}"),
+        None => format!("{driver},id=sound"),
+    }
 }
 
 /// Peers on this computer see the phone at the forwarded port.
@@ -153,6 +168,12 @@ mod tests {
         assert_eq!(words(&["--users", "u.csv"]), "users=users.csv");
         let both = words(&["--users", "u.csv", "--settings", "s.toml", "--append", "auth=on"]);
         assert_eq!(both, "auth=on users=users.csv config=ringway.toml");
+    }
+
+    #[test]
+    fn an_audio_driver_keeps_its_options() {
+        assert_eq!(audio_device("alsa"), "alsa,id=sound");
+        assert_eq!(audio_device("wav,path=heard.wav"), "wav,id=sound,path=heard.wav");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod figures;
 mod files;
 mod instructions;
 mod screen;
+mod sound_card;
 mod wire;
 
 use anyhow::{Result, bail};
@@ -56,6 +57,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     build::build_elf(&Image::paths())?;
+    if checks.iter().any(|check| check.name() == sound_card::NAME) {
+        build::build_elf(&Image::phone())?;
+        crate::interop::built_server()?;
+    }
     play("metal", &checks, Ringway::Others, args.jobs, args.keep)?;
     if args.benchmarks { figures::write() } else { Ok(()) }
 }
@@ -68,6 +73,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
     all.extend(screen::checks(args.pictures));
+    all.extend(sound_card::checks(&sound_card::ringway()));
     all.extend(bad_input::checks());
     all.extend(faults::checks());
     // A phone behind NAT whose connection has ended is nowhere, so nobody is redirected to it.

@@ -1,0 +1,98 @@
+//! The phone's image with a sound card: it rings, plays what it hears and sends what its microphone hears.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::super::Image;
+use super::super::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
+use crate::interop::audio::{Recording, write_stereo_tone};
+use crate::interop::process::{Running, free_port};
+use crate::interop::{Scenario, Stage};
+
+/// `ringway`: the program for Linux, for who calls.
+pub(super) fn checks(ringway: &Path) -> Vec<Scenario> {
+    let ringway = ringway.to_owned();
+    vec![Scenario::new(NAME, move |stage: &Stage| answered_by_a_person(stage, &ringway)).beside_others()]
+}
+
+/// The name of the check that needs the phone's image.
+pub(super) const NAME: &str = "phone/sound-card";
+
+/// Somebody calls; it rings until Enter, and then each side hears the other's tone.
+fn answered_by_a_person(stage: &Stage, ringway: &Path) -> Result<()> {
+    let microphone = stage.path("microphone.raw");
+    write_stereo_tone(&microphone, MICROPHONE_HZ, MICROPHONE_S)?;
+    let sound = SoundCard { microphone, loudspeaker: stage.path("loudspeaker.raw") };
+    let port = free_port()?;
+    let mut machine = boot(&stage.folder, port, &sound)?;
+    machine.wait_for_output("sound: Intel 82801AA AC97")?;
+    machine.wait_for_output("ready ")?;
+    machine.type_keys(" ")?;
+    machine.wait_for_output("the microphone is sent; what is heard is played")?;
+
+    let mut caller = call(ringway, port, stage)?;
+    machine.wait_for_output("rings here: Enter answers")?;
+    std::thread::sleep(RINGING_TIME);
+    machine.type_keys("\r")?;
+    caller.wait()?;
+    expect_call(&caller.output())?;
+    machine.type_keys("q")?;
+    machine.wait_for_output(" ms too many")?;
+    machine.stop();
+    if let Some(line) = machine.output().lines().find(|line| line.contains("AC97: ")) {
+        println!("          {}", line.trim());
+    }
+
+    let heard = Recording::read(&stage.path("caller.wav"))?;
+    heard.expect_tone(MICROPHONE_HZ, 2.0).context("what the caller heard of the microphone")?;
+    let played = Recording::read_stereo(&sound.loudspeaker)?;
+    for half_of_the_ring in [800.0, 1000.0] {
+        played.expect_tone_at(half_of_the_ring, 0.2, 0.03).context("the loudspeaker's ring")?;
+    }
+    played.expect_tone(CALLER_HZ, 2.0).context("what the loudspeaker played of the caller")
+}
+
+fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
+    let rtp = free_port()?;
+    let words = format!("srtp=sdes outside=127.0.0.1:{port} rtp={rtp}");
+    let network = Network::Played { sip_port: port, more_ports: vec![rtp, rtp + 1], tftp: None };
+    let boot = BootFrom::Kernel(Image::phone().elf, words);
+    let mut command = Emulator { boot, card: Card::Virtio, memory_mib: MEMORY_MIB, network }.command()?;
+    sound.plug_in(&mut command, folder)?;
+    command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
+    Running::start("machine", &mut command, folder)
+}
+
+fn call(ringway: &Path, port: u16, stage: &Stage) -> Result<Running> {
+    let mut call = Command::new(ringway);
+    call.args(["call", &format!("sip:phone@127.0.0.1:{port}"), "--bind", "127.0.0.1:0", "--srtp", "sdes"]);
+    call.args(["--play", &format!("tone:{CALLER_HZ}"), "--duration", "5", "--json", "--record"]);
+    Running::start("caller", call.arg(stage.path("caller.wav")), &stage.folder)
+}
+
+/// It stood, with SRTP.
+fn expect_call(said: &str) -> Result<()> {
+    let line = said.lines().find(|line| line.starts_with('{')).context("it printed no JSON")?;
+    let outcome: Value = serde_json::from_str(line)?;
+    let is = |path: &str, wanted: &str| outcome.pointer(path).and_then(Value::as_str) == Some(wanted);
+    if !is("/result", "answered") || !is("/security/method", "sdes") {
+        bail!("the caller says {outcome:#}");
+    }
+    Ok(())
+}
+
+/// Where the program for Linux is.
+pub(super) fn ringway() -> PathBuf {
+    crate::workspace::target_dir().join("release/ringway")
+}
+
+const CALLER_HZ: f64 = 1600.0;
+const MICROPHONE_HZ: f64 = 600.0;
+/// Longer than anything here takes.
+const MICROPHONE_S: u32 = 120;
+const RINGING_TIME: Duration = Duration::from_millis(1500);
+const MEMORY_MIB: u32 = 64;
