@@ -147,28 +147,29 @@ impl Recording {
         if total == 0.0 {
             return 0.0;
         }
-        self.windows().map(|window| energy_at(window, hz / self.rate)).sum::<f64>() / total
+        self.windows(WINDOW_S).map(|window| energy_at(window, hz / self.rate)).sum::<f64>() / total
     }
 
-    /// For how many seconds `hz` was heard, and nothing else that mattered: windows of 50 ms with an RMS above `least` that hold at
-    /// least two thirds of their energy there.
-    fn seconds_of(&self, hz: f64, least: f64) -> f64 {
-        let is_it = |window: &&[f64]| {
+    /// For how many seconds `hz` was heard, and nothing else that mattered.
+    fn seconds_of(&self, hz: f64) -> f64 {
+        self.moments_of(hz, WINDOW_S, LOUD).len() as f64 * WINDOW_S
+    }
+
+    /// When `hz` was heard, and nothing else that mattered: in seconds, the beginnings of windows of `window_s` that have an
+    /// RMS above `least` and hold at least two thirds of their energy there.
+    pub(crate) fn moments_of(&self, hz: f64, window_s: f64, least: f64) -> Vec<f64> {
+        let is_it = |window: &[f64]| {
             let total = energy(window);
             (total / window.len() as f64).sqrt() > least
                 && energy_at(window, hz / self.rate) > total * 2.0 / 3.0
         };
-        self.windows().filter(is_it).count() as f64 * WINDOW_S
+        let windows = self.windows(window_s).enumerate().filter(|(_, window)| is_it(window));
+        windows.map(|(index, _)| index as f64 * window_s).collect()
     }
 
     /// Fails unless the recording is at least `seconds` of mostly the tone `hz`.
     pub(crate) fn expect_tone(&self, hz: f64, seconds: f64) -> Result<()> {
-        self.expect_tone_at(hz, seconds, LOUD)
-    }
-
-    /// The same of a tone whose RMS is above `least`.
-    pub(crate) fn expect_tone_at(&self, hz: f64, seconds: f64, least: f64) -> Result<()> {
-        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz, least));
+        let (length, rms, heard) = (self.seconds(), self.rms(), self.seconds_of(hz));
         if heard < seconds {
             bail!(
                 "{hz} Hz was heard for {heard:.1} s, expected {seconds:.1} s; {length:.1} s recorded, RMS {rms:.3}, \
@@ -179,8 +180,8 @@ impl Recording {
         Ok(())
     }
 
-    fn windows(&self) -> impl Iterator<Item = &[f64]> {
-        self.samples.chunks_exact(((self.rate * WINDOW_S) as usize).max(1))
+    fn windows(&self, window_s: f64) -> impl Iterator<Item = &[f64]> {
+        self.samples.chunks_exact(((self.rate * window_s) as usize).max(1))
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -254,7 +255,7 @@ mod tests {
         tone.expect_tone(440.0, 1.5).unwrap();
         assert!(tone.expect_tone(1000.0, 1.5).is_err());
         assert!(tone.expect_tone(440.0, 3.0).is_err());
-        assert!((tone.seconds_of(440.0, LOUD) - 2.0).abs() < 0.06 && tone.seconds_of(1000.0, LOUD) == 0.0);
+        assert!((tone.seconds_of(440.0) - 2.0).abs() < 0.06 && tone.seconds_of(1000.0) == 0.0);
         let silence = Recording { samples: vec![0.0; 16_000], rate: 8000.0 };
         assert!(silence.expect_tone(440.0, 1.0).is_err());
     }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["users", "settings"])]
     phone: bool,
     /// With the phone: an AC97 sound card, played and recorded by this audio driver of QEMU, with its options: `alsa`,
-    /// `pa`, `wav,path=heard.wav`
+    /// `pa`, `wav,path=heard.wav` (which has no microphone)
     #[arg(long, requires = "phone", value_name = "DRIVER")]
     sound: Option<String>,
     /// Show the PC's screen in this terminal, and write what its serial port says to a file; Alt-2, then `quit` and

@@ -32,8 +32,10 @@ pub(crate) struct Ac97 {
 pub(crate) enum SoundError {
     /// The firmware gave it no place on the bus.
     Bus,
-    /// Its codec does not come out of its reset.
+    /// Its codec does not come out of its reset, or does not answer.
     Codec,
+    /// An engine does not come out of its reset.
+    Engine,
     /// Its codec does not know 8,000 samples a second.
     Rate,
     /// The heap has no room for its buffers.
@@ -45,6 +47,7 @@ impl fmt::Display for SoundError {
         f.write_str(match self {
             Self::Bus => "the BIOS gave it no usable address: switch sound on in the BIOS setup",
             Self::Codec => "its codec does not start: power the machine off and on",
+            Self::Engine => "it does not start: power the machine off and on",
             Self::Rate => "its codec does not know 8,000 samples a second, and is not driven",
             Self::Memory => "there is not enough memory for its buffers",
         })
@@ -71,15 +74,19 @@ impl Ac97 {
 
     fn set_up(function: &Function, name: &'static str) -> Result<Self, SoundError> {
         let bar = |index| pci::port_bar(function.at, index).ok_or(SoundError::Bus);
-        let (mixer, master) = (Mixer(bar(0)?), bar(1)?);
+        let (codec, master) = (bar(0)?, bar(1)?);
         pci::enable(function.at);
+        // A cold reset: the link's reset line is held for at least a microsecond.
+        outl(master + GLOBAL_CONTROL, 0);
+        let _held = clock::wait_until(RESET_TIME, || false);
         outl(master + GLOBAL_CONTROL, OUT_OF_RESET);
         if !clock::wait_until(START_TIME_MAX, || inl(master + GLOBAL_STATUS) & CODEC_READY != 0) {
             return Err(SoundError::Codec);
         }
-        mixer.start()?;
-        let out = Engine::start(master + OUT).ok_or(SoundError::Memory)?;
-        let mut input = Engine::start(master + IN).ok_or(SoundError::Memory)?;
+        Mixer { codec, master }.start()?;
+        Engine::reset(master + MICROPHONE)?;
+        let out = Engine::start(master + OUT)?;
+        let mut input = Engine::start(master + IN)?;
         input.run_to(BLOCKS - 1);
         Ok(Self { out, input, name })
     }
@@ -94,7 +101,8 @@ impl SoundCard for Ac97 {
         let Engine { next, within, .. } = self.out;
         let Position { block, left, is_halted } = self.out.position();
         let ahead = distance(block, next);
-        if is_halted || ahead == 0 { within } else { left + (ahead - 1) * BLOCK_SAMPLES + within }
+        // What does not fill a block waits for the rest of it, and keeps nothing going.
+        if is_halted || ahead == 0 { 0 } else { left + (ahead - 1) * BLOCK_SAMPLES + within }
     }
 
     fn play(&mut self, samples: &[i16]) {
@@ -105,10 +113,18 @@ impl SoundCard for Ac97 {
     }
 
     fn recorded(&mut self) -> usize {
-        let Position { block, .. } = self.input.position();
+        let Position { block, is_halted, .. } = self.input.position();
+        if is_halted {
+            // Nobody has asked for 300 ms: all that is there is old.
+            (self.input.next, self.input.within) = ((block + 1) % BLOCKS, 0);
+        }
         // The block before the one that is being filled is the last that may be.
         self.input.run_to((block + BLOCKS - 1) % BLOCKS);
-        distance(self.input.next, block) * BLOCK_SAMPLES - self.input.within
+        match distance(self.input.next, block) {
+            // It has not gone on yet.
+            blocks if blocks == BLOCKS - 1 => 0,
+            blocks => (blocks * BLOCK_SAMPLES).saturating_sub(self.input.within),
+        }
     }
 
     fn record(&mut self, room: &mut [i16]) -> usize {
@@ -120,25 +136,30 @@ impl SoundCard for Ac97 {
     }
 }
 
-/// The codec's registers, behind ports.
+/// The codec's registers, behind ports. An access takes some 20 µs on the link to the codec.
 #[derive(Clone, Copy, Debug)]
-struct Mixer(u16);
+struct Mixer {
+    codec: u16,
+    master: u16,
+}
 
 impl Mixer {
     fn start(self) -> Result<(), SoundError> {
         self.write(0x00, 0); // reset
-        let is_ready = || self.read(POWER) & CONVERTERS_READY == CONVERTERS_READY;
+        let is_ready =
+            || matches!(self.read(POWER), Ok(power) if power & CONVERTERS_READY == CONVERTERS_READY);
         if !clock::wait_until(START_TIME_MAX, is_ready) {
             return Err(SoundError::Codec);
         }
-        if self.read(EXTENDED_ID) & VARIABLE_RATE == 0 {
+        if self.read(EXTENDED_ID)? & VARIABLE_RATE == 0 {
             return Err(SoundError::Rate);
         }
-        self.write(EXTENDED_CONTROL, self.read(EXTENDED_CONTROL) | VARIABLE_RATE);
+        let control = self.read(EXTENDED_CONTROL)?;
+        self.write(EXTENDED_CONTROL, control | VARIABLE_RATE);
         for rate in [OUT_RATE, IN_RATE] {
             self.write(rate, SAMPLE_RATE_HZ);
             // The codec answers with the nearest rate that it knows.
-            if self.read(rate) != SAMPLE_RATE_HZ {
+            if self.read(rate)? != SAMPLE_RATE_HZ {
                 return Err(SoundError::Rate);
             }
         }
@@ -148,12 +169,21 @@ impl Mixer {
         Ok(())
     }
 
-    fn read(self, register: u16) -> u16 {
-        inw(self.0 + register)
+    fn read(self, register: u16) -> Result<u16, SoundError> {
+        self.wait();
+        // What a codec that does not answer reads as.
+        let value = inw(self.codec + register);
+        if value == u16::MAX { Err(SoundError::Codec) } else { Ok(value) }
     }
 
     fn write(self, register: u16, value: u16) {
-        outw(self.0 + register, value);
+        self.wait();
+        outw(self.codec + register, value);
+    }
+
+    /// Until the access before is done. One that never ends shows in what is read.
+    fn wait(self) {
+        clock::wait_until(ACCESS_TIME_MAX, || inb(self.master + ACCESS) & BUSY == 0);
     }
 }
 
@@ -181,12 +211,20 @@ struct Position {
 }
 
 impl Engine {
-    /// Resets it, and shows it its ring. `None`: the heap is full.
-    fn start(ports: u16) -> Option<Self> {
-        let memory = pages(PAGES)?;
-        let engine = Self { ports, memory, next: 0, within: 0, is_running: false };
+    /// Stops it, whatever it did, and resets its registers, which it may be told only when it has stopped.
+    fn reset(ports: u16) -> Result<(), SoundError> {
+        outb(ports + CONTROL, 0);
+        let is_halted = clock::wait_until(START_TIME_MAX, || inw(ports + STATUS) & HALTED != 0);
         outb(ports + CONTROL, RESET);
-        clock::wait_until(START_TIME_MAX, || inb(ports + CONTROL) & RESET == 0);
+        let is_reset = clock::wait_until(START_TIME_MAX, || inb(ports + CONTROL) & RESET == 0);
+        if is_halted && is_reset { Ok(()) } else { Err(SoundError::Engine) }
+    }
+
+    /// Resets it, and shows it its ring.
+    fn start(ports: u16) -> Result<Self, SoundError> {
+        Self::reset(ports)?;
+        let memory = pages(PAGES).ok_or(SoundError::Memory)?;
+        let engine = Self { ports, memory, next: 0, within: 0, is_running: false };
         for index in 0..BLOCKS {
             let address = engine.block(index).as_ptr() as u64 as u32;
             let words = [address, BLOCK_SAMPLES as u32 * CHANNELS as u32];
@@ -196,7 +234,7 @@ impl Engine {
         fence(Ordering::SeqCst);
         // The heap is below 4 GiB, and every address means itself.
         outl(ports + RING, memory.as_ptr() as u64 as u32);
-        Some(engine)
+        Ok(engine)
     }
 
     fn position(&self) -> Position {
@@ -281,14 +319,20 @@ const PAGES: usize = 1 + (BLOCKS * BLOCK_BYTES).div_ceil(PAGE_BYTES);
 
 /// A codec is ready in some ten milliseconds.
 const START_TIME_MAX: Duration = Duration::from_secs(1);
+const RESET_TIME: Duration = Duration::from_micros(20);
+const ACCESS_TIME_MAX: Duration = Duration::from_millis(1);
 
 // The controller's ports.
 const IN: u16 = 0x00;
 const OUT: u16 = 0x10;
+const MICROPHONE: u16 = 0x20;
 const GLOBAL_CONTROL: u16 = 0x2C;
 const OUT_OF_RESET: u32 = 1 << 1;
 const GLOBAL_STATUS: u16 = 0x30;
 const CODEC_READY: u32 = 1 << 8;
+/// Its reading takes hold of the codec until the next access to it is done.
+const ACCESS: u16 = 0x34;
+const BUSY: u8 = 1 << 0;
 
 // The ports of one engine.
 const RING: u16 = 0x0;

@@ -37,6 +37,8 @@ pub(crate) enum Phase {
     /// There is sound, and nobody has answered.
     EarlySound,
     RingsHere,
+    /// We answered; the other side has not said that it knows.
+    Answering,
     /// Since then.
     Talking(Instant),
     /// It is over as soon as the other side has said so.

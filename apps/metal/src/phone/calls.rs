@@ -3,7 +3,7 @@
 //! ```text
 //!  dial ──► Mapping ──► Calling ──► RingsThere ──► EarlySound ─┐ answered
 //!              ▲  STUN said how our port looks, or 3 s         ├──────────► Talking ──► Ending ──► none
-//!  called ─► RingsHere ──► Mapping ── answered by us ──────────┘
+//!  called ─► RingsHere ──► Mapping ──► Answering ──────────────┘
 //! ```
 //! Without a STUN server nothing is mapped. One call at a time: a second one gets 486.
 
@@ -68,17 +68,17 @@ impl<C: Card> PhoneMachine<C> {
             AgentEvent::Incoming { call, from, display_name, .. } => {
                 self.on_incoming(now, call, from, display_name);
             }
-            AgentEvent::Progress { call, status } if self.is_ours(call) => {
+            AgentEvent::Progress { call, status } if self.is_wanted(call) => {
                 self.set_phase(Phase::RingsThere);
                 if status == RINGING {
-                    self.station.command(now, Ask::RingThere);
+                    self.station.command(now, Ask::RingThere(true));
                 }
                 self.say(
                     now,
                     if status == RINGING { "call: it rings there" } else { "call: it goes on there" },
                 );
             }
-            AgentEvent::EarlyMedia { call, params } if self.is_ours(call) => {
+            AgentEvent::EarlyMedia { call, params } if self.is_wanted(call) => {
                 self.set_phase(Phase::EarlySound);
                 self.station.command(now, Ask::Params(Box::new(params)));
             }
@@ -92,6 +92,7 @@ impl<C: Card> PhoneMachine<C> {
             AgentEvent::ChangeRefused { call, status, reason } if self.is_ours(call) => {
                 if let Some(call) = &mut self.call {
                     call.is_held_by_us = !call.is_held_by_us;
+                    self.station.command(now, Ask::Hold(call.is_held_by_us));
                 }
                 self.warn(now, &format!("call: hold or resume failed: {status} {reason}"));
             }
@@ -165,9 +166,7 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Forgets the call without telling anybody: there is no way to anybody.
     pub(super) fn drop_call(&mut self) {
-        if let Some((stream, _)) = self.station.stop() {
-            self.headset = stream.into_headset();
-        }
+        self.stop_stream();
         if self.call.take().is_some() {
             self.last = Some("cut off: the network is gone".to_string());
         }
@@ -213,6 +212,8 @@ impl<C: Card> PhoneMachine<C> {
         let Some(id) = call.id else { return self.end_call(now, "given up".to_string()) };
         let is_unanswered =
             call.role == Role::Callee && matches!(phase, Phase::RingsHere | Phase::Mapping { .. });
+        // The other side may take its time to end it; nothing is heard or said meanwhile.
+        self.close_line(now);
         self.ask_call(now, |agent, out, actions| match is_unanswered {
             true => agent.reject(now, id, DECLINED, out, actions),
             false => agent.hang_up(now, id, out, actions),
@@ -223,6 +224,7 @@ impl<C: Card> PhoneMachine<C> {
         let Some(call) = &mut self.call else { return };
         let (Some(id), true) = (call.id, call.is_talking()) else { return };
         call.is_held_by_us = is_wanted;
+        self.station.command(now, Ask::Hold(is_wanted));
         self.ask_call(now, |agent, out, actions| match is_wanted {
             true => agent.hold(now, id, out, actions),
             false => agent.resume(now, id, out, actions),
@@ -251,6 +253,7 @@ impl<C: Card> PhoneMachine<C> {
             policy,
             rtcp_mux: false,
         };
+        self.stop_stream();
         let stream = Stream::new(session, self.source.clone(), self.headset.take(), now);
         self.station.start(stream, [port, port + 1], now);
         match stun_server {
@@ -304,7 +307,7 @@ impl<C: Card> PhoneMachine<C> {
                 }
             }
             Some(id) => {
-                call.phase = Phase::RingsHere;
+                call.phase = Phase::Answering;
                 let answered =
                     self.ask(now, |agent, out, actions| agent.answer(now, id, local, out, actions));
                 if let Some(Err(why)) = answered {
@@ -319,6 +322,7 @@ impl<C: Card> PhoneMachine<C> {
             return;
         }
         self.set_phase(Phase::Talking(now));
+        self.station.command(now, Ask::RingThere(false));
         self.say(now, &format!("call: connected, {}", params.codec.name()));
         self.station.command(now, Ask::Params(Box::new(params)));
     }
@@ -362,19 +366,35 @@ impl<C: Card> PhoneMachine<C> {
     }
 
     fn end_call(&mut self, now: Instant, words: String) {
-        self.station.command(now, Ask::Leave);
         let uri = self.call.take().map(|call| call.uri).unwrap_or_default();
         self.say(now, &format!("call: {uri}: {words}"));
-        if let Some((stream, counters)) = self.station.stop() {
-            if stream.params().is_some() {
-                self.say(now, &summary(&stream, &counters));
-                if let Some(text) = stream.headset_summary() {
-                    self.say(now, &text);
-                }
-            }
+        self.close_line(now);
+        self.last = Some(format!("{uri}: {words}"));
+    }
+
+    /// Ends the call's sound, and says how it was.
+    fn close_line(&mut self, now: Instant) {
+        self.station.command(now, Ask::Leave);
+        let counters = self.station.paced_counters().unwrap_or_default();
+        let stream = self.station.machine().filter(|stream| stream.params().is_some());
+        let texts = stream.map(|stream| (summary(stream, &counters), stream.headset_summary()));
+        if let Some((sound, headset)) = texts {
+            self.say(now, &sound);
+            headset.into_iter().for_each(|text| self.say(now, &text));
+        }
+        self.stop_stream();
+    }
+
+    /// Ends the call's stream; loudspeaker and microphone are the machine's again.
+    fn stop_stream(&mut self) {
+        if let Some((stream, _)) = self.station.stop() {
             self.headset = stream.into_headset();
         }
-        self.last = Some(format!("{uri}: {words}"));
+    }
+
+    /// It is our call, and we have not hung up.
+    fn is_wanted(&self, id: CallId) -> bool {
+        self.is_ours(id) && !matches!(self.call, Some(Call { phase: Phase::Ending, .. }))
     }
 
     fn is_ours(&self, id: CallId) -> bool {

@@ -6,7 +6,7 @@
 use super::source::Source;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 /// A sound card as a phone needs one: 16-bit samples, 8,000 a second, one channel. Nothing in it waits.
@@ -17,7 +17,8 @@ pub trait SoundCard: fmt::Debug {
     /// How many of the samples that it was given were not played yet.
     fn waiting(&mut self) -> usize;
 
-    /// Plays samples after those that wait. Those that it has no room for are lost.
+    /// Plays samples after those that wait. Those that it has no room for are lost; what does not fill 10 ms may wait for
+    /// the rest of them.
     fn play(&mut self, samples: &[i16]);
 
     /// How many samples of the microphone were not taken yet.
@@ -46,7 +47,11 @@ struct Counters {
     gaps: u64,
     /// Blocks that were not played, because too much waited.
     not_played: u64,
-    /// Blocks in which the microphone had too little to say.
+    /// Blocks that were asked of the microphone.
+    asked: u64,
+    /// Samples that it gave.
+    recorded: u64,
+    /// Blocks in which it had too little to say.
     missed: u64,
     /// Samples of the microphone that were not sent, because too many waited.
     not_sent: u64,
@@ -111,7 +116,9 @@ impl Headset {
     /// Fills a block with what the microphone hears.
     pub(crate) fn record(&mut self, block: &mut [i16]) {
         let mut waits = self.card.recorded();
+        self.counters.asked += 1;
         if !self.is_recording && waits < block.len() + MARGIN {
+            self.counters.missed += u64::from(self.counters.asked > BEGINNING);
             return block.fill(0);
         }
         self.is_recording = true;
@@ -119,6 +126,7 @@ impl Headset {
             self.skip(&mut waits, block.len() + MARGIN);
         }
         let count = self.card.record(block).min(block.len());
+        self.counters.recorded += count as u64;
         if count < block.len() {
             self.counters.missed += 1;
             self.is_recording = false;
@@ -148,12 +156,14 @@ impl Headset {
 
     /// How the call was for it, in words.
     pub(crate) fn summary(&self) -> String {
-        let Counters { gaps, not_played, missed, not_sent } = self.counters;
-        format!(
-            "{}: {gaps} gaps, {not_played} blocks too many; microphone {missed} gaps, {} ms too many",
-            self.card.name(),
-            not_sent / SAMPLES_PER_MS
-        )
+        let Counters { gaps, not_played, asked, recorded, missed, not_sent } = self.counters;
+        let microphone = match (asked, recorded) {
+            (0, _) => "not used".to_string(),
+            (_, 0) => "GAVE NOTHING".to_string(),
+            _ => format!("{missed} gaps, {} ms too many", not_sent / SAMPLES_PER_MS),
+        };
+        let name = self.card.name();
+        format!("{name}: loudspeaker {gaps} gaps, {not_played} blocks too many; microphone {microphone}")
     }
 
     /// Drops the oldest of the `waits` samples of the microphone down to `keep`.
@@ -215,6 +225,9 @@ const MARGIN: usize = 240;
 
 /// What waits at most, in samples: 120 ms.
 const WAITING_MAX: usize = 960;
+
+/// Blocks of a call within which a microphone's margin fills.
+const BEGINNING: u64 = 5;
 
 const SAMPLES_PER_MS: u64 = 8;
 /// A second of ring in five.
@@ -344,6 +357,18 @@ mod tests {
         }
         assert!(block.starts_with(&[7; 80]) && block.ends_with(&[0; 80]), "{block:?}");
         assert_eq!(headset.counters.missed, 1);
+    }
+
+    #[test]
+    fn a_microphone_that_gives_nothing_is_told() {
+        let (_, mut headset) = headset();
+        headset.begin();
+        assert!(headset.summary().ends_with("microphone not used"), "{}", headset.summary());
+        for _ in 0..100 {
+            headset.record(&mut [1; 160]);
+        }
+        assert_eq!(headset.counters.missed, 100 - BEGINNING);
+        assert!(headset.summary().ends_with("microphone GAVE NOTHING"), "{}", headset.summary());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Phase};
 use super::headset::{Headset, Ringing};
-use super::settings::{PhoneSettings, Srtp};
+use super::settings::{Answer, PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::source::Source;
 use super::stream::Stream;
@@ -76,7 +76,11 @@ impl<C: Card> PhoneMachine<C> {
             Err(wrong) => (PhoneSettings::default(), wrong),
         };
         let headset = hardware.sound.take().map(Headset::new);
-        let by_default = if headset.is_some() { Source::Microphone } else { Source::voice() };
+        // Nobody listens to a room unless somebody in it answers, or the words say so.
+        let by_default = match headset {
+            Some(_) if settings.answer == Answer::Ask => Source::Microphone,
+            Some(_) | None => Source::voice(),
+        };
         let source = settings.source.clone().unwrap_or(by_default);
         let mut machine = Self {
             station: PacedStation::new(Station::new(card, &seed.part(1), now)),

@@ -26,7 +26,7 @@ pub(crate) struct PhoneSettings {
     /// `None`: where there is a server or a password.
     pub(crate) register: Option<bool>,
     pub(crate) srtp: Srtp,
-    /// `None`: the microphone where there is one, else the recorded voice.
+    /// `None`: the microphone where there is one and a person answers, else the recorded voice.
     pub(crate) source: Option<Source>,
     pub(crate) answer: Answer,
     pub(crate) stun: Option<HostPort>,

@@ -40,10 +40,10 @@ impl Source {
     /// In words, for the screen.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Self::Microphone => "the microphone",
-            Self::Tone { .. } => "a test tone",
+            Self::Microphone => "microphone",
+            Self::Tone { .. } => "test tone",
             Self::Echo => "what is heard",
-            Self::Voice { .. } => "a recorded voice",
+            Self::Voice { .. } => "recorded voice",
         }
     }
 

@@ -15,8 +15,10 @@ use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
 pub(crate) enum Ask {
     /// From now on it is like this.
     Params(Box<MediaParams>),
-    /// Let the loudspeaker say that it rings there, as long as nothing is heard from there.
-    RingThere,
+    /// It rings there, or no more: the loudspeaker says so as long as nothing is heard from there.
+    RingThere(bool),
+    /// We hold the call, or no more: while we do, the microphone is not for the other side.
+    Hold(bool),
     /// Press a key.
     Digit(char),
     /// People have compared what ZRTP gave them.
@@ -39,6 +41,7 @@ pub(crate) struct Stream {
     source: Source,
     headset: Option<Headset>,
     rings_there: bool,
+    is_held: bool,
     /// How loud the last blocks were: ours, and the other side's.
     levels: (u16, u16),
     /// Why a key was not sent, to be told.
@@ -67,7 +70,8 @@ impl Stream {
             headset.begin();
         }
         let second = Second { began: now, ..Second::default() };
-        Self { session, source, headset, rings_there: false, levels: (0, 0), not_sent: None, second }
+        let (rings_there, is_held) = (false, false);
+        Self { session, source, headset, rings_there, is_held, levels: (0, 0), not_sent: None, second }
     }
 
     /// Gives the headset back.
@@ -131,14 +135,20 @@ impl PacedNode for Stream {
         self.session.playout(now, block);
         self.levels.1 = level(block);
         if let Some(headset) = &mut self.headset {
-            if self.rings_there && self.session.params().is_none() {
+            // RFC 3960 §3.2: a description of early sound is no sound yet.
+            if self.rings_there && self.session.report().received.counts.received == 0 {
                 headset.ring_there(block);
             }
             headset.play(block);
         }
         // A source goes on while it is not heard.
         match (&mut self.source, &mut self.headset) {
-            (Source::Microphone, Some(headset)) => headset.record(block),
+            (Source::Microphone, Some(headset)) => {
+                headset.record(block);
+                if self.is_held {
+                    block.fill(0);
+                }
+            }
             (source, _) => source.fill(block),
         }
         self.levels.0 = level(block);
@@ -164,7 +174,8 @@ impl PacedNode for Stream {
     fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
         match command {
             Ask::Params(params) => self.session.set_params(now, *params),
-            Ask::RingThere => self.rings_there = true,
+            Ask::RingThere(rings) => self.rings_there = rings,
+            Ask::Hold(holds) => self.is_held = holds,
             Ask::Digit(digit) => {
                 if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
                     self.not_sent = Some(why);

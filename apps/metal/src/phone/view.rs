@@ -57,8 +57,8 @@ impl<C: Card> PhoneMachine<C> {
 fn sound_in_words(source: &Source, headset: Option<&Headset>) -> String {
     let name = source.name();
     match headset {
-        Some(headset) => format!("{name} is sent; what is heard is played ({})", headset.name()),
-        None => format!("{name} is sent; what is heard is measured only"),
+        Some(headset) => format!("{name} sent, sound played ({})", headset.name()),
+        None => format!("{name} sent, sound measured only"),
     }
 }
 
@@ -95,6 +95,7 @@ fn call_fact<'a>(now: Instant, call: &'a Call, stream: Option<&'a Stream>) -> ph
             Phase::RingsThere => phone::Phase::RingsThere,
             Phase::EarlySound => phone::Phase::EarlySound,
             Phase::RingsHere => phone::Phase::RingsHere,
+            Phase::Answering => phone::Phase::Answering,
             Phase::Talking(since) => phone::Phase::Talking(now.since(since)),
             Phase::Ending => phone::Phase::Ending,
         },

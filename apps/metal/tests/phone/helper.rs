@@ -1,10 +1,10 @@
-//! A machine that knows names and answers STUN.
+//! A machine that knows names, answers STUN, and speaks SIP as the test tells it to.
 
 use crate::cable::name_answer;
 use crate::network::{HELPER, SERVER};
 use ringway_ethernet::Port;
 use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
-use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received, Token, Transport};
+use ringway_sansio::{Deadline, Event, Instant, ListenerId, Node, Outbox, Received, Token, Transport};
 use std::net::SocketAddr;
 
 /// How every port for RTP looks from outside.
@@ -16,11 +16,25 @@ pub(crate) const RTCP_MAPPED: &str = "198.51.100.9:41414";
 pub(crate) struct Helper {
     /// It says nothing to STUN.
     pub(crate) is_mute: bool,
+    /// The SIP messages that came.
+    pub(crate) sip: Vec<String>,
 }
 
 impl Helper {
-    pub(crate) const PORTS: [Port; 2] =
-        [Port { transport: Transport::Udp, number: 53 }, Port { transport: Transport::Udp, number: 3478 }];
+    pub(crate) const PORTS: [Port; 3] = [Self::port(53), Self::port(3478), Self::port(5060)];
+    pub(crate) const SIP: ListenerId = ListenerId(2);
+
+    const fn port(number: u16) -> Port {
+        Port { transport: Transport::Udp, number }
+    }
+
+    /// The last message that begins so.
+    pub(crate) fn heard(&self, begin: &str) -> &str {
+        self.sip
+            .iter()
+            .rfind(|text| text.starts_with(begin))
+            .unwrap_or_else(|| panic!("no {begin}: {:?}", self.sip))
+    }
 }
 
 impl Node for Helper {
@@ -37,6 +51,8 @@ impl Node for Helper {
             let known = [(&b"stun"[..], HELPER), (b"pbx", SERVER)];
             let found = known.iter().find(|(name, _)| bytes.windows(name.len()).any(|part| part == *name));
             out.send(flow, Token::NONE, &name_answer(bytes, found.map(|(_, address)| *address)));
+        } else if flow.listener == Self::SIP {
+            self.sip.push(String::from_utf8_lossy(bytes).into_owned());
         } else if let Ok(request) = Message::parse(bytes)
             && !self.is_mute
         {

@@ -6,7 +6,7 @@ use crate::sound_card::Card;
 use crate::tap::Tap;
 use ringway_ethernet::{Lease, Port, Station, Worked};
 use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, SoundCard, Watched};
-use ringway_sansio::{Instant, Seed, Transport};
+use ringway_sansio::{Flow, Instant, Seed, Token, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
 use ringway_users::{NameHash, Subscribers};
@@ -152,6 +152,13 @@ impl Network {
         self.pass_ms(260);
         let rows = self.phones[phone].monitor.chunks(80);
         rows.map(|row| row.iter().map(|word| char::from(*word as u8)).collect::<String>() + "\n").collect()
+    }
+
+    /// The helper sends SIP to a phone, and 100 ms pass.
+    pub(crate) fn say(&mut self, phone: usize, text: &str) {
+        let flow = Flow::udp(Helper::SIP, (phone_ip(phone), 5060).into());
+        self.helper.call(self.now, |_, out, _| out.send(flow, Token::NONE, text.as_bytes()));
+        self.pass_ms(100);
     }
 
     fn carry(&mut self) {

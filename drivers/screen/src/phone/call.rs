@@ -34,6 +34,7 @@ fn state(cells: &mut Cells, y: usize, call: &Call<'_>) {
         Phase::RingsThere => field.text("rings there"),
         Phase::EarlySound => field.text("rings there, with sound"),
         Phase::RingsHere => field.text("rings here: Enter answers"),
+        Phase::Answering => field.text("answered, not connected yet"),
         Phase::Talking(since) => field.value(format_args!("talking, {}", Clock(since))),
         Phase::Ending => field.text("hanging up ..."),
     };

@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub call: Option<Call<'a>>,
     /// How the last call ended, while there is none.
     pub last: Option<&'a [u8]>,
-    /// Where sound comes from and goes to: `test tone, heard sound is measured only`.
+    /// Where sound comes from and goes to: `test tone sent, sound measured only`.
     pub sound: &'a str,
     /// The machine in its network.
     pub network: Network<'a>,
@@ -88,6 +88,8 @@ pub enum Phase {
     EarlySound,
     /// Somebody calls.
     RingsHere,
+    /// We answered, and wait for the other side to know.
+    Answering,
     /// We talk, for so long.
     Talking(Duration),
     /// It is over as soon as the other side has said so.

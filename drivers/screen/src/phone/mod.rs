@@ -144,6 +144,7 @@ fn keys(facts: &Facts<'_>) -> &'static [(&'static str, &'static str)] {
         (Phase::RingsHere, _) => &[("Enter", "ANSWER"), ("h", "refuse"), ("Tab", "log")],
         (Phase::Calling(_) | Phase::RingsThere, _) => &[("h", "give up"), ("Tab", "log")],
         (Phase::EarlySound, _) => &[("0-9 * #", "keys"), ("h", "give up"), ("Tab", "log")],
+        (Phase::Answering, _) => &[("h", "hang up"), ("Tab", "log")],
         (Phase::Ending, _) => &[("Tab", "log")],
         (Phase::Talking(_), Hold::Ours | Hold::Both) => {
             &[("o", "take the call back"), ("h", "hang up"), ("0-9 * #", "keys"), ("Tab", "log")]

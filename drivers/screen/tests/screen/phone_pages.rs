@@ -38,7 +38,7 @@ fn facts() -> Facts<'static> {
         quick: &QUICK,
         call: None,
         last: Some(b"busy here (486)"),
-        sound: "a test tone is sent; what is heard is measured",
+        sound: "test tone sent, sound measured only",
         network: network(),
     }
 }
@@ -148,6 +148,8 @@ fn keys_mean_what_the_call_allows() {
         (Some(talking), Key::Char('v'), None),
         (Some(zrtp(false)), Key::Char('v'), Some(Command::SasIsEqual)),
         (Some(zrtp(true)), Key::Char('v'), None),
+        (Some(call(Phase::Answering)), Key::Enter, None),
+        (Some(call(Phase::Answering)), Key::Char('h'), Some(Command::HangUp)),
         (Some(call(Phase::Ending)), Key::Char('h'), None),
     ];
     for (call, key, command) in cases {
