@@ -14,3 +14,5 @@ mod protection;
 mod sound_card;
 mod starting;
 mod tap;
+#[path = "../../../../drivers/ethernet/tests/station/tone.rs"]
+mod tone;

@@ -1,7 +1,7 @@
 //! Phones with a sound card that keeps the time of the test.
 
 use crate::network::{ALICE, BOB, Network, phone_ip};
-use crate::tap::share_at;
+use crate::tone::share_at;
 use ringway_metal::SoundCard;
 use std::cell::RefCell;
 use std::f64::consts::TAU;

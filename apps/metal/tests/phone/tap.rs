@@ -1,11 +1,11 @@
 //! Somebody who hears the cable: reads SIP, and with the keys in it the sound (which is why that is called weak).
 
+use crate::tone::share_at;
 use ringway_media::rtp::RtpPacket;
 use ringway_media::sdes::CryptoLine;
 use ringway_media::srtp::SrtpReceiver;
 use ringway_media::{Codec, g711};
 use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, TcpPacket, UdpPacket};
-use std::f64::consts::TAU;
 use std::net::Ipv4Addr;
 
 #[derive(Default)]
@@ -87,16 +87,4 @@ impl Tap {
             })
             .collect()
     }
-}
-
-/// The share of the energy that is at one frequency (Goertzel).
-pub(crate) fn share_at(samples: &[i16], frequency_hz: f64) -> f64 {
-    let step = TAU * frequency_hz / 8000.0;
-    let (mut before, mut last) = (0.0, 0.0);
-    for &sample in samples {
-        (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
-    }
-    let power = last * last + before * before - 2.0 * step.cos() * last * before;
-    let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
-    2.0 * power / (energy.max(1.0) * samples.len() as f64)
 }

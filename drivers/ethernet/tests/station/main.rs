@@ -15,3 +15,4 @@ mod hostile;
 mod media;
 mod names;
 mod streams;
+mod tone;

@@ -2,6 +2,7 @@
 
 use crate::cable::{Frames, OWN, OWN_HARDWARE, PEER, PEER_HARDWARE, Plug};
 use crate::harness::Echo;
+use crate::tone;
 use ringway_ethernet::{Lease, PacedStation, Port, Station, Worked};
 use ringway_media::session::{RTP_PORT, Report, SessionConfig};
 use ringway_media::{Codec, Direction, MasterKey, MediaParams, MediaSession, Protection, Suite};
@@ -28,17 +29,9 @@ impl Talk {
         Self { session, frequency_hz, said: 0, heard: Vec::new() }
     }
 
-    /// The share of the last second's energy that is at one frequency (Goertzel).
+    /// The share of the last second's energy that is at one frequency.
     fn share_at(&self, frequency_hz: f64) -> f64 {
-        let samples = &self.heard[self.heard.len() - 8000..];
-        let step = TAU * frequency_hz / 8000.0;
-        let (mut before, mut last) = (0.0, 0.0);
-        for &sample in samples {
-            (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
-        }
-        let power = last * last + before * before - 2.0 * step.cos() * last * before;
-        let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
-        2.0 * power / (energy.max(1.0) * samples.len() as f64)
+        tone::share_at(&self.heard[self.heard.len() - 8000..], frequency_hz)
     }
 }
 
