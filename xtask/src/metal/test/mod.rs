@@ -73,7 +73,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
     all.extend(screen::checks(args.pictures));
-    all.extend(sound_card::checks(&sound_card::ringway()));
+    all.extend(sound_card::checks());
     all.extend(bad_input::checks());
     all.extend(faults::checks());
     // A phone behind NAT whose connection has ended is nowhere, so nobody is redirected to it.

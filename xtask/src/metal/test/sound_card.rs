@@ -1,6 +1,6 @@
 //! The phone's image with a sound card: it rings, plays what it hears and sends what its microphone hears.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,18 +12,17 @@ use super::super::emulator::{BootFrom, Card, Emulator, Network, SoundCard};
 use crate::interop::audio::{Recording, write_stereo_tone};
 use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
+use crate::workspace::target_dir;
 
-/// `ringway`: the program for Linux, for who calls.
-pub(super) fn checks(ringway: &Path) -> Vec<Scenario> {
-    let ringway = ringway.to_owned();
-    vec![Scenario::new(NAME, move |stage: &Stage| answered_by_a_person(stage, &ringway)).beside_others()]
+pub(super) fn checks() -> Vec<Scenario> {
+    vec![Scenario::new(NAME, answered_by_a_person).beside_others()]
 }
 
 /// The name of the check that needs the phone's image.
 pub(super) const NAME: &str = "phone/sound-card";
 
 /// Somebody calls; it rings until Enter, and then each side hears the other's tone.
-fn answered_by_a_person(stage: &Stage, ringway: &Path) -> Result<()> {
+fn answered_by_a_person(stage: &Stage) -> Result<()> {
     let microphone = stage.path("microphone.raw");
     write_stereo_tone(&microphone, MICROPHONE_HZ, MICROPHONE_S)?;
     let sound = SoundCard { microphone, loudspeaker: stage.path("loudspeaker.raw") };
@@ -34,7 +33,7 @@ fn answered_by_a_person(stage: &Stage, ringway: &Path) -> Result<()> {
     machine.type_keys(" ")?;
     machine.wait_for_output("microphone sent, sound played (Intel 82801AA AC97)")?;
 
-    let mut caller = call(ringway, port, stage)?;
+    let mut caller = call(port, stage)?;
     machine.wait_for_output("rings here: Enter answers")?;
     std::thread::sleep(RINGING_TIME);
     machine.type_keys("\r")?;
@@ -82,8 +81,9 @@ fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
     Running::start("machine", &mut command, folder)
 }
 
-fn call(ringway: &Path, port: u16, stage: &Stage) -> Result<Running> {
-    let mut call = Command::new(ringway);
+/// By the program for Linux.
+fn call(port: u16, stage: &Stage) -> Result<Running> {
+    let mut call = Command::new(target_dir().join("release/ringway"));
     call.args(["call", &format!("sip:phone@127.0.0.1:{port}"), "--bind", "127.0.0.1:0", "--srtp", "sdes"]);
     call.args(["--play", &format!("tone:{CALLER_HZ}"), "--duration", "5", "--json", "--record"]);
     Running::start("caller", call.arg(stage.path("caller.wav")), &stage.folder)
@@ -98,11 +98,6 @@ fn expect_call(said: &str) -> Result<()> {
         bail!("the caller says {outcome:#}");
     }
     Ok(())
-}
-
-/// Where the program for Linux is.
-pub(super) fn ringway() -> PathBuf {
-    crate::workspace::target_dir().join("release/ringway")
 }
 
 const CALLER_HZ: f64 = 1600.0;
