@@ -41,6 +41,19 @@ fn a_busy_callee_is_passed_on_and_acknowledged_hop_by_hop() {
 }
 
 #[test]
+fn a_response_whose_only_via_is_the_servers_leaves_nothing_behind() {
+    Story::new("only via").run(|world| {
+        let (alice, bob) = (world.registered("alice"), world.registered("bob"));
+        for status in [200, 486, 603] {
+            world.behave(bob, Behaviour::KeepTopViaOnly(status));
+            world.call(alice, "bob");
+            world.wait(300);
+        }
+        assert_eq!(world.heard_of_calls(alice), vec![Heard::Refused("INVITE", 502); 3]);
+    });
+}
+
+#[test]
 fn a_request_without_hops_left_goes_no_further() {
     Story::new("483").run(|world| {
         let (alice, bob) = (world.registered("alice"), world.registered("bob"));

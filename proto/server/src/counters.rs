@@ -63,6 +63,8 @@ counters! {
     overflow,
     /// Responses and ACKs that belong to nothing and were dropped.
     stray,
+    /// Responses to a forwarded request without a Via below ours; a final one counts as a failed branch (502).
+    without_next_via,
 }
 
 const REJECTED: [(&str, &str); Reason::COUNT] = [

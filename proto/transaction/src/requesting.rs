@@ -123,22 +123,26 @@ impl Transactions {
     }
 
     /// Cancels an INVITE: at once when a provisional response has come, else when it comes (RFC 3261 §9.1).
-    pub fn cancel(&mut self, now: Instant, id: ClientId, out: &mut Outbox) {
-        let Some(client) = self.clients.get_mut(id.0) else { return };
-        let client::Machine::Invite(state) = client.machine else { return };
-        if client.cancel != Cancel::NotWanted {
-            return;
-        }
-        match state {
-            invite_client::State::Calling => client.cancel = Cancel::Wanted,
-            invite_client::State::Proceeding => {
+    ///
+    /// Returns true when the transaction is pending, so that a final response or a notice will follow.
+    pub fn cancel(&mut self, now: Instant, id: ClientId, out: &mut Outbox) -> bool {
+        let Some(client) = self.clients.get_mut(id.0) else { return false };
+        let client::Machine::Invite(state) = client.machine else { return true };
+        match (state, client.cancel) {
+            (invite_client::State::Calling, Cancel::NotWanted) => client.cancel = Cancel::Wanted,
+            (invite_client::State::Proceeding, Cancel::NotWanted) => {
                 client.cancel = Cancel::Wanted;
                 self.send_wanted_cancel(now, id.0, out);
             }
-            invite_client::State::Completed
-            | invite_client::State::Accepted
-            | invite_client::State::Terminated => {}
+            (invite_client::State::Calling | invite_client::State::Proceeding, _) => {}
+            (
+                invite_client::State::Completed
+                | invite_client::State::Accepted
+                | invite_client::State::Terminated,
+                _,
+            ) => return false,
         }
+        true
     }
 
     /// A step of a client transaction that no message caused.

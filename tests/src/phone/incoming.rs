@@ -102,6 +102,11 @@ impl Phone {
                 self.calls[place].state = CallState::Over;
                 self.respond(now, place, status, effects);
             }
+            Behaviour::KeepTopViaOnly(status) => {
+                self.respond(now, place, 180, effects);
+                self.calls[place].state = CallState::Over;
+                self.respond(now, place, status, effects);
+            }
             Behaviour::Silent => {
                 // It has not even noticed.
                 self.heard.pop();
@@ -226,7 +231,11 @@ impl Phone {
         if status == 180 && call.state != CallState::Ringing {
             return;
         }
-        let message = Message::parse(&call.invite, &Limits::default()).expect("it was read before");
+        let mut invite = call.invite.clone();
+        if matches!(self.behaviour, Behaviour::KeepTopViaOnly(_)) {
+            invite = with_top_via_only(&invite);
+        }
+        let message = Message::parse(&invite, &Limits::default()).expect("it was read before");
         self.layer.respond(now, server, status, &mut effects.out, |arena| {
             let source = Some(call.source.remote);
             let tag = Some(call.local_tag.as_bytes());
@@ -242,6 +251,16 @@ impl Phone {
         let flow = self.flow_to(&format!("sip:{}", self.account.domain));
         effects.out.send(flow, Token::NONE, bytes);
     }
+}
+
+fn with_top_via_only(message: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(message);
+    let mut vias = 0;
+    let kept = text.split_inclusive("\r\n").filter(|line| {
+        vias += usize::from(line.starts_with("Via:"));
+        !line.starts_with("Via:") || vias == 1
+    });
+    kept.collect::<String>().into_bytes()
 }
 
 /// Longer than any caller or proxy waits.

@@ -46,6 +46,8 @@ pub enum Behaviour {
     Refuse(u16),
     /// Says nothing at all, as a phone that is switched off.
     Silent,
+    /// Rings, then answers with this status; its responses have the topmost Via only.
+    KeepTopViaOnly(u16),
 }
 
 /// What a phone heard.

@@ -46,7 +46,9 @@ impl UserAgent {
         self.wheel.cancel(ring);
         let Some(key) = invite else { return };
         match self.requests.get(key).and_then(|request| request.client) {
-            Some(client) => self.transactions.cancel(now, client, out.packets),
+            Some(client) => {
+                self.transactions.cancel(now, client, out.packets);
+            }
             None => {
                 self.forget_unsent(key);
                 self.report_progress(now, id, 487, out);

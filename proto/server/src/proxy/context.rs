@@ -284,7 +284,11 @@ impl<S: Services> Server<S> {
         context.is_cancelled = true;
         for branch in &mut context.branches {
             match branch.state {
-                BranchState::Sent { client, .. } => self.transactions.cancel(now, client, out.packets),
+                BranchState::Sent { client, .. } => {
+                    if !self.transactions.cancel(now, client, out.packets) {
+                        branch.state = BranchState::Done;
+                    }
+                }
                 BranchState::Resolving { query, .. } => {
                     self.queries.remove(&query);
                     branch.state = BranchState::Done;
@@ -323,8 +327,8 @@ impl<S: Services> Server<S> {
         branch.timer_c = TimerKey::NONE;
         let BranchState::Sent { client, rings } = branch.state else { return };
         self.counters.timer_c += 1;
-        self.transactions.cancel(now, client, out.packets);
-        if !rings {
+        let ends = self.transactions.cancel(now, client, out.packets);
+        if !rings || !ends {
             self.note_failure(due.context, due.branch, 408);
             self.finish_if_done(now, due.context, out);
         }

@@ -4,9 +4,10 @@ use super::context::{Best, BranchState, read_owner};
 use crate::server::{Out, TimerC};
 use crate::{Server, Services};
 use alloc::vec::Vec;
+use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
-use ringway_transaction::SlabKey;
+use ringway_transaction::{ServerId, SlabKey};
 
 impl<S: Services> Server<S> {
     /// A branch was answered.
@@ -20,9 +21,13 @@ impl<S: Services> Server<S> {
     ) {
         let (key, number) = read_owner(owner);
         let Some(context) = self.contexts.get(key) else { return };
-        // RFC 3261 §16.7 step 3: a response whose only Via is ours was not meant to go further.
+        // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its client
+        // transaction is over, and nothing else would end the context.
         if message.values(HeaderName::Via).nth(1).is_none() {
-            self.counters.stray += 1;
+            self.counters.without_next_via += 1;
+            if status >= 200 {
+                self.on_branch_failure(now, owner, 502, out);
+            }
             return;
         }
         match status {
@@ -85,16 +90,16 @@ impl<S: Services> Server<S> {
     /// RFC 3261 §16.7 step 2: a provisional answer starts timer C anew, except 100.
     fn note_ringing(&mut self, now: Instant, key: SlabKey, number: usize, status: u16) {
         let length = self.config.timer_c;
-        let Some(branch) = self.contexts.get_mut(key).and_then(|context| context.branches.get_mut(number))
-        else {
-            return;
-        };
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let ends = context.since + RINGING_MAX.max(length);
+        let Some(branch) = context.branches.get_mut(number) else { return };
         if let BranchState::Sent { rings, .. } = &mut branch.state {
             *rings = true;
         }
-        if status > 100 && branch.timer_c != TimerKey::NONE {
+        let until = (now + length).min(ends);
+        if status > 100 && branch.timer_c != TimerKey::NONE && until > now {
             self.wheel.cancel(branch.timer_c);
-            branch.timer_c = self.wheel.arm(now + length, TimerC { context: key, branch: number });
+            branch.timer_c = self.wheel.arm(until, TimerC { context: key, branch: number });
         }
     }
 
@@ -120,13 +125,21 @@ impl<S: Services> Server<S> {
         if !context.is_invite && status < 200 {
             return;
         }
-        let space = &mut self.space;
-        self.transactions.respond(now, context.server, status, out.packets, |arena| {
+        let (server, space) = (context.server, &mut self.space);
+        let was_sent = self.transactions.respond(now, server, status, out.packets, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
             // Nothing was added, so nothing can be refused.
             let _ = edit.write_into(arena);
         });
+        self.end_unanswered(server, status, was_sent);
+    }
+
+    /// Ends a server transaction whose final response could not be written: nothing else would.
+    fn end_unanswered(&mut self, server: ServerId, status: u16, was_sent: bool) {
+        if !was_sent && status >= 200 && !self.transactions.is_answered(server) {
+            self.transactions.drop_server(server);
+        }
     }
 
     /// When every branch is done, the best answer goes to the caller.
@@ -185,9 +198,10 @@ impl<S: Services> Server<S> {
     fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        self.transactions.respond(now, server, best.status, out.packets, |arena| {
+        let was_sent = self.transactions.respond(now, server, best.status, out.packets, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
+        self.end_unanswered(server, best.status, was_sent);
         self.forget_request(key);
     }
 
@@ -212,10 +226,11 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         let tag = self.to_tag(&message);
-        self.transactions.respond(now, server, status, out.packets, |arena| {
+        let was_sent = self.transactions.respond(now, server, status, out.packets, |arena| {
             let response = ResponseWriter::answer(arena, &message, status, phrase, source, &tag);
             let _ = response.finish();
         });
+        self.end_unanswered(server, status, was_sent);
     }
 
     /// The request was answered for good: what is left of it only absorbs repetitions.
@@ -227,6 +242,9 @@ impl<S: Services> Server<S> {
         }
     }
 }
+
+/// Longest time that provisional responses keep a branch of an INVITE; RFC 3261 §16.7 step 2 names none.
+const RINGING_MAX: Duration = Duration::from_secs(3600);
 
 /// Challenges kept of one branch.
 const CHALLENGES_MAX: usize = 8;

@@ -10,6 +10,7 @@ mod cancel;
 mod challenge;
 mod credentials;
 mod dialog;
+mod ends;
 mod fork;
 mod harness;
 mod hostile;
