@@ -264,12 +264,15 @@ fn default_config() -> Config {
         mode: Mode::Proxy,
         stateful: true,
         record_route: true,
+        dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,
             realm: REALM.into(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
+            strangers: Default::default(),
+            trusted: Vec::new(),
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,

@@ -87,12 +87,15 @@ impl Bench {
             mode: Mode::Proxy,
             stateful: true,
             record_route: true,
+            dialog_lifetime: Duration::from_secs(86_400),
             auth: AuthConfig {
                 enabled: with_digest,
                 realm: "example.org".into(),
                 algorithms: vec![Algorithm::Md5],
                 nonce_lifetime: Duration::from_secs(300),
                 in_dialog: false,
+                strangers: Default::default(),
+                trusted: Vec::new(),
             },
             registrar: RegistrarConfig {
                 min_expires_s: 60,

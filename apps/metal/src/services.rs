@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed};
-use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{DialogExtensions, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{BindingChange, Ha1, Services, SourceRates, StoreFailed};
 use ringway_users::Subscribers;
 
@@ -17,6 +17,7 @@ pub struct MemoryServices(Rc<Inside>);
 struct Inside {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
+    dialogs: RefCell<DialogExtensions>,
     rates: RefCell<SourceRates>,
     changes: RefCell<VecDeque<Changed>>,
 }
@@ -49,6 +50,7 @@ impl MemoryServices {
         Self(Rc::new(Inside {
             users,
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
+            dialogs: RefCell::new(DialogExtensions::new(&seed.part(3))),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
             changes: RefCell::new(VecDeque::with_capacity(CHANGES_MAX)),
         }))
@@ -92,6 +94,16 @@ impl Services for MemoryServices {
             Ok(mut windows) => windows.use_count(now, nonce, count, request),
             Err(_) => NonceUse::Replayed,
         }
+    }
+
+    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
+        if let Ok(mut dialogs) = self.0.dialogs.try_borrow_mut() {
+            dialogs.extend(now, mark, until);
+        }
+    }
+
+    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
+        self.0.dialogs.try_borrow().is_ok_and(|dialogs| dialogs.is_extended(now, mark))
     }
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {

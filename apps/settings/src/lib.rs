@@ -25,5 +25,7 @@ pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;
 pub use network::{Addressing, addressing, host};
 pub use reader::{ConfigError, Reader, Section, read_document};
-pub use sections::{Algorithm, Auth, Connections, Limits, Mode, Registrar, Routing, ServerSections};
+pub use sections::{
+    Algorithm, Auth, Connections, Limits, Mode, Network, Registrar, Routing, ServerSections, Strangers,
+};
 pub use words::split_words;

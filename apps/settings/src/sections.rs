@@ -14,7 +14,8 @@ use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
-pub use ringway_server::auth::Algorithm;
+pub use ringway_server::Strangers;
+pub use ringway_server::auth::{Algorithm, Network};
 
 /// `[auth]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub struct Auth {
     pub nonce_lifetime_s: u32,
     /// Also challenge requests inside a dialog.
     pub in_dialog: bool,
+    /// Methods of callers without a password that reach our users.
+    pub strangers: Strangers,
+    /// Networks of proxies whose word about contacts and callers is taken; at most 1,000.
+    pub trusted: Vec<Network>,
 }
 
 /// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
@@ -53,6 +58,8 @@ pub struct Routing {
     pub stateful: bool,
     /// Whether dialogs stay on this server's path (RFC 3261 §16.6 step 4).
     pub record_route: bool,
+    /// How long a Record-Route mark is good, in seconds: 60 to 31,536,000.
+    pub dialog_lifetime_s: u32,
 }
 
 /// `[limits]`
@@ -79,7 +86,15 @@ impl Auth {
     /// What is so where nothing is said.
     pub(crate) fn for_realm(realm: String) -> Self {
         let algorithms = vec![Algorithm::Md5];
-        Self { enabled: true, realm, algorithms, nonce_lifetime_s: 300, in_dialog: false }
+        Self {
+            enabled: true,
+            realm,
+            algorithms,
+            nonce_lifetime_s: 300,
+            in_dialog: false,
+            strangers: Strangers::default(),
+            trusted: Vec::new(),
+        }
     }
 
     /// Reads `[auth]`.
@@ -108,6 +123,8 @@ impl Auth {
                 lifetimes_s,
             ),
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
+            strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
+            trusted: networks(reader, &mut section).unwrap_or(default.trusted),
         };
         section.finish(reader);
         auth
@@ -121,6 +138,33 @@ pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
         return Err("give 1 to 255 bytes without quotes, backslashes and control characters");
     }
     Ok(())
+}
+
+/// `trusted`.
+fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Network>> {
+    let key = "trusted";
+    let entries = section.texts(reader, key)?;
+    if entries.len() > NETWORKS_MAX {
+        let at = section.place(key).unwrap_or_default();
+        reader.error(
+            at,
+            section.path(key),
+            format!("the list is too long; give at most {NETWORKS_MAX} networks"),
+        );
+    }
+    let mut networks = Vec::new();
+    for (entry, at) in entries {
+        match entry.parse::<Network>() {
+            Ok(network) => networks.push(network),
+            Err(ringway_server::auth::NotANetwork) => {
+                let message = format!(
+                    "{entry:?} is not a network; give an address, or one with a prefix as \"192.0.2.0/24\""
+                );
+                reader.error(at, section.path(key), message);
+            }
+        }
+    }
+    Some(networks)
 }
 
 fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Algorithm>> {
@@ -198,7 +242,7 @@ impl Registrar {
 
 impl Default for Routing {
     fn default() -> Self {
-        Self { mode: Mode::Proxy, stateful: true, record_route: true }
+        Self { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
     }
 }
 
@@ -211,6 +255,12 @@ impl Routing {
             mode: section.word(reader, "mode", default.mode, &MODES),
             stateful: section.switch(reader, "stateful", default.stateful),
             record_route: section.switch(reader, "record_route", default.record_route),
+            dialog_lifetime_s: section.number(
+                reader,
+                "dialog_lifetime_s",
+                default.dialog_lifetime_s,
+                DIALOG_LIFETIMES_S,
+            ),
         };
         section.finish(reader);
         routing
@@ -278,12 +328,15 @@ impl ServerSections<'_> {
             mode: self.routing.mode,
             stateful: self.routing.stateful,
             record_route: self.routing.record_route,
+            dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {
                 enabled: self.auth.enabled,
                 realm: self.auth.realm.clone(),
                 algorithms: self.auth.algorithms.clone(),
                 nonce_lifetime: Duration::from_secs(u64::from(self.auth.nonce_lifetime_s)),
                 in_dialog: self.auth.in_dialog,
+                strangers: self.auth.strangers,
+                trusted: self.auth.trusted.clone(),
             },
             registrar: RegistrarConfig {
                 min_expires_s: self.registrar.min_expires_s,
@@ -305,6 +358,12 @@ impl ServerSections<'_> {
 
 /// How modes are written.
 pub(crate) const MODES: [(&str, Mode); 2] = [("proxy", Mode::Proxy), ("redirect", Mode::Redirect)];
+/// How policies for strangers are written.
+const STRANGERS: [(&str, Strangers); 3] =
+    [("call", Strangers::Call), ("none", Strangers::None), ("all", Strangers::All)];
+const NETWORKS_MAX: usize = 1000;
+/// A minute to a year.
+const DIALOG_LIFETIMES_S: RangeInclusive<u32> = 60..=31_536_000;
 const CONTACTS_MAX: u32 = 1000;
 const RATE_MAX: u32 = 10_000_000;
 const NONCE_LIFETIME_S_MAX: u32 = 86_400;

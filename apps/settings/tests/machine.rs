@@ -76,7 +76,10 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
     assert_eq!((settings.domain(), settings.auth.realm.as_str()), ("localhost", "localhost"));
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060"]);
     assert!(settings.auth.enabled);
-    assert_eq!(settings.routing, Routing { mode: Mode::Proxy, stateful: true, record_route: true });
+    assert_eq!(
+        settings.routing,
+        Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
+    );
     let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 256 };
     assert_eq!(settings.limits, limits);
 }
@@ -101,7 +104,10 @@ fn every_key_is_read() {
     let registrar =
         Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
     assert_eq!(settings.registrar, registrar);
-    assert_eq!(settings.routing, Routing { mode: Mode::Redirect, stateful: false, record_route: false });
+    assert_eq!(
+        settings.routing,
+        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
+    );
     assert_eq!(settings.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
 }
 
@@ -123,7 +129,10 @@ fn every_word_is_read() {
     assert_eq!(settings.users_file.as_deref(), Some("lists/users.csv"));
     assert_eq!(settings.config_file.as_deref(), Some("ringway.toml"));
     assert_eq!(settings.domains, ["example.org", "example.com"]);
-    assert_eq!(settings.routing, Routing { mode: Mode::Redirect, stateful: false, record_route: false });
+    assert_eq!(
+        settings.routing,
+        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
+    );
     assert!(!settings.auth.enabled);
     assert_eq!(settings.auth.realm, "somewhere else");
     assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
@@ -144,7 +153,7 @@ fn the_words_win_over_the_file() {
     assert_eq!(read("domains=example.net").auth.realm, "somewhere else");
     assert_eq!(
         read("mode=proxy").routing,
-        Routing { mode: Mode::Proxy, stateful: false, record_route: false }
+        Routing { mode: Mode::Proxy, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
     );
     assert!(read("auth=on").auth.enabled);
     assert_eq!(read("algorithms=MD5").auth.algorithms, [Algorithm::Md5]);

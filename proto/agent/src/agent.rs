@@ -391,7 +391,7 @@ impl UserAgent {
         flow: Flow,
         out: &mut Out<'_>,
     ) {
-        match self.transactions.receive_response(now, message, status, out.packets) {
+        match self.transactions.receive_response(now, message, status, |_| true, out.packets) {
             ringway_transaction::Answer::Pass { client, owner } => {
                 if let (Some(connection), Some(request)) = (flow.connection, self.requests.get(key_of(owner)))
                     && let Purpose::Register(account) = request.purpose
@@ -402,7 +402,9 @@ impl UserAgent {
                 self.on_answer(now, client, owner, message, status, out);
             }
             ringway_transaction::Answer::Absorbed => {}
-            ringway_transaction::Answer::Stateless { .. } | ringway_transaction::Answer::Stray => {
+            ringway_transaction::Answer::Stateless { .. }
+            | ringway_transaction::Answer::Elsewhere
+            | ringway_transaction::Answer::Stray => {
                 self.counters.stray += 1;
             }
         }

@@ -1,6 +1,6 @@
 //! What a server is told once, and again on a reload.
 
-use crate::auth::Algorithm;
+use crate::auth::{Algorithm, Network, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -25,6 +25,8 @@ pub struct Config {
     pub stateful: bool,
     /// Whether dialogs stay on this server's path (RFC 3261 §16.6 step 4).
     pub record_route: bool,
+    /// How long a Record-Route mark is good.
+    pub dialog_lifetime: Duration,
     /// Authentication.
     pub auth: AuthConfig,
     /// The registrar.
@@ -74,6 +76,10 @@ pub struct AuthConfig {
     pub nonce_lifetime: Duration,
     /// Whether requests inside dialogs are challenged too.
     pub in_dialog: bool,
+    /// Methods of callers without a password that reach our users.
+    pub strangers: Strangers,
+    /// Networks of proxies whose word about contacts and callers is taken.
+    pub trusted: Vec<Network>,
 }
 
 /// `[registrar]`.
@@ -90,6 +96,11 @@ pub struct RegistrarConfig {
 }
 
 impl Config {
+    /// True for an address in `[auth] trusted`.
+    pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {
+        self.auth.trusted.iter().any(|network| network.contains(ip))
+    }
+
     /// The listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))

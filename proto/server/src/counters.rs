@@ -39,6 +39,8 @@ counters! {
     authenticated,
     /// Requests refused because the user may not do this (403).
     forbidden,
+    /// Requests of callers without a password that the policy for strangers does not let through.
+    strangers_refused,
     /// Requests forwarded, each branch counted.
     forwarded,
     /// Requests answered with where the user is (302).
@@ -63,6 +65,8 @@ counters! {
     overflow,
     /// Responses and ACKs that belong to nothing and were dropped.
     stray,
+    /// Responses that did not come from where their request went, and were dropped.
+    responses_from_elsewhere,
     /// Responses to a forwarded request without a Via below ours; a final one counts as a failed branch (502).
     without_next_via,
 }

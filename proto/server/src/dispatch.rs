@@ -1,23 +1,16 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
-use crate::auth::{Outcome, verify};
+use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, decide, verify};
 use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, preprocess};
 use crate::server::{Out, Request, request_mark};
-use crate::token::Mark;
+use crate::token::{Mark, Place, Side};
 use crate::{Aor, Authenticated, Mode, Server, Services};
+use core::time::Duration;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
 use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
 use ringway_transaction::{DEFAULT_PORT, Incoming};
-
-/// Whose request it is.
-pub(crate) enum Caller {
-    /// A proven user of ours, or nobody asked.
-    Accepted,
-    /// An answer was sent.
-    Answered,
-}
 
 /// Who sends, and to whom.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +36,15 @@ impl<S: Services> Server<S> {
             && message.to().tag().is_none()
             && !matches!(method, Method::Ack | Method::Cancel)
         {
-            let request = Request { now, message, method, uri, flow, key: None };
+            let request = Request { now, message, method, uri, flow, key: None, grant: Grant::UNKNOWN };
             return self.refuse_new(&request, reason, out);
         }
         // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
         if method == Method::Register && self.is_for_registrar(message, &uri) {
-            return self.on_register(&Request { now, message, method, uri, flow, key: None }, out);
+            return self.on_register(
+                &Request { now, message, method, uri, flow, key: None, grant: Grant::UNKNOWN },
+                out,
+            );
         }
         let key = match self.transactions.receive_request(now, message, out.packets) {
             Incoming::Absorbed => return,
@@ -56,7 +52,7 @@ impl<S: Services> Server<S> {
             // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
-        let request = Request { now, message, method, uri, flow, key: Some(key) };
+        let request = Request { now, message, method, uri, flow, key: Some(key), grant: Grant::UNKNOWN };
         if method == Method::Ack && self.acknowledges_us(message) {
             return;
         }
@@ -72,14 +68,11 @@ impl<S: Services> Server<S> {
         if method == Method::Cancel {
             return self.on_cancel(&request, &routed, out);
         }
-        let parties = Parties {
-            from_us: self.config.is_claimed_by(&message.from().uri),
-            to_us: routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some(),
-        };
-        if method == Method::Register && parties.to_us {
+        let to_us = self.parties(&request, &routed).to_us;
+        if method == Method::Register && to_us {
             return self.on_register(&request, out);
         }
-        if method == Method::Options && parties.to_us && routed.uri.user().is_none() {
+        if method == Method::Options && to_us && routed.uri.user().is_none() {
             return self.on_options(&request, out);
         }
         if message.max_forwards() == Some(0) {
@@ -91,13 +84,12 @@ impl<S: Services> Server<S> {
         if message.has(HeaderName::ProxyRequire) {
             return self.refuse_extensions(&request, HeaderName::ProxyRequire, out);
         }
-        match self.accept_caller(&request, &routed, parties, out) {
-            Caller::Answered => {}
-            Caller::Accepted => match (self.config.mode, parties.to_us) {
-                (Mode::Redirect, true) => self.redirect(&request, &routed, out),
-                (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),
-                (Mode::Proxy, _) => self.proxy(&request, &routed, out),
-            },
+        let Some(grant) = self.accept_caller(&request, &routed, out) else { return };
+        let request = Request { grant, ..request };
+        match (self.config.mode, to_us) {
+            (Mode::Redirect, true) => self.redirect(&request, &routed, out),
+            (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),
+            (Mode::Proxy, _) => self.proxy(&request, &routed, out),
         }
     }
 
@@ -177,82 +169,107 @@ impl<S: Services> Server<S> {
         });
     }
 
-    /// Who may have what forwarded. Nothing is relayed for strangers to strangers.
-    fn accept_caller(
+    /// Applies the access rules. `None` when the request was answered, or dropped.
+    pub(crate) fn accept_caller(
         &mut self,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
-        parties: Parties,
         out: &mut Out<'_>,
-    ) -> Caller {
-        // We ourselves sent it on to us, from the shard of one user to that of another.
-        if routed.mark == Some(Mark::Accepted) {
-            return Caller::Accepted;
-        }
-        // Whoever knows the mark must not begin anything with it anywhere else: only between the two places it is for.
-        let in_dialog = request.message.to().tag().is_some();
-        let begins_nothing = matches!(
-            request.method,
-            Method::Ack | Method::Bye | Method::Prack | Method::Update | Method::Info
-        );
-        let dialog_is_ours =
-            in_dialog && routed.mark.is_some() && (begins_nothing || self.leads_to_its_side(routed));
-        if request.method == Method::Ack {
-            // Nobody can be asked for a password here, so a name in From is not enough.
-            if dialog_is_ours || parties.to_us || (!self.config.auth.enabled && parties.from_us) {
-                return Caller::Accepted;
+    ) -> Option<Grant> {
+        let parties = self.parties(request, routed);
+        let facts = Facts {
+            method: request.method,
+            from_us: parties.from_us,
+            to_us: parties.to_us,
+            mark: self.live_mark(request, routed),
+            is_trusted: self.config.is_trusted(request.flow.remote.ip()),
+            asks_passwords: self.config.auth.enabled,
+            asks_in_dialog: self.config.auth.in_dialog,
+            strangers: self.config.auth.strangers,
+        };
+        match decide(&facts) {
+            Access::Forward(grant) => Some(grant),
+            Access::Challenge(grant) if parties.from_us => {
+                self.authenticate_caller(request, out).then_some(grant)
             }
-            self.counters.stray += 1;
-            return Caller::Answered;
-        }
-        if dialog_is_ours && !self.config.auth.in_dialog {
-            return Caller::Accepted;
-        }
-        if !parties.from_us {
-            if parties.to_us || dialog_is_ours {
-                return Caller::Accepted;
+            Access::Challenge(grant) => {
+                self.counters.strangers_refused += 1;
+                let domain = self.config.domain_of(&routed.uri).map(alloc::borrow::ToOwned::to_owned);
+                let domain = domain.unwrap_or_default();
+                self.authenticate(request, HeaderName::ProxyAuthorization, domain.as_bytes(), out)
+                    .map(|_| grant)
             }
-            self.refuse_plainly(request, 403, "Relaying Denied", out);
-            return Caller::Answered;
+            Access::Refuse(status, phrase) => {
+                self.refuse_plainly(request, status, phrase, out);
+                None
+            }
+            Access::Drop => {
+                self.counters.stray += 1;
+                None
+            }
         }
-        if !self.config.auth.enabled {
-            return Caller::Accepted;
-        }
-        // Without our mark, what cannot begin anything is let through to users of ours: the phone knows its dialogs.
-        if in_dialog && begins_nothing && parties.to_us && !self.config.auth.in_dialog {
-            return Caller::Accepted;
-        }
-        self.authenticate_caller(request, out)
     }
 
-    /// True when a request goes where the dialog's other side was when the dialog began.
-    fn leads_to_its_side(&self, routed: &Routed<'_>) -> bool {
-        let Some(Mark::Dialog(side)) = routed.mark else { return false };
-        if self.dialog_flow(routed).is_some() {
-            return true;
+    fn parties(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Parties {
+        Parties {
+            from_us: self.config.is_claimed_by(&request.message.from().uri),
+            to_us: routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some(),
         }
-        match hop_of(&self.config, routed.next_route.as_ref().unwrap_or(&routed.uri)) {
-            Hop::Flow(flow) => side.is_at(&self.keys.route, flow.remote.ip()),
-            Hop::Name { .. } | Hop::Unreachable => false,
+    }
+
+    /// The mark of the request's Route, unless it is too old.
+    fn live_mark(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<LiveMark> {
+        let (mark, now) = (routed.mark?, request.now);
+        let lifetime = self.config.dialog_lifetime;
+        match mark {
+            Mark::Accepted { .. } => {
+                mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted)
+            }
+            Mark::Dialog { to, id, .. } => {
+                let is_in_dialog = request.message.to().tag().is_some();
+                let is_live =
+                    mark.is_younger_than(now, lifetime) || self.services.is_dialog_extended(now, id);
+                if !is_in_dialog || !is_live {
+                    return None;
+                }
+                let leads_there = self.leads_to(to, routed);
+                let is_refresh = matches!(
+                    request.method,
+                    Method::Invite | Method::Update | Method::Subscribe | Method::Notify
+                );
+                if leads_there && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
+                    self.services.extend_dialog(now, id, now + lifetime);
+                }
+                Some(LiveMark::Dialog { to, leads_there })
+            }
+        }
+    }
+
+    /// True when a request goes to this side of its dialog; a host name's address is compared once it is resolved.
+    fn leads_to(&self, side: Side, routed: &Routed<'_>) -> bool {
+        match (side, hop_of(&self.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
+            (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), Hop::Name { .. }) => true,
+            (Side::Contact(place), Hop::Flow(flow)) => Place::of_flow(&self.keys.route, &flow) == place,
+            (Side::Contact(_), Hop::Unreachable) => false,
         }
     }
 
     /// Asks for the password of the user in From with 407 (RFC 3261 §22.3); as a redirect server too, so that what a caller
     /// does not depend on what is done with its request.
-    fn authenticate_caller(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> Caller {
+    fn authenticate_caller(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> bool {
         let message = request.message;
         let mut from = Aor::default();
         if !self.config.read_aor(&message.from().uri, &mut from) {
             self.refuse_plainly(request, 403, "Caller Has No Name", out);
-            return Caller::Answered;
+            return false;
         }
         match self.authenticate(request, HeaderName::ProxyAuthorization, from.domain(), out) {
-            Some(user) if user == from.user() => Caller::Accepted,
+            Some(user) if user == from.user() => true,
             Some(_) => {
                 self.refuse_plainly(request, 403, "Not Your Address", out);
-                Caller::Answered
+                false
             }
-            None => Caller::Answered,
+            None => false,
         }
     }
 
@@ -349,6 +366,9 @@ impl<S: Services> Server<S> {
         None
     }
 }
+
+/// How long a request that this server sends to itself may take; 64·T1.
+const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);
 
 /// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
 const VIAS_LOOKED_AT_MAX: usize = 70;

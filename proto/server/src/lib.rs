@@ -32,6 +32,7 @@ mod shard;
 mod token;
 
 pub use aor::{Aor, Authenticated};
+pub use auth::Strangers;
 pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
 pub use counters::Counters;
 pub use location::{Registration, RegistrationRef};

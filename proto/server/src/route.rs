@@ -27,10 +27,8 @@ pub(crate) struct Routed<'a> {
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        self.mark = match self.mark {
-            Some(mark) => Some(mark.or(read)),
-            None => read,
-        };
+        // Of several marks the last is that of the side that the request is for.
+        self.mark = read.or(self.mark);
     }
 }
 
@@ -156,6 +154,7 @@ pub(crate) fn write_own_route(
     host: SocketAddr,
     transport: Transport,
     token: Token,
+    made_s: u64,
 ) {
     out.extend_from_slice(b"<sip:");
     write_host(out, host);
@@ -163,7 +162,7 @@ pub(crate) fn write_own_route(
         out.extend_from_slice(b";transport=tcp");
     }
     out.extend_from_slice(b";lr;rw=");
-    token.write(key, message, out);
+    token.write(key, message, made_s, out);
     out.push(b'>');
 }
 

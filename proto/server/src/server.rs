@@ -1,6 +1,6 @@
 //! The server: one shard of the users and everything under way for them.
 
-use crate::auth::NonceMaker;
+use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Location, Unstored};
 use crate::proxy::{Context, Lookup, Targets};
@@ -110,6 +110,8 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) flow: Flow,
     /// Of its transaction; `None` where it was not needed yet.
     pub(crate) key: Option<MatchKey>,
+    /// What its sender may have done with it; nothing more than a stranger's before the access rules were applied.
+    pub(crate) grant: Grant,
 }
 
 /// Where a server puts what it wants.
@@ -250,16 +252,26 @@ impl<S: Services> Server<S> {
         self.transactions.is_idle()
     }
 
-    fn on_response(&mut self, now: Instant, message: &Message<'_>, status: u16, out: &mut Out<'_>) {
+    fn on_response(
+        &mut self,
+        now: Instant,
+        flow: Flow,
+        message: &Message<'_>,
+        status: u16,
+        out: &mut Out<'_>,
+    ) {
         self.counters.responses += 1;
-        match self.transactions.receive_response(now, message, status, out.packets) {
+        let config = &self.config;
+        let is_peer = |target: &Flow| is_peer(config, target, &flow, message);
+        match self.transactions.receive_response(now, message, status, is_peer, out.packets) {
             ringway_transaction::Answer::Pass { owner, .. } => {
-                self.on_branch_response(now, owner, message, status, out);
+                self.on_branch_response(now, owner, &flow, message, status, out);
             }
             ringway_transaction::Answer::Absorbed => {}
-            ringway_transaction::Answer::Stateless { connection } => {
-                self.forward_stateless_response(message, connection, out);
+            ringway_transaction::Answer::Stateless { connection, target } => {
+                self.forward_stateless_response(message, &flow, (connection, target), out);
             }
+            ringway_transaction::Answer::Elsewhere => self.counters.responses_from_elsewhere += 1,
             ringway_transaction::Answer::Stray => self.counters.stray += 1,
         }
     }
@@ -317,7 +329,7 @@ impl<S: Services> Node for Server<S> {
                 Start::Request { method, uri } => {
                     self.on_request(now, message, method, uri, flow, &mut out);
                 }
-                Start::Response { status, .. } => self.on_response(now, message, status, &mut out),
+                Start::Response { status, .. } => self.on_response(now, flow, message, status, &mut out),
             },
             Err(rejected) => self.on_rejected(rejected, flow, &mut out),
         }
@@ -387,6 +399,27 @@ impl<S> core::fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Server").field("shard", &self.shard).finish_non_exhaustive()
     }
+}
+
+/// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
+/// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
+/// for each other.
+fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
+    if target.transport == source.transport {
+        let is_same = match (target.transport, target.connection) {
+            (Transport::Udp, _) => {
+                let fills_rport = message.via().rport().is_some();
+                config.is_same_place(target.remote.ip(), source.remote.ip())
+                    && (!fills_rport || target.remote.port() == source.remote.port())
+            }
+            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
+            (Transport::Tcp, None) => target.remote == source.remote,
+        };
+        if is_same {
+            return true;
+        }
+    }
+    config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
 }
 
 /// A key for one purpose.

@@ -37,6 +37,14 @@ pub trait Services {
     /// False when this source sent more requests than it may (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
 
+    /// Moves the end of a dialog's Record-Route mark (see [`DialogExtensions`](crate::auth::DialogExtensions)).
+    fn extend_dialog(&self, _now: Instant, _mark: u64, _until: Instant) {}
+
+    /// True when the end of this mark was moved and has not come yet.
+    fn is_dialog_extended(&self, _now: Instant, _mark: u64) -> bool {
+        false
+    }
+
     /// False when nothing is kept over a restart: then no records need to be made.
     fn keeps_bindings(&self) -> bool {
         true
@@ -64,6 +72,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         (**self).admit(now, source)
+    }
+
+    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
+        (**self).extend_dialog(now, mark, until);
+    }
+
+    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
+        (**self).is_dialog_extended(now, mark)
     }
 
     fn keeps_bindings(&self) -> bool {

@@ -1,15 +1,15 @@
-//! What our Record-Route carries: that a dialog began with our consent, and the way to a side whose contact does not say where
-//! it is (RFC 5626 §5.3 does the same with flow tokens).
+//! The mark in our Record-Route: that a dialog began with our consent, when, and how its two sides are reached (RFC 5626 §5.3
+//! does the same with flow tokens).
 //!
-//! `rw=` MAC `.` caller `.` callee, a side being `p` and its place (reached at its contact), the number of a connection and the
-//! place, or `u`, listener and address of a phone behind a translator. A place is a keyed hash of the address that the side had:
-//! who knows the mark can begin something there and nowhere else. The MAC also covers the Call-ID, the caller's tag and both
-//! users: so it is good for one dialog between these two, and whose tag it is tells which side sends.
+//! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is `p` and the place of its remote
+//! target, the number of a connection and such a place, or `u`, listener and address of a datagram flow. A place is a keyed hash of
+//! address, port and transport; 0 is none. The MAC also covers the Call-ID, the caller's tag and both users, so that a mark
+//! is good for one dialog between these two, and the tags tell which side sends.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Transport};
 use ringway_sip::grammar::hex_pair;
 use ringway_sip::{Message, NameAddr, Uri};
 use siphasher::sip::SipHasher13;
@@ -17,14 +17,18 @@ use siphasher::sip::SipHasher13;
 /// The parameter of our Record-Route URI by which we know a dialog again.
 pub(crate) const TOKEN: &[u8] = b"rw";
 
+/// Keyed hash of a remote target: address, port and transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
 /// How one side of a dialog is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// At its contact, which was at this place.
-    Contact(u32),
-    /// By this connection, while it lives, from this place.
-    Connection(ConnectionId, u32),
-    /// By datagrams to where its own came from.
+    /// At its remote target, which is this place.
+    Contact(Place),
+    /// Over this connection; once it is closed, at this place.
+    Connection(ConnectionId, Place),
+    /// By datagrams to the address that its own came from.
     Address(ListenerId, SocketAddr),
 }
 
@@ -32,7 +36,12 @@ pub(crate) enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// This dialog is ours.
-    Dialog { caller: Side, callee: Side },
+    Dialog {
+        /// Who began it.
+        caller: Side,
+        /// Who was called.
+        callee: Side,
+    },
     /// We accepted this request and send it to ourselves.
     Accepted,
 }
@@ -40,28 +49,65 @@ pub(crate) enum Token {
 /// What was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The request belongs to a dialog of ours; that is the way to the side it is for.
-    Dialog(Side),
+    /// The request belongs to a dialog of ours.
+    Dialog {
+        /// The side the request is for.
+        to: Side,
+        /// The side that sends it.
+        from: Side,
+        /// Names the mark.
+        id: u64,
+        /// When it was made, in seconds since the epoch.
+        made_s: u64,
+    },
     /// We accepted this request before.
-    Accepted,
+    Accepted {
+        /// When, in seconds since the epoch.
+        made_s: u64,
+    },
+}
+
+impl Place {
+    /// No place: nothing is there.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) fn of(key: &[u8; 16], transport: Transport, remote: SocketAddr) -> Self {
+        let mut hash = SipHasher13::new_with_key(key);
+        hash.write(b"place");
+        hash.write(transport.name().as_bytes());
+        match remote.ip() {
+            IpAddr::V4(v4) => hash.write(&v4.octets()),
+            IpAddr::V6(v6) => hash.write(&v6.octets()),
+        }
+        hash.write_u16(remote.port());
+        Self((hash.finish() as u32).max(1))
+    }
+
+    pub(crate) fn of_flow(key: &[u8; 16], flow: &Flow) -> Self {
+        Self::of(key, flow.transport, flow.remote)
+    }
 }
 
 impl Side {
-    /// How the peer of this flow is reached when its contact does not lead to it.
-    pub(crate) fn of(key: &[u8; 16], flow: &Flow, is_translated: bool) -> Self {
-        let place = place_of(key, flow.remote.ip());
-        match (flow.connection, flow.transport) {
-            (Some(connection), _) => Self::Connection(connection, place),
-            (None, Transport::Udp) if is_translated => Self::Address(flow.listener, flow.remote),
-            (None, Transport::Udp | Transport::Tcp) => Self::Contact(place),
+    /// The place where the side may be reached without a flow of its own.
+    pub(crate) const fn place(self) -> Place {
+        match self {
+            Self::Contact(place) | Self::Connection(_, place) => place,
+            Self::Address(..) => Place::NONE,
         }
     }
 
-    /// True when this side was at this address.
-    pub(crate) fn is_at(self, key: &[u8; 16], ip: IpAddr) -> bool {
+    /// The callee's side that a token names, whether or not the token is ours.
+    pub(crate) fn written_callee(token: &[u8]) -> Option<Self> {
+        read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee)| callee)
+    }
+
+    /// True when packets of this flow come from this side.
+    pub(crate) fn is_source(self, key: &[u8; 16], flow: &Flow) -> bool {
         match self {
-            Self::Contact(place) | Self::Connection(_, place) => place_of(key, ip) == place,
-            Self::Address(_, remote) => remote.ip() == ip,
+            Self::Contact(place) => place == Place::of_flow(key, flow),
+            Self::Connection(connection, _) => flow.connection == Some(connection),
+            Self::Address(_, remote) => flow.transport == Transport::Udp && flow.remote == remote,
         }
     }
 
@@ -69,12 +115,12 @@ impl Side {
         match self {
             Self::Contact(place) => {
                 out.push(b'p');
-                write_hex(out, u64::from(place), 8);
+                write_hex(out, u64::from(place.0), 8);
             }
             Self::Connection(connection, place) => {
                 write_hex(out, connection.0, 1);
                 out.push(b'p');
-                write_hex(out, u64::from(place), 8);
+                write_hex(out, u64::from(place.0), 8);
             }
             Self::Address(listener, remote) => {
                 out.push(b'u');
@@ -94,7 +140,7 @@ impl Side {
     fn read(text: &[u8]) -> Option<Self> {
         let Some(address) = text.strip_prefix(b"u") else {
             let at = text.iter().position(|&byte| byte == b'p')?;
-            let place = u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?;
+            let place = Place(u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?);
             return match text.get(..at)? {
                 [] => Some(Self::Contact(place)),
                 number => Some(Self::Connection(ConnectionId(read_hex(number)?), place)),
@@ -117,10 +163,12 @@ impl Side {
 }
 
 impl Token {
-    /// Appends the parameter's value. `message` is the request that begins the dialog.
-    pub(crate) fn write(self, key: &[u8; 16], message: &Message<'_>, out: &mut Vec<u8>) {
+    /// Appends the parameter's value, made at `made_s` seconds since the epoch. `message` is the request that begins the
+    /// dialog, or a response to it.
+    pub(crate) fn write(self, key: &[u8; 16], message: &Message<'_>, made_s: u64, out: &mut Vec<u8>) {
         let start = out.len();
         write_hex(out, 0, 16);
+        write_hex(out, made_s, TIME_DIGITS);
         match self {
             Self::Accepted => out.extend_from_slice(ACCEPTED),
             Self::Dialog { caller, callee } => {
@@ -141,27 +189,28 @@ impl Token {
 impl Mark {
     /// What the token of `uri`, which is ours, says of `message`; `None` when it is not for this dialog.
     pub(crate) fn read(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<Self> {
-        let (given, sides) = uri.params().value(TOKEN)?.split_at_checked(16)?;
-        let given = read_hex(given)?;
+        let (given, covered) = uri.params().value(TOKEN)?.split_at_checked(16)?;
+        let id = read_hex(given)?;
+        let (time, sides) = covered.split_at_checked(TIME_DIGITS)?;
+        let made_s = read_hex(time)?;
         let (from, to) = (message.from(), message.to());
         let is_of =
-            |caller: &NameAddr<'_>, callee: &NameAddr<'_>| given == mac(key, message, caller, callee, sides);
+            |caller: &NameAddr<'_>, callee: &NameAddr<'_>| id == mac(key, message, caller, callee, covered);
         if sides == ACCEPTED {
-            return is_of(from, to).then_some(Self::Accepted);
+            return is_of(from, to).then_some(Self::Accepted { made_s });
         }
         let (caller, callee) = read_sides(sides)?;
         if is_of(from, to) {
-            return Some(Self::Dialog(callee));
+            return Some(Self::Dialog { to: callee, from: caller, id, made_s });
         }
-        (to.tag().is_some() && is_of(to, from)).then_some(Self::Dialog(caller))
+        let is_from_callee = to.tag().is_some() && is_of(to, from);
+        is_from_callee.then_some(Self::Dialog { to: caller, from: callee, id, made_s })
     }
 
-    /// Of two marks the one that says more of the way.
-    pub(crate) fn or(self, other: Option<Self>) -> Self {
-        match (self, other) {
-            (Self::Dialog(Side::Contact(_)), Some(other)) => other,
-            (Self::Dialog(_) | Self::Accepted, _) => self,
-        }
+    /// True while it is not older than `lifetime`. A clock that was set back does not end a dialog.
+    pub(crate) fn is_younger_than(self, now: Instant, lifetime: core::time::Duration) -> bool {
+        let (Self::Dialog { made_s, .. } | Self::Accepted { made_s }) = self;
+        now.as_secs().abs_diff(made_s) <= lifetime.as_secs()
     }
 }
 
@@ -196,16 +245,6 @@ fn mac(
     hash.finish()
 }
 
-fn place_of(key: &[u8; 16], ip: IpAddr) -> u32 {
-    let mut hash = SipHasher13::new_with_key(key);
-    hash.write(b"place");
-    match ip {
-        IpAddr::V4(v4) => hash.write(&v4.octets()),
-        IpAddr::V6(v6) => hash.write(&v6.octets()),
-    }
-    hash.finish() as u32
-}
-
 fn write_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
     let all = crate::proxy::hex16(value);
     let needed = (16 - value.leading_zeros() as usize / 4).max(digits);
@@ -220,6 +259,9 @@ fn read_hex(digits: &[u8]) -> Option<u64> {
 }
 
 const ACCEPTED: &[u8] = b".a";
+
+/// Good until the year 2106.
+const TIME_DIGITS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -244,9 +286,9 @@ mod tests {
     fn each_side_reads_the_way_to_the_other() {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
-            Side::Contact(0),
-            Side::Connection(ConnectionId(1), 7),
-            Side::Connection(ConnectionId(u64::MAX), u32::MAX),
+            Side::Contact(Place::NONE),
+            Side::Connection(ConnectionId(1), Place(7)),
+            Side::Connection(ConnectionId(u64::MAX), Place(u32::MAX)),
             address("198.51.100.7:31337"),
             address("[2001:db8::7]:1"),
             address("0.0.0.1:65535"),
@@ -256,9 +298,15 @@ mod tests {
         for caller in sides {
             for callee in sides {
                 let mut token = Vec::new();
-                Token::Dialog { caller, callee }.write(&KEY, &first, &mut token);
-                assert_eq!(read(&token, "<sip:a@B>;tag=x", "<sip:c@d>;tag=y"), Some(Mark::Dialog(callee)));
-                assert_eq!(read(&token, "<sip:c@d>;tag=y", "<sip:a@b>;tag=x"), Some(Mark::Dialog(caller)));
+                Token::Dialog { caller, callee }.write(&KEY, &first, 1_800_000_000, &mut token);
+                let sides = |mark: Option<Mark>| match mark {
+                    Some(Mark::Dialog { to, from, made_s: 1_800_000_000, .. }) => Some((to, from)),
+                    Some(_) | None => None,
+                };
+                let from_caller = read(&token, "<sip:a@B>;tag=x", "<sip:c@d>;tag=y");
+                assert_eq!(sides(from_caller), Some((callee, caller)));
+                let from_callee = read(&token, "<sip:c@d>;tag=y", "<sip:a@b>;tag=x");
+                assert_eq!(sides(from_callee), Some((caller, callee)));
                 assert_eq!(read(&token, "<sip:a@b>;tag=y", "<sip:c@d>;tag=z"), None, "another dialog");
                 assert_eq!(read(&token, "<sip:e@b>;tag=x", "<sip:c@d>;tag=y"), None, "another caller");
                 assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:e@d>;tag=y"), None, "another callee");
@@ -271,8 +319,8 @@ mod tests {
         let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         let mut token = Vec::new();
-        Token::Accepted.write(&KEY, &first, &mut token);
-        assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), Some(Mark::Accepted));
+        Token::Accepted.write(&KEY, &first, 7, &mut token);
+        assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>"), Some(Mark::Accepted { made_s: 7 }));
         assert_eq!(read(&token[..16], "<sip:a@b>;tag=x", "<sip:c@d>"), None);
         for bad in
             ["0", "0.0.0", ".a", "x", "0000000000000000.", "0000000000000000.0", "0000000000000000.u.u"]

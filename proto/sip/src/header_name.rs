@@ -102,6 +102,12 @@ pub enum HeaderName {
     RAck,
     /// `P-Asserted-Identity`.
     PAssertedIdentity,
+    /// `Remote-Party-ID`.
+    RemotePartyId,
+    /// `Alert-Info`.
+    AlertInfo,
+    /// `Call-Info`.
+    CallInfo,
     /// `Privacy`.
     Privacy,
     /// `Service-Route`.
@@ -168,6 +174,9 @@ impl HeaderName {
         Self::RSeq,
         Self::RAck,
         Self::PAssertedIdentity,
+        Self::RemotePartyId,
+        Self::AlertInfo,
+        Self::CallInfo,
         Self::Privacy,
         Self::ServiceRoute,
         Self::Replaces,
@@ -280,6 +289,9 @@ impl HeaderName {
             Self::RSeq => b"RSeq",
             Self::RAck => b"RAck",
             Self::PAssertedIdentity => b"P-Asserted-Identity",
+            Self::RemotePartyId => b"Remote-Party-ID",
+            Self::AlertInfo => b"Alert-Info",
+            Self::CallInfo => b"Call-Info",
             Self::Privacy => b"Privacy",
             Self::ServiceRoute => b"Service-Route",
             Self::Replaces => b"Replaces",

@@ -1,11 +1,12 @@
 //! The branch of our own Vias: it carries the way home.
 //!
 //! `z9hG4bK` `.` kind, then fixed-width hexadecimal fields. A stateful branch names the shard, the client transaction's
-//! place and generation; a stateless one the connection the request came by and nothing else. Both end in a keyed check
+//! place and generation; a stateless one the connection the request came by and a hash of the address it went to. Both end in a keyed check
 //! over what they name, so that a stranger's response finds nothing. The user may append more.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
+use core::net::IpAddr;
 use ringway_sip::{HeaderName, Message, Via, grammar};
 use siphasher::sip::SipHasher13;
 
@@ -23,6 +24,8 @@ pub enum Branch {
     Stateless {
         /// The connection's number.
         connection: u64,
+        /// Stands for the address that the request went to; see [`BranchKey::target_of`].
+        target: u32,
     },
 }
 
@@ -52,18 +55,29 @@ impl BranchKey {
     /// Appends the branch of a request that is forwarded without state (RFC 3261 §16.11): the same for each
     /// retransmission, its ACK and its CANCEL, because it follows from what these share.
     ///
-    /// `reply` is what [`reply_address`](crate::reply_address) will make of the request's top Via in the response.
+    /// `target` is where the request goes. `reply` is what [`reply_address`](crate::reply_address) will make of the request's top Via in the response.
     pub fn write_stateless(
         &self,
         request: &Message<'_>,
         reply: core::net::SocketAddr,
         connection: u64,
+        target: IpAddr,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(STATELESS);
+        let target = self.target_of(target);
         write_hex(out, connection, 16);
-        let check = self.stateless_check(request, request.via(), reply, connection);
+        write_hex(out, u64::from(target), 8);
+        let check = self.stateless_check(request, request.via(), reply, (connection, target));
         write_hex(out, check, 16);
+    }
+
+    /// Stands for an address in a stateless branch: a keyed hash.
+    pub fn target_of(&self, ip: IpAddr) -> u32 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        hash.write(b"target");
+        write_ip(&mut hash, ip);
+        hash.finish() as u32
     }
 
     /// What the top Via's branch of a response says, if it is a branch of ours.
@@ -82,12 +96,16 @@ impl BranchKey {
         let fields = branch.strip_prefix(STATELESS)?;
         let (connection, rest) = fields.split_at_checked(16)?;
         let connection = read_hex(connection, 16)?;
+        let (target, rest) = rest.split_at_checked(8)?;
+        let target = u32::try_from(read_hex(target, 8)?).ok()?;
         let next = Via::parse(response.values(HeaderName::Via).nth(1)?).ok()?;
         let reply = crate::reply_address(&next)?;
-        if read_hex(rest.get(..16)?, 16)? != self.stateless_check(response, &next, reply, connection) {
+        if read_hex(rest.get(..16)?, 16)?
+            != self.stateless_check(response, &next, reply, (connection, target))
+        {
             return None;
         }
-        Some(Branch::Stateless { connection })
+        Some(Branch::Stateless { connection, target })
     }
 
     fn stateless_check(
@@ -95,15 +113,13 @@ impl BranchKey {
         message: &Message<'_>,
         via: &Via<'_>,
         reply: core::net::SocketAddr,
-        connection: u64,
+        (connection, target): (u64, u32),
     ) -> u64 {
         let mut hash = SipHasher13::new_with_key(&self.key);
         hash.write(STATELESS);
         hash.write_u64(connection);
-        match reply.ip() {
-            core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
-            core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
-        }
+        hash.write_u32(target);
+        write_ip(&mut hash, reply.ip());
         hash.write_u16(reply.port());
         for part in
             [via.branch.unwrap_or_default(), message.call_id(), message.from().tag().unwrap_or_default()]
@@ -119,6 +135,13 @@ impl BranchKey {
         let mut hash = SipHasher13::new_with_key(&self.key);
         hash.write(named);
         hash.finish()
+    }
+}
+
+fn write_ip(hash: &mut SipHasher13, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(v4) => hash.write(&v4.octets()),
+        IpAddr::V6(v6) => hash.write(&v6.octets()),
     }
 }
 

@@ -64,7 +64,11 @@ pub enum Answer {
     Stateless {
         /// The connection's number.
         connection: u64,
+        /// Stands for the address that the request went to; see [`BranchKey::target_of`].
+        target: u32,
     },
+    /// To a request that went to another address.
+    Elsewhere,
     /// To nothing we sent.
     Stray,
 }

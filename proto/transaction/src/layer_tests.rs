@@ -211,7 +211,7 @@ impl History {
         let mut bytes = Vec::new();
         write_response(&mut bytes, &text, status);
         let message = Message::parse(&bytes, &ringway_sip::Limits::default()).unwrap();
-        self.layer.receive_response(self.now, &message, status, &mut self.out);
+        self.layer.receive_response(self.now, &message, status, |_| true, &mut self.out);
     }
 
     fn cancel(&mut self) {

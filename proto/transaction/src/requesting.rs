@@ -8,7 +8,7 @@ use crate::state::{Class, Effect, Timer, invite_client, non_invite_client};
 use crate::token::client_token;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, Outbox, TimerKey, Token, Wheel};
+use ringway_sansio::{Flow, Instant, Outbox, TimerKey, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl Transactions {
@@ -68,16 +68,22 @@ impl Transactions {
     }
 
     /// Looks a response up and runs its transaction. The ACK of a failed INVITE is sent here.
+    ///
+    /// `is_peer` decides from the flow of the request whether the response came from there; one from elsewhere is
+    /// [`Answer::Elsewhere`] and changes nothing.
     pub fn receive_response(
         &mut self,
         now: Instant,
         message: &Message<'_>,
         status: u16,
+        is_peer: impl FnOnce(&Flow) -> bool,
         out: &mut Outbox,
     ) -> Answer {
         let place = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
-            Some(Branch::Stateless { connection }) => return Answer::Stateless { connection },
+            Some(Branch::Stateless { connection, target }) => {
+                return Answer::Stateless { connection, target };
+            }
             Some(Branch::Transaction { .. }) | None => {
                 self.counters.stray_responses += 1;
                 return Answer::Stray;
@@ -91,6 +97,9 @@ impl Transactions {
         if !message.via().branch.is_some_and(|branch| has_unique(branch, client.unique)) {
             self.counters.stray_responses += 1;
             return Answer::Stray;
+        }
+        if !is_peer(&client.flow) {
+            return Answer::Elsewhere;
         }
         let is_invite = matches!(client.machine, client::Machine::Invite(_));
         let class = Class::of(status);

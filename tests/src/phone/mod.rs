@@ -312,7 +312,7 @@ impl SimNode for Phone {
         match *message.start() {
             Start::Request { .. } => self.on_request(now, &message, received.flow, effects),
             Start::Response { status, .. } => {
-                let answer = self.layer.receive_response(now, &message, status, &mut effects.out);
+                let answer = self.layer.receive_response(now, &message, status, |_| true, &mut effects.out);
                 if let Answer::Pass { owner, .. } = answer {
                     self.on_response(now, owner as usize, &message, status, effects);
                 }

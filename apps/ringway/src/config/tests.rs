@@ -1,6 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_settings::{Algorithm, Mode};
+use ringway_settings::{Algorithm, Mode, Strangers};
 
 /// The contract's own example, without what is not there yet.
 const WHOLE: &str = r#"
@@ -18,6 +18,8 @@ realm = "somewhere else"
 algorithms = ["MD5", "SHA-256"]
 nonce_lifetime_s = 30
 in_dialog = true
+strangers = "none"
+trusted = ["192.0.2.0/24", "2001:db8::1"]
 [registrar]
 min_expires_s = 10
 default_expires_s = 20
@@ -27,6 +29,7 @@ max_contacts = 3
 mode = "redirect"
 stateful = false
 record_route = false
+dialog_lifetime_s = 3600
 [limits]
 per_source_rate = 0
 max_message_bytes = 4000
@@ -63,7 +66,10 @@ fn nothing_gives_the_safe_defaults_of_the_contract() {
     let registrar =
         Registrar { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 };
     assert_eq!(config.registrar, registrar);
-    assert_eq!(config.routing, Routing { mode: Mode::Proxy, stateful: true, record_route: true });
+    assert_eq!(
+        config.routing,
+        Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
+    );
     let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 20_000 };
     assert_eq!(config.limits, limits);
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
@@ -85,12 +91,17 @@ fn every_key_is_read() {
         algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
         nonce_lifetime_s: 30,
         in_dialog: true,
+        strangers: Strangers::None,
+        trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
     };
     assert_eq!(config.auth, auth);
     let registrar =
         Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
     assert_eq!(config.registrar, registrar);
-    assert_eq!(config.routing, Routing { mode: Mode::Redirect, stateful: false, record_route: false });
+    assert_eq!(
+        config.routing,
+        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 3600 }
+    );
     assert_eq!(config.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
     assert_eq!(config.admin.token, "s3cret");
     assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
@@ -144,6 +155,9 @@ fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
         ("[registrar]\nmax_expires_s = 100", 2, "[registrar] max_expires_s", "min <= default <= max"),
         ("[registrar]\n\ndefault_expires_s = 9000", 3, "[registrar] default_expires_s", "min <= default"),
         ("[registrar]\nmax_contacts = 0", 2, "[registrar] max_contacts", "1 to 1000"),
+        ("[auth]\nstrangers = \"some\"", 2, "[auth] strangers", "\"call\""),
+        ("[auth]\ntrusted = [\"192.0.2.1/24\"]", 2, "[auth] trusted", "not a network"),
+        ("[routing]\ndialog_lifetime_s = 1", 2, "[routing] dialog_lifetime_s", "60 to"),
         ("[routing]\nmode = \"b2bua\"", 2, "[routing] mode", "\"proxy\" or \"redirect\""),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed};
-use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{DialogExtensions, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(crate) struct SharedServices {
     directory: Directory,
     windows: Vec<Mutex<ReplayWindows>>,
+    dialogs: Mutex<DialogExtensions>,
     rates: Vec<Mutex<SourceRates>>,
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
@@ -37,6 +38,7 @@ impl SharedServices {
         let services = Self {
             directory: Directory::new(key),
             windows,
+            dialogs: Mutex::new(DialogExtensions::new(&seed.part(200))),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -122,6 +124,14 @@ impl Services for SharedServices {
             Some(windows) => lock(windows).use_count(now, nonce, count, request),
             None => NonceUse::Forgotten,
         }
+    }
+
+    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
+        lock(&self.dialogs).extend(now, mark, until);
+    }
+
+    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
+        lock(&self.dialogs).is_extended(now, mark)
     }
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {

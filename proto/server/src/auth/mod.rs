@@ -3,10 +3,18 @@
 //! Nonces are stateless ([`NonceMaker`]): any shard checks them by their MAC and time. What must be remembered is which
 //! nonce counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped.
 
+mod access;
+mod dialogs;
+mod network;
 mod nonce;
 mod replay;
 mod verify;
 
+pub use access::Strangers;
+pub(crate) use access::{Access, Facts, Grant, LiveMark, Reach, Sender, decide};
+pub use dialogs::DialogExtensions;
+pub(crate) use network::is_private;
+pub use network::{Network, NotANetwork};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::Algorithm;

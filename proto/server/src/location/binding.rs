@@ -102,12 +102,17 @@ impl Binding {
         }
     }
 
-    /// Whether a contact can be reached at the address it names: it is a name, or where the REGISTER came from. A REGISTER
-    /// that came through other proxies says nothing about that.
-    pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow, came_directly: bool) -> Kind {
-        match contact.host().ip() {
-            Some(ip) if came_directly && !config.is_same_place(ip, source.remote.ip()) => Kind::FlowOnly,
-            _ => Kind::Dialable,
+    /// Whether a contact is reached at the address it names: it is the address that the REGISTER came from, it leads back to
+    /// this server, or a trusted proxy says so. Nobody verified any other contact, so it is reached over the flow of the REGISTER only.
+    pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
+        let ip = source.remote.ip();
+        if contact.host().ip().is_some_and(|contact| config.is_same_place(contact, ip))
+            || config.domain_of(contact).is_some()
+            || config.is_trusted(ip)
+        {
+            Kind::Dialable
+        } else {
+            Kind::FlowOnly
         }
     }
 

@@ -95,17 +95,16 @@ impl<S: Services> Server<S> {
             self.counters.too_many_contacts += 1;
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
-        let came_directly = message.has_one_via();
         let mut values = message.values(HeaderName::Contact);
         // The usual REGISTER has one contact and needs no list.
         let saved = match (values.next(), count) {
             (Some(only), 1) => {
-                let change = self.read_contact(request, only, came_directly)?;
+                let change = self.read_contact(request, only)?;
                 self.save(request, proof, core::slice::from_ref(&change))
             }
             (first, _) => {
                 let values = first.into_iter().chain(values);
-                let read = values.map(|value| self.read_contact(request, value, came_directly));
+                let read = values.map(|value| self.read_contact(request, value));
                 let changes = read.collect::<Result<Vec<_>, _>>()?;
                 self.save(request, proof, &changes)
             }
@@ -135,12 +134,7 @@ impl<S: Services> Server<S> {
         self.location.save(proof, changes, cseq, request.flow, request.now, max)
     }
 
-    fn read_contact<'a>(
-        &self,
-        request: &Request<'_, 'a>,
-        value: &'a [u8],
-        came_directly: bool,
-    ) -> Result<Change<'a>, Refusal> {
+    fn read_contact<'a>(&self, request: &Request<'_, 'a>, value: &'a [u8]) -> Result<Change<'a>, Refusal> {
         let message = request.message;
         let bad = Refusal::Plain(400, "Bad Contact");
         let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
@@ -166,7 +160,7 @@ impl<S: Services> Server<S> {
             },
             q: contact.q.unwrap_or(1000),
             expires,
-            kind: Binding::kind_of(&self.config, &uri, &request.flow, came_directly),
+            kind: Binding::kind_of(&self.config, &uri, &request.flow),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
+use crate::auth::Grant;
 use crate::route::{Hop, Routed, preprocess};
 use crate::server::{Out, Request, TimerC};
 use crate::{Server, Services};
@@ -20,6 +21,7 @@ pub(crate) struct Context {
     /// The request as it came, as long as an answer of our own or a further branch may need it.
     pub(super) request: Vec<u8>,
     pub(super) source: Flow,
+    pub(super) grant: Grant,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
     pub(super) branches: Vec<Branch>,
@@ -88,6 +90,7 @@ impl<S: Services> Server<S> {
             server,
             request: Vec::new(),
             source: request.flow,
+            grant: request.grant,
             since: request.now,
             is_invite,
             branches: Vec::with_capacity(targets.list.len()),
@@ -123,7 +126,7 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         let hop = match target_uri(targets, target, routed) {
-            Some(uri) => self.hop_to_target(routed, target, &uri),
+            Some(uri) => self.hop_to_target(request.grant.reach, routed, target, &uri),
             None => Hop::Unreachable,
         };
         let Some(context) = self.contexts.get_mut(key) else { return };
@@ -214,8 +217,12 @@ impl<S: Services> Server<S> {
             return;
         }
         branch.state = BranchState::Done;
+        let Some(reach) = self.contexts.get(key).map(|context| context.grant.reach) else { return };
         let hop = match address {
-            Some(ip) => crate::route::hop_to(&self.config, core::net::SocketAddr::new(ip, port), transport),
+            Some(ip) => {
+                let address = core::net::SocketAddr::new(ip, port);
+                self.within(reach, crate::route::hop_to(&self.config, address, transport))
+            }
             None => Hop::Unreachable,
         };
         match hop {
@@ -245,7 +252,7 @@ impl<S: Services> Server<S> {
     fn send_stored(&mut self, now: Instant, key: SlabKey, number: usize, flow: Flow, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let bytes = core::mem::take(&mut context.request);
-        let source = context.source;
+        let (source, grant) = (context.source, context.grant);
         let limits = self.config.message_limits.clone();
         if let Ok(message) = Message::parse(&bytes, &limits)
             && let Start::Request { method, uri } = *message.start()
@@ -254,7 +261,7 @@ impl<S: Services> Server<S> {
         {
             let mut targets = Targets::default();
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
-            let request = Request { now, message: &message, method, uri, flow: source, key: None };
+            let request = Request { now, message: &message, method, uri, flow: source, key: None, grant };
             if let Some(target) = targets.list.first() {
                 self.send_branch(key, number, &request, &routed, &targets, target, flow, out);
             }

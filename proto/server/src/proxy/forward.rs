@@ -2,13 +2,15 @@
 
 use super::{Target, Targets};
 use crate::Config;
-use crate::route::{Routed, loop_hash, write_own_route};
+use crate::auth::{Sender, is_private};
+use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
-use crate::token::{Side, Token};
+use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_host, write_number};
+use ringway_transaction::reply_flow;
 
 /// What stands before the loop mark in our branches.
 pub(crate) const LOOP_MARK: &[u8] = b".l";
@@ -41,12 +43,14 @@ impl Plan<'_, '_, '_> {
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
         self.remove_own_credentials(&mut edit);
+        self.remove_claims(&mut edit);
         self.record_route(&mut edit);
         if self.goes_to_ourselves() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let transport = self.flow.transport;
-                write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted);
+                let made_s = self.request.now.as_secs();
+                write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted, made_s);
             });
         }
         edit.stamp_via(self.request.flow.remote);
@@ -93,6 +97,24 @@ impl Plan<'_, '_, '_> {
         }
     }
 
+    /// RFC 3325 §5: what a sender that is not trusted says of its identity is removed, and what makes a phone ring or show as
+    /// if somebody else called.
+    fn remove_claims(&self, edit: &mut Edit<'_, '_>) {
+        if self.request.grant.sender.is_believed() {
+            return;
+        }
+        for name in [
+            HeaderName::PAssertedIdentity,
+            HeaderName::RemotePartyId,
+            HeaderName::AlertInfo,
+            HeaderName::CallInfo,
+        ] {
+            if self.request.message.has(name) {
+                edit.remove_lines(name, |_| true);
+            }
+        }
+    }
+
     /// RFC 3261 §16.6 step 4; with an entry for each side where they differ (RFC 5658 §3).
     fn record_route(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
@@ -105,13 +127,14 @@ impl Plan<'_, '_, '_> {
         }
         let came = self.request.flow;
         let token = Token::Dialog {
-            caller: Side::of(&self.keys.route, &came, self.caller_is_translated()),
-            callee: Side::of(&self.keys.route, &self.flow, self.target.flow.is_some()),
+            caller: caller_side(self.config, &self.keys.route, self.request),
+            callee: self.callee_side(),
         };
+        let made_s = self.request.now.as_secs();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
-                write_own_route(out, &self.keys.route, message, host, flow.transport, token);
+                write_own_route(out, &self.keys.route, message, host, flow.transport, token, made_s);
             });
         };
         push(&came);
@@ -123,14 +146,21 @@ impl Plan<'_, '_, '_> {
         }
     }
 
-    /// True when the caller's own packets did not come from where its contact says it is.
-    fn caller_is_translated(&self) -> bool {
-        let message = self.request.message;
-        let contact = message.values(HeaderName::Contact).next().map(NameAddr::parse);
-        let Some(Ok(contact)) = contact else { return false };
-        let came_directly = message.values(HeaderName::Via).nth(1).is_none();
-        let source = self.request.flow.remote.ip();
-        came_directly && contact.uri.host().ip().is_some_and(|ip| !self.config.is_same_place(ip, source))
+    /// The way back to the callee: where this request is sent.
+    fn callee_side(&self) -> Side {
+        let key = &self.keys.route;
+        if self.target.flow.is_none() {
+            return Side::Contact(Place::of_flow(key, &self.flow));
+        }
+        match (self.flow.connection, self.flow.transport) {
+            (Some(connection), _) => {
+                let contact = Uri::parse(self.targets.uri(self.target)).ok();
+                let place = contact.and_then(|uri| place_on(self.config, key, &uri, self.flow.remote.ip()));
+                Side::Connection(connection, place.unwrap_or(Place::NONE))
+            }
+            (None, Transport::Udp) => Side::Address(self.flow.listener, self.flow.remote),
+            (None, Transport::Tcp) => Side::Contact(Place::of_flow(key, &self.flow)),
+        }
     }
 
     fn goes_to_ourselves(&self) -> bool {
@@ -150,6 +180,44 @@ impl Plan<'_, '_, '_> {
         out.extend_from_slice(LOOP_MARK);
         let message = self.request.message;
         out.extend_from_slice(&hex16(loop_hash(self.config, &self.keys.looped, message, self.routed)));
+    }
+}
+
+/// The way back to the caller: where the responses to its request go. Its remote target is recorded where it is that address,
+/// or where its sender is believed.
+fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
+    let message = request.message;
+    let reply = reply_flow(message.via(), request.flow);
+    let name =
+        if message.has(HeaderName::RecordRoute) { HeaderName::RecordRoute } else { HeaderName::Contact };
+    let target =
+        message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
+    let sender = request.grant.sender;
+    let hop = target.as_ref().map(|uri| hop_of(config, uri));
+    let place = match hop {
+        Some(Hop::Flow(hop)) => {
+            let is_there = config.is_same_place(hop.remote.ip(), request.flow.remote.ip());
+            let is_allowed = (sender.is_believed() && is_there)
+                || (sender == Sender::Trusted)
+                // A stream proves its source address.
+                || (is_there && reply.transport.is_reliable() && !is_private(hop.remote.ip()))
+                || (hop.remote == reply.remote && hop.transport == reply.transport);
+            is_allowed.then(|| Place::of_flow(key, &hop))
+        }
+        Some(Hop::Name { .. } | Hop::Unreachable) | None => None,
+    };
+    match (reply.connection, place) {
+        (Some(connection), place) => Side::Connection(connection, place.unwrap_or(Place::NONE)),
+        (None, Some(place)) => Side::Contact(place),
+        (None, None) => Side::Address(reply.listener, reply.remote),
+    }
+}
+
+/// The place of a URI that names the host `ip`.
+fn place_on(config: &Config, key: &[u8; 16], uri: &Uri<'_>, ip: core::net::IpAddr) -> Option<Place> {
+    match hop_of(config, uri) {
+        Hop::Flow(hop) if config.is_same_place(hop.remote.ip(), ip) => Some(Place::of_flow(key, &hop)),
+        Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable => None,
     }
 }
 

@@ -2,16 +2,18 @@
 
 mod context;
 mod forward;
+mod remote_target;
 mod response;
 mod stateless;
 
 pub(crate) use context::Context;
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 
+use crate::auth::Reach;
 use crate::location::{Binding, Kind};
 use crate::route::{Hop, Routed, hop_of};
 use crate::server::{Action, Out, Request};
-use crate::token::{Mark, Side};
+use crate::token::{Place, Side};
 use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -107,9 +109,12 @@ impl<S: Services> Server<S> {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
-        if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
-            let flow = self.dialog_flow(routed);
+        let reach = request.grant.reach;
+        if let Reach::Side(side) = reach {
+            let flow = self.side_flow(side, routed);
             targets.push(routed.uri.as_bytes(), true, flow, 1000);
+        } else if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
+            targets.push(routed.uri.as_bytes(), true, None, 1000);
         } else if self.config.read_aor(&routed.uri, &mut aor) {
             for binding in self.location.lookup(aor.as_bytes(), request.now) {
                 targets.push_binding(binding);
@@ -126,32 +131,63 @@ impl<S: Services> Server<S> {
         self.targets = targets;
     }
 
-    /// In a dialog of ours the other side may only be reached the way it came.
-    pub(crate) fn dialog_flow(&self, routed: &Routed<'_>) -> Option<Flow> {
-        let Some(Mark::Dialog(side)) = routed.mark else { return None };
-        if routed.next_route.is_some() || matches!(side, Side::Contact(_)) {
+    /// The flow to a side of a dialog; `None` where its remote target says how it is reached.
+    fn side_flow(&self, side: Side, routed: &Routed<'_>) -> Option<Flow> {
+        let (connection, place) = match side {
+            Side::Contact(_) => return None,
+            Side::Address(listener, remote) => return Some(Flow::udp(listener, remote)),
+            Side::Connection(connection, place) => (connection, place),
+        };
+        let next = routed.next_route.as_ref();
+        let dialled = match hop_of(&self.config, next.unwrap_or(&routed.uri)) {
+            Hop::Flow(flow) => Some(flow).filter(|flow| Place::of_flow(&self.keys.route, flow) == place),
+            Hop::Name { .. } | Hop::Unreachable => None,
+        };
+        if next.is_some() && dialled.is_some() {
             return None;
         }
-        let Hop::Flow(flow) = hop_of(&self.config, &routed.uri) else { return None };
-        match (side, flow.transport) {
-            (Side::Connection(connection, _), Transport::Tcp) => {
-                // The address is for the case that the connection is gone: then it is dialled, where it is the same place.
-                let is_same = side.is_at(&self.keys.route, flow.remote.ip());
-                let remote =
-                    if is_same { flow.remote } else { core::net::SocketAddr::from(([0, 0, 0, 0], 0)) };
-                Some(Flow { connection: Some(connection), remote, ..flow })
-            }
-            (Side::Address(listener, remote), Transport::Udp) => Some(Flow::udp(listener, remote)),
-            (Side::Connection(..) | Side::Address(..) | Side::Contact(_), _) => None,
-        }
+        // The address is for the case that the connection is gone: then it is dialled.
+        let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
+        let remote = dialled.map_or(core::net::SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
+        Some(Flow {
+            transport: Transport::Tcp,
+            listener: dialled.map_or_else(
+                || {
+                    ringway_sansio::ListenerId(
+                        listener.and_then(|place| u8::try_from(place).ok()).unwrap_or(0),
+                    )
+                },
+                |flow| flow.listener,
+            ),
+            remote,
+            connection: Some(connection),
+        })
     }
 
     /// The way to a target; in front of it stands the next Route, if there is one.
-    fn hop_to_target<'t>(&self, routed: &Routed<'t>, target: &Target, uri: &Uri<'t>) -> Hop<'t> {
+    fn hop_to_target<'t>(
+        &self,
+        reach: Reach,
+        routed: &Routed<'t>,
+        target: &Target,
+        uri: &Uri<'t>,
+    ) -> Hop<'t> {
         if let Some(flow) = target.flow {
             return Hop::Flow(flow);
         }
-        hop_of(&self.config, routed.next_route.as_ref().unwrap_or(uri))
+        self.within(reach, hop_of(&self.config, routed.next_route.as_ref().unwrap_or(uri)))
+    }
+
+    /// The hop, unless the access rules forbid it.
+    fn within<'h>(&self, reach: Reach, hop: Hop<'h>) -> Hop<'h> {
+        match (reach, hop) {
+            (Reach::Side(side), Hop::Flow(flow))
+                if side.place() != Place::of_flow(&self.keys.route, &flow) =>
+            {
+                Hop::Unreachable
+            }
+            (_, hop) => hop,
+        }
     }
 }
 

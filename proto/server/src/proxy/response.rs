@@ -5,7 +5,7 @@ use crate::server::{Out, TimerC};
 use crate::{Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, TimerKey};
+use ringway_sansio::{Flow, Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
 use ringway_transaction::{ServerId, SlabKey};
 
@@ -15,6 +15,7 @@ impl<S: Services> Server<S> {
         &mut self,
         now: Instant,
         owner: u64,
+        source: &Flow,
         message: &Message<'_>,
         status: u16,
         out: &mut Out<'_>,
@@ -34,12 +35,12 @@ impl<S: Services> Server<S> {
             100 => self.note_ringing(now, key, number, status),
             101..=199 => {
                 self.note_ringing(now, key, number, status);
-                self.forward_response(now, key, message, status, out);
+                self.forward_response(now, key, source, message, status, out);
             }
             200..=299 => {
                 let is_invite = context.is_invite;
                 self.note_answer(key, number);
-                self.forward_response(now, key, message, status, out);
+                self.forward_response(now, key, source, message, status, out);
                 if is_invite {
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
@@ -116,6 +117,7 @@ impl<S: Services> Server<S> {
         &mut self,
         now: Instant,
         key: SlabKey,
+        source: &Flow,
         message: &Message<'_>,
         status: u16,
         out: &mut Out<'_>,
@@ -125,11 +127,13 @@ impl<S: Services> Server<S> {
         if !context.is_invite && status < 200 {
             return;
         }
-        let (server, space) = (context.server, &mut self.space);
-        let was_sent = self.transactions.respond(now, server, status, out.packets, |arena| {
+        let server = context.server;
+        let Self { transactions, space, config, keys, .. } = self;
+        let was_sent = transactions.respond(now, server, status, out.packets, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
-            // Nothing was added, so nothing can be refused.
+            super::remote_target::record(config, &keys.route, message, source, &mut edit);
+            // What is added is not from the message, so nothing can be refused.
             let _ = edit.write_into(arena);
         });
         self.end_unanswered(server, status, was_sent);

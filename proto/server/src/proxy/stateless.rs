@@ -2,9 +2,9 @@
 
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
+use crate::auth::Grant;
 use crate::route::{Hop, Routed, hop_to, preprocess};
 use crate::server::{Out, Request};
-use crate::token::Mark;
 use crate::{Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -17,6 +17,7 @@ use ringway_transaction::{reply_address, stamped_address};
 pub(crate) struct Waiting {
     request: Box<[u8]>,
     source: Flow,
+    grant: Grant,
     uri: Box<[u8]>,
     keeps_uri: bool,
     port: u16,
@@ -35,7 +36,7 @@ impl<S: Services> Server<S> {
     ) {
         let Some(target) = targets.list.first() else { return };
         let hop = match target_uri(targets, target, routed) {
-            Some(uri) => self.hop_to_target(routed, target, &uri),
+            Some(uri) => self.hop_to_target(request.grant.reach, routed, target, &uri),
             None => Hop::Unreachable,
         };
         match hop {
@@ -48,6 +49,7 @@ impl<S: Services> Server<S> {
                 let waiting = Waiting {
                     request: request.message.as_bytes().into(),
                     source: request.flow,
+                    grant: request.grant,
                     uri: targets.uri(target).into(),
                     keeps_uri: target.keeps_uri,
                     port,
@@ -73,9 +75,13 @@ impl<S: Services> Server<S> {
         let Ok(message) = Message::parse(&waiting.request, &limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri) else { return };
-        let request = Request { now, message: &message, method, uri, flow: waiting.source, key: None };
+        let grant = waiting.grant;
+        let request = Request { now, message: &message, method, uri, flow: waiting.source, key: None, grant };
         let hop = match address {
-            Some(ip) => hop_to(&self.config, SocketAddr::new(ip, waiting.port), waiting.transport),
+            Some(ip) => {
+                let hop = hop_to(&self.config, SocketAddr::new(ip, waiting.port), waiting.transport);
+                self.within(grant.reach, hop)
+            }
             None => Hop::Unreachable,
         };
         let mut targets = Targets::default();
@@ -107,7 +113,13 @@ impl<S: Services> Server<S> {
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
         let mut branch = core::mem::take(&mut self.record);
         branch.clear();
-        self.transactions.branch_key().write_stateless(message, reply, connection, &mut branch);
+        self.transactions.branch_key().write_stateless(
+            message,
+            reply,
+            connection,
+            flow.remote.ip(),
+            &mut branch,
+        );
         let plan = Plan { config: &self.config, keys: &self.keys, request, routed, targets, target, flow };
         let space = &mut self.space;
         out.packets.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
@@ -121,13 +133,8 @@ impl<S: Services> Server<S> {
         routed: &Routed<'_>,
         out: &mut Out<'_>,
     ) {
-        let to_us = routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some();
-        // Nobody can be asked for a password here, so a name in From is not enough.
-        let from_us = !self.config.auth.enabled && self.config.is_claimed_by(&request.message.from().uri);
-        if to_us || from_us || routed.mark == Some(Mark::Accepted) {
-            self.proxy(request, routed, out);
-        } else {
-            self.refuse_plainly(request, 403, "Relaying Denied", out);
+        if let Some(grant) = self.accept_caller(request, routed, out) {
+            self.proxy(&Request { grant, ..*request }, routed, out);
         }
     }
 
@@ -136,9 +143,15 @@ impl<S: Services> Server<S> {
     pub(crate) fn forward_stateless_response(
         &mut self,
         message: &Message<'_>,
-        connection: u64,
+        source: &Flow,
+        (connection, target): (u64, u32),
         out: &mut Out<'_>,
     ) {
+        let came_from = self.transactions.branch_key().target_of(source.remote.ip());
+        if came_from != target && !self.config.is_trusted(source.remote.ip()) {
+            self.counters.responses_from_elsewhere += 1;
+            return;
+        }
         let next = message.values(HeaderName::Via).nth(1).map(Via::parse);
         let flow = match next {
             Some(Ok(via)) if reply_address(&via).is_some() => self.flow_to_via(&via, connection),
@@ -148,10 +161,11 @@ impl<S: Services> Server<S> {
             self.counters.stray += 1;
             return;
         };
-        let space = &mut self.space;
+        let Self { space, config, keys, .. } = self;
         out.packets.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
+            super::remote_target::record(config, &keys.route, message, source, &mut edit);
             let _ = edit.write_into(arena);
         });
     }

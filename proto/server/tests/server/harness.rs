@@ -3,7 +3,7 @@
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
 };
-use ringway_server::auth::{Algorithm, NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{Algorithm, DialogExtensions, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{
     Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
     StoreFailed,
@@ -20,6 +20,8 @@ use std::time::Duration;
 pub(crate) const ALICE: &str = "192.0.2.10:5060";
 pub(crate) const BOB: &str = "192.0.2.20:5060";
 pub(crate) const CAROL: &str = "192.0.2.30:5060";
+/// A proxy whose word about contacts and callers is taken.
+pub(crate) const EDGE: &str = "192.0.2.99:5060";
 /// A host that is no user of ours.
 pub(crate) const STRANGER: &str = "203.0.113.66:5060";
 
@@ -48,6 +50,7 @@ pub(crate) struct Memory {
     users: Mutex<BTreeMap<(String, String), Ha1>>,
     windows: Mutex<ReplayWindows>,
     rates: Mutex<SourceRates>,
+    dialogs: Mutex<DialogExtensions>,
     /// The last record stored for each address-of-record.
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) store_fails: AtomicBool,
@@ -69,6 +72,14 @@ impl Services for Memory {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         self.rates.lock().unwrap().admit(now, source)
+    }
+
+    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
+        self.dialogs.lock().unwrap().extend(now, mark, until);
+    }
+
+    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
+        self.dialogs.lock().unwrap().is_extended(now, mark)
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
@@ -119,6 +130,7 @@ impl World {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),
             rates: Mutex::new(SourceRates::new(per_second, &seed)),
+            dialogs: Mutex::new(DialogExtensions::new(&seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
         });
@@ -248,12 +260,15 @@ pub(crate) fn config() -> Config {
         mode: Mode::Proxy,
         stateful: true,
         record_route: true,
+        dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
             realm: "example.org".into(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
+            strangers: Default::default(),
+            trusted: vec!["192.0.2.99".parse().unwrap()],
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,

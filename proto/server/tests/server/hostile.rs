@@ -3,7 +3,7 @@
 
 use crate::challenge::{Login, answered};
 use crate::harness::{
-    ALICE, BOB, STRANGER, Wire, World, forwarded, invite, only, query, register, request, tcp_flow,
+    ALICE, BOB, EDGE, STRANGER, Wire, World, forwarded, invite, only, query, register, request, tcp_flow,
 };
 use crate::torture_valid::TESTER;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, ListenerId, Node, Rng, Seed, Token};
@@ -18,7 +18,7 @@ fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
         register("bob", "<sip:bob@192.0.2.20>;q=0.5;x=\"y\", <sip:bob@name.example.net>").line("Expires: 90");
     messages.push(registration.wire());
     messages.push(query("bob").line("Contact: *").line("Expires: 0").call_id("star").wire());
-    world.udp(BOB, &registration);
+    world.udp(EDGE, &registration);
     let call = invite("sip:bob@example.org")
         .line("Route: <sip:192.0.2.1;lr>, \"x\" <sip:192.0.2.1>")
         .line("Record-Route: <sip:192.0.2.3;lr>")

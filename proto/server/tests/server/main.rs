@@ -14,6 +14,7 @@ mod ends;
 mod fork;
 mod harness;
 mod hostile;
+mod mark;
 mod nat;
 mod proxy;
 mod redirect;

@@ -1,7 +1,7 @@
 //! Phones whose contacts say nothing about where they are: behind address translation, or on a connection. Requests inside a
 //! dialog find them by what our Record-Route remembers.
 
-use crate::harness::{ALICE, BOB, Request, Sent, World, forwarded, invite, only, request};
+use crate::harness::{ALICE, BOB, EDGE, Request, Sent, World, forwarded, invite, only, request};
 use ringway_sansio::ConnectionId;
 
 /// Where a translator lets bob's phone, which thinks it is at 10.0.0.5, be reached.
@@ -87,12 +87,12 @@ fn a_caller_behind_a_translator_gets_the_bye() {
 }
 
 #[test]
-fn a_caller_that_came_through_another_proxy_is_reached_where_it_says() {
+fn a_caller_that_came_through_a_trusted_proxy_is_reached_where_it_says() {
     let mut world = World::open();
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     let mut through = invite("sip:bob@example.org").line("Via: SIP/2.0/UDP 10.0.0.9;branch=z9hG4bKx");
     through.lines[0] = "Contact: <sip:alice@203.0.113.5>".into();
-    let got = forwarded(world.udp(ALICE, &through));
+    let got = forwarded(world.udp(EDGE, &through));
     let answer = only(world.udp(BOB, &got.answer(200, &[])));
     let bye = in_dialog(
         "BYE",

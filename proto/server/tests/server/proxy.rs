@@ -2,8 +2,8 @@
 //! goes.
 
 use crate::harness::{
-    ALICE, BOB, CAROL, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, register, request,
-    requests, statuses,
+    ALICE, BOB, CAROL, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, register,
+    request, requests, statuses,
 };
 use crate::torture_valid::is_the_same;
 use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
@@ -322,7 +322,7 @@ fn a_transport_that_is_not_spoken_here_is_480() {
 #[test]
 fn a_contact_with_a_name_is_looked_up_first() {
     let mut world = World::open();
-    world.register("bob", BOB, "<sip:bob@phone.example.net:5070;transport=tcp>");
+    world.register("bob", EDGE, "<sip:bob@phone.example.net:5070;transport=tcp>");
     assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
     let sent = only(world.resolve("phone.example.net", Some("192.0.2.20")));
     assert_eq!((sent.flow.transport, sent.flow.connection), (Transport::Tcp, None));
@@ -332,7 +332,7 @@ fn a_contact_with_a_name_is_looked_up_first() {
     );
     for nowhere in [None, Some("224.0.0.1"), Some("255.255.255.255")] {
         let mut world = World::open();
-        world.register("bob", BOB, "<sip:bob@phone.example.net>");
+        world.register("bob", EDGE, "<sip:bob@phone.example.net>");
         world.udp(ALICE, &invite("sip:bob@example.org"));
         assert_eq!(statuses(&world.resolve("phone.example.net", nowhere)), [480]);
     }
@@ -341,7 +341,7 @@ fn a_contact_with_a_name_is_looked_up_first() {
 #[test]
 fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
     let mut world = World::open();
-    world.register("bob", BOB, "<sip:bob@phone.example.net>");
+    world.register("bob", EDGE, "<sip:bob@phone.example.net>");
     let call = invite("sip:bob@example.org");
     world.udp(ALICE, &call);
     assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200, 487]);
@@ -353,7 +353,7 @@ fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
 #[test]
 fn a_look_up_that_nobody_answers_is_given_up() {
     let mut world = World::open();
-    world.register("bob", BOB, "<sip:bob@phone.example.net>");
+    world.register("bob", EDGE, "<sip:bob@phone.example.net>");
     assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
     assert!(world.pass(Duration::from_millis(9_999)).is_empty());
     assert_eq!(statuses(&world.pass(Duration::from_millis(2))), [480]);

@@ -3,6 +3,7 @@
 
 use crate::challenge::{Login, answered};
 use crate::harness::{ALICE, STRANGER, Sent, World, request};
+use ringway_server::Strangers;
 use std::fmt::Write;
 
 const METHODS: [&str; 14] = [
@@ -82,8 +83,8 @@ fn with_passwords_our_users_prove_who_they_are_to_call_each_other() {
         OURS,
         TO_US,
         closed,
-        "INVITE 407 407 >, ACK > > -, CANCEL 481 481 -, BYE 407 > >, REGISTER 401 401 403, \
-         OPTIONS 407 407 >, PRACK 407 > >, UPDATE 407 > >, INFO 407 > >, MESSAGE 407 407 >, \
+        "INVITE 407 407 >, ACK > > -, CANCEL 481 481 -, BYE 407 407 >, REGISTER 401 401 403, \
+         OPTIONS 407 407 >, PRACK 407 407 >, UPDATE 407 407 >, INFO 407 407 >, MESSAGE 407 407 >, \
          SUBSCRIBE 407 407 >, NOTIFY 407 407 >, REFER 407 407 >, PUBLISH 407 407 >",
     );
 }
@@ -101,14 +102,38 @@ fn with_passwords_our_users_prove_who_they_are_to_call_others() {
 }
 
 #[test]
-fn with_passwords_strangers_reach_our_users() {
+fn with_passwords_strangers_call_our_users_and_do_nothing_else() {
     is(
         THEIRS,
         TO_US,
         closed,
+        "INVITE > > -, ACK > > -, CANCEL 481 481 -, BYE 407 407 >, REGISTER 401 401 403, OPTIONS > > -, \
+         PRACK 407 407 >, UPDATE 407 407 >, INFO 407 407 >, MESSAGE 407 407 >, SUBSCRIBE 407 407 >, \
+         NOTIFY 407 407 >, REFER 407 407 >, PUBLISH 407 407 >",
+    );
+}
+
+#[test]
+fn strangers_reach_our_users_by_every_method_where_that_is_configured() {
+    is(
+        THEIRS,
+        TO_US,
+        |config| (config.auth.enabled, config.auth.strangers) = (true, Strangers::All),
         "INVITE > > -, ACK > > -, CANCEL 481 481 -, BYE > > -, REGISTER 401 401 403, OPTIONS > > -, \
          PRACK > > -, UPDATE > > -, INFO > > -, MESSAGE > > -, SUBSCRIBE > > -, NOTIFY > > -, \
          REFER > > -, PUBLISH > > -",
+    );
+}
+
+#[test]
+fn strangers_reach_nobody_where_that_is_configured() {
+    is(
+        THEIRS,
+        TO_US,
+        |config| (config.auth.enabled, config.auth.strangers) = (true, Strangers::None),
+        "INVITE 407 407 >, ACK . . -, CANCEL 481 481 -, BYE 407 407 >, REGISTER 401 401 403, \
+         OPTIONS 407 407 >, PRACK 407 407 >, UPDATE 407 407 >, INFO 407 407 >, MESSAGE 407 407 >, \
+         SUBSCRIBE 407 407 >, NOTIFY 407 407 >, REFER 407 407 >, PUBLISH 407 407 >",
     );
 }
 

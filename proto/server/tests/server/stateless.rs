@@ -2,7 +2,7 @@
 
 use crate::challenge::proven;
 use crate::harness::{
-    ALICE, BOB, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, statuses,
+    ALICE, BOB, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, statuses,
 };
 use ringway_sansio::ConnectionId;
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn what_cannot_be_forwarded_is_refused_without_state() {
 #[test]
 fn a_target_with_a_name_is_looked_up_and_little_is_kept_meanwhile() {
     let mut world = world();
-    world.register("carol", BOB, "<sip:carol@phone.example.net:5070>");
+    world.register("carol", EDGE, "<sip:carol@phone.example.net:5070>");
     let call = invite("sip:carol@example.org");
     assert!(world.udp(ALICE, &call).is_empty());
     let got = only(world.resolve("phone.example.net", Some("192.0.2.30")));

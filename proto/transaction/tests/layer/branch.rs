@@ -1,7 +1,7 @@
 //! The branch of requests that are forwarded without state (RFC 3261 §16.11).
 
 use crate::harness::{Line, ack_of, as_text, incoming, parse, response};
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_transaction::{Answer, Branch, BranchKey, reply_address, shard_of_response};
 
 #[test]
@@ -33,7 +33,7 @@ fn other_requests_have_other_branches() {
     assert_ne!(stateless(&invite, 6), branch, "another connection");
     let key = BranchKey::new([9; 16]);
     let mut other = Vec::new();
-    key.write_stateless(&parse(&invite), reply(&invite), 5, &mut other);
+    key.write_stateless(&parse(&invite), reply(&invite), 5, TARGET, &mut other);
     assert_ne!(as_text(&other), branch, "another secret");
 }
 
@@ -45,7 +45,7 @@ fn its_response_is_known_and_says_the_way_back() {
         let forwarded = forward(&invite, connection);
         for status in [100, 180, 200, 486] {
             let response = response(&forwarded, status);
-            assert_eq!(line.answer(&response), Answer::Stateless { connection });
+            assert_eq!(line.answer(&response), Answer::Stateless { connection, target: target() });
             assert_eq!(shard_of_response(response.as_bytes()), None, "any shard can do it");
         }
     }
@@ -58,7 +58,7 @@ fn its_response_is_known_and_says_the_way_back() {
 fn a_response_whose_next_via_was_changed_is_refused() {
     let mut line = Line::new();
     let good = response(&forward(&received("INVITE"), 5), 200);
-    assert_eq!(line.answer(&good), Answer::Stateless { connection: 5 });
+    assert_eq!(line.answer(&good), Answer::Stateless { connection: 5, target: target() });
     let connection = "z9hG4bK.s0000000000000005";
     assert!(good.contains(connection));
     for (old, new) in [
@@ -92,12 +92,19 @@ fn both_kinds_of_branch_read_back_as_what_was_written() {
     assert!(matches!(key.read(&parse(&ok)), Some(Branch::Transaction { shard: 0x1234, .. })));
     assert_eq!(shard_of_response(ok.as_bytes()), Some(0x1234));
     let ok = response(&forward(&received("OPTIONS"), 77), 200);
-    assert_eq!(key.read(&parse(&ok)), Some(Branch::Stateless { connection: 77 }));
+    assert_eq!(key.read(&parse(&ok)), Some(Branch::Stateless { connection: 77, target: target() }));
 }
 
 /// A request as it is after its top Via was stamped with where it came from.
 fn received(method: &str) -> String {
     incoming(method, "z9hG4bKup;received=192.0.2.1;rport=40000")
+}
+
+/// Where the requests go.
+const TARGET: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 44));
+
+fn target() -> u32 {
+    BranchKey::new(KEY).target_of(TARGET)
 }
 
 fn reply(request: &str) -> SocketAddr {
@@ -106,7 +113,7 @@ fn reply(request: &str) -> SocketAddr {
 
 fn stateless(request: &str, connection: u64) -> String {
     let mut branch = Vec::new();
-    BranchKey::new(KEY).write_stateless(&parse(request), reply(request), connection, &mut branch);
+    BranchKey::new(KEY).write_stateless(&parse(request), reply(request), connection, TARGET, &mut branch);
     as_text(&branch)
 }
 

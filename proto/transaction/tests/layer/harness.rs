@@ -82,7 +82,7 @@ impl Line {
     pub(crate) fn answer(&mut self, text: &str) -> Answer {
         let message = parse(text);
         let Start::Response { status, .. } = *message.start() else { panic!("no response: {text}") };
-        self.with_out(|layer, now, out| layer.receive_response(now, &message, status, out))
+        self.with_out(|layer, now, out| layer.receive_response(now, &message, status, |_| true, out))
     }
 
     /// A request comes in.

@@ -1,0 +1,270 @@
+//! Access rules: who may have a request forwarded, and to which next hops.
+//!
+//! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders that proved no password is in this file;
+//! docs/decisions/0007 has the reasons.
+
+use crate::token::Side;
+use ringway_sip::Method;
+
+/// Methods of callers without a password that reach our users (`[auth] strangers`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strangers {
+    /// INVITE, ACK, CANCEL and OPTIONS.
+    #[default]
+    Call,
+    /// No method: every caller needs a password.
+    None,
+    /// Every method.
+    All,
+}
+
+/// Next hops a request may be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Any.
+    Anywhere,
+    /// The bindings of a user of ours.
+    OurUsers,
+    /// This side of its dialog.
+    Side(Side),
+}
+
+/// What the server knows of a request's sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// It proved the password of a user of ours.
+    Proven,
+    /// Its address is in `[auth] trusted`, or the request comes from this server itself.
+    Trusted,
+    /// Authentication is off.
+    Believed,
+    /// It holds the mark of its dialog.
+    InDialog,
+    /// Nothing.
+    Stranger,
+}
+
+/// Permission to forward a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) reach: Reach,
+    pub(crate) sender: Sender,
+}
+
+/// The outcome for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It may be forwarded.
+    Forward(Grant),
+    /// It may be forwarded once its sender proved a password.
+    Challenge(Grant),
+    /// It is refused with this status.
+    Refuse(u16, &'static str),
+    /// It is dropped: an ACK, which has no response.
+    Drop,
+}
+
+/// A live Record-Route mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LiveMark {
+    /// The server itself sent the request, which it had accepted.
+    Accepted,
+    /// The request is part of a dialog.
+    Dialog {
+        /// The side it is for.
+        to: Side,
+        /// True when its next hop is that side, or a host name whose address is compared once it is resolved.
+        leads_there: bool,
+    },
+}
+
+/// Everything the rules depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) method: Method<'a>,
+    /// The From URI is in a domain of ours.
+    pub(crate) from_us: bool,
+    /// The target is a user of a domain of ours, and no Route leads elsewhere.
+    pub(crate) to_us: bool,
+    pub(crate) mark: Option<LiveMark>,
+    /// The source address is in `[auth] trusted`.
+    pub(crate) is_trusted: bool,
+    /// `[auth] enabled`.
+    pub(crate) asks_passwords: bool,
+    /// `[auth] in_dialog`.
+    pub(crate) asks_in_dialog: bool,
+    /// `[auth] strangers`.
+    pub(crate) strangers: Strangers,
+}
+
+/// Applies the rules.
+pub(crate) fn decide(facts: &Facts<'_>) -> Access {
+    match facts.mark {
+        Some(LiveMark::Accepted) => return forward(Reach::Anywhere, Sender::Trusted),
+        Some(LiveMark::Dialog { to, leads_there: true }) if !is_asked_in_dialog(facts) => {
+            return forward(Reach::Side(to), Sender::InDialog);
+        }
+        Some(LiveMark::Dialog { .. }) | None => {}
+    }
+    if matches!(facts.method, Method::Ack | Method::Cancel) {
+        return decide_unchallengeable(facts);
+    }
+    if facts.from_us {
+        return match (facts.is_trusted, facts.asks_passwords) {
+            (true, _) => forward(Reach::Anywhere, Sender::Trusted),
+            (false, false) => forward(Reach::Anywhere, Sender::Believed),
+            (false, true) => Access::Challenge(Grant { reach: Reach::Anywhere, sender: Sender::Proven }),
+        };
+    }
+    if !facts.to_us {
+        return Access::Refuse(403, "Relaying Denied");
+    }
+    if facts.is_trusted {
+        return forward(Reach::OurUsers, Sender::Trusted);
+    }
+    if !facts.asks_passwords {
+        return forward(Reach::OurUsers, Sender::Believed);
+    }
+    match (facts.strangers, facts.method) {
+        (Strangers::All, _) | (Strangers::Call, Method::Invite | Method::Options) => {
+            forward(Reach::OurUsers, Sender::Stranger)
+        }
+        (Strangers::Call | Strangers::None, _) => {
+            Access::Challenge(Grant { reach: Reach::OurUsers, sender: Sender::Proven })
+        }
+    }
+}
+
+/// `[auth] in_dialog`. A caller that is no user of ours has no password: its mark is all there is.
+fn is_asked_in_dialog(facts: &Facts<'_>) -> bool {
+    facts.asks_in_dialog
+        && facts.asks_passwords
+        && facts.from_us
+        && !facts.is_trusted
+        && !matches!(facts.method, Method::Ack | Method::Cancel)
+}
+
+/// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From of ours proves nothing here.
+fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
+    let sender = match (facts.is_trusted, facts.asks_passwords) {
+        (true, _) => Sender::Trusted,
+        (false, false) => Sender::Believed,
+        (false, true) => Sender::Stranger,
+    };
+    let reaches_users = sender != Sender::Stranger || facts.from_us || facts.strangers != Strangers::None;
+    match (facts.to_us, facts.method) {
+        (true, _) if reaches_users => forward(Reach::OurUsers, sender),
+        (false, _) if facts.from_us && sender != Sender::Stranger => forward(Reach::Anywhere, sender),
+        (_, Method::Ack) => Access::Drop,
+        _ => Access::Refuse(403, "Relaying Denied"),
+    }
+}
+
+const fn forward(reach: Reach, sender: Sender) -> Access {
+    Access::Forward(Grant { reach, sender })
+}
+
+impl Grant {
+    /// What every request has before the rules were applied: its sender is a stranger.
+    pub(crate) const UNKNOWN: Self = Self { reach: Reach::OurUsers, sender: Sender::Stranger };
+}
+
+impl Sender {
+    /// True when its word about contacts and identities is taken.
+    pub(crate) const fn is_believed(self) -> bool {
+        match self {
+            Self::Proven | Self::Trusted | Self::Believed => true,
+            Self::InDialog | Self::Stranger => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Place;
+
+    const SIDE: Side = Side::Contact(Place::NONE);
+
+    fn facts(method: Method<'static>) -> Facts<'static> {
+        Facts {
+            method,
+            from_us: false,
+            to_us: true,
+            mark: None,
+            is_trusted: false,
+            asks_passwords: true,
+            asks_in_dialog: false,
+            strangers: Strangers::Call,
+        }
+    }
+
+    fn reach(access: Access) -> Option<Reach> {
+        match access {
+            Access::Forward(grant) => Some(grant.reach),
+            Access::Challenge(_) | Access::Refuse(..) | Access::Drop => None,
+        }
+    }
+
+    #[test]
+    fn strangers_reach_users_by_the_methods_of_the_policy() {
+        for (policy, open) in [
+            (Strangers::Call, "INVITE OPTIONS ACK CANCEL"),
+            (Strangers::None, ""),
+            (
+                Strangers::All,
+                "INVITE OPTIONS ACK CANCEL BYE MESSAGE SUBSCRIBE NOTIFY REFER INFO UPDATE PRACK",
+            ),
+        ] {
+            for name in [
+                "INVITE",
+                "OPTIONS",
+                "ACK",
+                "CANCEL",
+                "BYE",
+                "MESSAGE",
+                "SUBSCRIBE",
+                "NOTIFY",
+                "REFER",
+                "INFO",
+                "UPDATE",
+                "PRACK",
+            ] {
+                let method = Method::from_bytes(name.as_bytes());
+                let access = decide(&Facts { strangers: policy, ..facts(method) });
+                let expected = open.split(' ').any(|one| one == name).then_some(Reach::OurUsers);
+                assert_eq!(reach(access), expected, "{name} {policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_reaches_its_side_and_nothing_else() {
+        for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
+            let method = Method::from_bytes(name.as_bytes());
+            for asks_in_dialog in [false, true] {
+                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true });
+                let request = Facts { mark: there, to_us: false, asks_in_dialog, ..facts(method) };
+                assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");
+                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false });
+                assert_eq!(reach(decide(&Facts { mark: elsewhere, ..request })), None, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_relayed_from_strangers_to_strangers() {
+        for is_trusted in [false, true] {
+            for asks_passwords in [false, true] {
+                for strangers in [Strangers::Call, Strangers::None, Strangers::All] {
+                    for name in ["INVITE", "ACK", "CANCEL", "BYE", "MESSAGE"] {
+                        let method = Method::from_bytes(name.as_bytes());
+                        let plain =
+                            Facts { to_us: false, is_trusted, asks_passwords, strangers, ..facts(method) };
+                        assert_eq!(reach(decide(&plain)), None, "{name}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Networks of addresses, for rules that hold for some senders only.
+
+use core::net::IpAddr;
+use core::str::FromStr;
+use ringway_sansio::Flow;
+
+/// An IPv4 or IPv6 network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// True when the network holds `ip`. An IPv4-mapped IPv6 address counts as the IPv4 address it is.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => {
+                let bits = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                own.to_bits() & bits == ip.to_bits() & bits
+            }
+            (IpAddr::V6(own), IpAddr::V6(ip)) => {
+                let bits = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                own.to_bits() & bits == ip.to_bits() & bits
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// The text is not a network; an address with bits behind its prefix is refused too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotANetwork;
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| NotANetwork)?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NotANetwork)?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(bits);
+        if prefix > bits {
+            return Err(NotANetwork);
+        }
+        let has_host_bits = match address {
+            IpAddr::V4(v4) => v4.to_bits().checked_shl(u32::from(prefix)).unwrap_or(0) != 0,
+            IpAddr::V6(v6) => v6.to_bits().checked_shl(u32::from(prefix)).unwrap_or(0) != 0,
+        };
+        if has_host_bits { Err(NotANetwork) } else { Ok(Self { address, prefix }) }
+    }
+}
+
+/// True for an address that leads into the machine or a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
+/// RFC 4193 (unique local).
+pub(crate) fn is_private(ip: IpAddr) -> bool {
+    match Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip() {
+        IpAddr::V4(v4) => {
+            let shared = v4.to_bits() & 0xffc0_0000 == 0x6440_0000;
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || shared
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contains(network: &str, ip: &str) -> bool {
+        network.parse::<Network>().unwrap().contains(ip.parse().unwrap())
+    }
+
+    #[test]
+    fn a_network_holds_its_addresses_only() {
+        assert!(contains("192.0.2.0/24", "192.0.2.255") && !contains("192.0.2.0/24", "192.0.3.0"));
+        assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
+        assert!(contains("0.0.0.0/0", "203.0.113.1") && !contains("0.0.0.0/0", "2001:db8::1"));
+        assert!(contains("2001:db8::/32", "2001:db8:ffff::1") && !contains("2001:db8::/32", "2001:db9::"));
+        assert!(contains("192.0.2.0/24", "::ffff:192.0.2.1"), "an IPv4-mapped address");
+        for bad in
+            ["", "192.0.2.1/24", "192.0.2.0/33", "2001:db8::/129", "host", "192.0.2.0/", "2001:db8::1/32"]
+        {
+            assert_eq!(bad.parse::<Network>(), Err(NotANetwork), "{bad}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_told_from_public_ones() {
+        for ip in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "::1",
+            "fd00::1",
+        ] {
+            assert!(is_private(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["192.0.2.1", "172.32.0.1", "100.128.0.1", "2001:db8::1", "::ffff:203.0.113.1"] {
+            assert!(!is_private(ip.parse().unwrap()), "{ip}");
+        }
+    }
+}

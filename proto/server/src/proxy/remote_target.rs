@@ -1,0 +1,79 @@
+//! The callee's remote target, as its response names it (RFC 3261 §12.1.2).
+
+use crate::Config;
+use crate::auth::is_private;
+use crate::route::{Hop, hop_of};
+use crate::token::{Mark, Place, Side, TOKEN, Token};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use ringway_sansio::Flow;
+use ringway_sip::{Edit, HeaderName, Message, NameAddr, Uri};
+
+/// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
+/// went. `responder` is the flow of the response.
+pub(super) fn record(
+    config: &Config,
+    key: &[u8; 16],
+    message: &Message<'_>,
+    responder: &Flow,
+    edit: &mut Edit<'_, '_>,
+) {
+    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() {
+        return;
+    }
+    let Some((old, new)) = changed_token(config, key, message, responder) else { return };
+    let values: Vec<&[u8]> = message.values(HeaderName::RecordRoute).collect();
+    edit.remove_lines(HeaderName::RecordRoute, |_| true);
+    for value in values {
+        edit.push_last(HeaderName::RecordRoute, |out| match memchr::memmem::find(value, old) {
+            Some(at) => {
+                out.extend_from_slice(value.get(..at).unwrap_or_default());
+                out.extend_from_slice(&new);
+                out.extend_from_slice(value.get(at + old.len()..).unwrap_or_default());
+            }
+            None => out.extend_from_slice(value),
+        });
+    }
+}
+
+/// Our token as it came back, and what it must be.
+fn changed_token<'a>(
+    config: &Config,
+    key: &[u8; 16],
+    message: &Message<'a>,
+    responder: &Flow,
+) -> Option<(&'a [u8], Vec<u8>)> {
+    // A proxy behind us put its own value before ours; without one the remote target is the Contact.
+    let mut next: Option<Uri<'a>> = None;
+    let mut ours = None;
+    for value in message.values(HeaderName::RecordRoute) {
+        let uri = NameAddr::parse(value).ok()?.uri;
+        if config.domain_of(&uri).is_some() && uri.params().has(TOKEN) {
+            ours = Some(uri);
+            break;
+        }
+        next = Some(uri);
+    }
+    let ours = ours?;
+    let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri);
+    let Hop::Flow(hop) = hop_of(config, &next.or_else(contact)?) else { return None };
+    let place = Place::of_flow(key, &hop);
+    let old = ours.params().value(TOKEN)?;
+    if Side::written_callee(old) != Some(Side::Contact(place))
+        && is_credible(hop.remote.ip(), responder.remote.ip(), config)
+        && let Some(Mark::Dialog { to: Side::Contact(_), from: caller, made_s, .. }) =
+            Mark::read(key, message, &ours)
+    {
+        let mut new = Vec::new();
+        Token::Dialog { caller, callee: Side::Contact(place) }.write(key, message, made_s, &mut new);
+        return Some((old, new));
+    }
+    None
+}
+
+/// True when a responder may name this address as its remote target: its own, or a public one from a public one.
+fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
+    config.is_same_place(target, responder)
+        || config.is_trusted(responder)
+        || (!is_private(target) && !is_private(responder))
+}
