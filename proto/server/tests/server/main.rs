@@ -8,6 +8,7 @@
 
 mod cancel;
 mod challenge;
+mod content_length;
 mod credentials;
 mod dialog;
 mod fork;
