@@ -8,7 +8,7 @@ use crate::token::Mark;
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
+use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter, Scheme, Uri, Via};
 use ringway_transaction::{DEFAULT_PORT, Incoming};
 
 /// Whose request it is.
@@ -81,6 +81,9 @@ impl<S: Services> Server<S> {
         }
         if method == Method::Options && parties.to_us && routed.uri.user().is_none() {
             return self.on_options(&request, out);
+        }
+        if message.as_bytes().len() > FORWARDED_BYTES_MAX {
+            return self.refuse_plainly(&request, 513, "Message Too Large", out);
         }
         if message.max_forwards() == Some(0) {
             return self.refuse_plainly(&request, 483, "Too Many Hops", out);
@@ -349,6 +352,9 @@ impl<S: Services> Server<S> {
         None
     }
 }
+
+/// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
+const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;
 
 /// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
 const VIAS_LOOKED_AT_MAX: usize = 70;

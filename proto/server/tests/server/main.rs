@@ -12,6 +12,7 @@ mod content_length;
 mod credentials;
 mod dialog;
 mod fork;
+mod growth;
 mod harness;
 mod hostile;
 mod nat;
