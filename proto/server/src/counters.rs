@@ -49,8 +49,10 @@ counters! {
     not_registered,
     /// Requests answered by this server with any other failure.
     refused,
-    /// Requests whose hops were used up (483).
+    /// Requests whose hops were used up, or that came back to this server too often (483).
     too_many_hops,
+    /// Requests with more targets than their Max-Breadth (440).
+    too_broad,
     /// Requests that came back unchanged (482).
     loops,
     /// REGISTER requests refused because the store failed.

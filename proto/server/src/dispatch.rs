@@ -2,14 +2,14 @@
 
 use crate::auth::{Outcome, verify};
 use crate::reply::write_unfolded;
-use crate::route::{Hop, Routed, hop_of, preprocess};
+use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::token::Mark;
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter, Scheme, Uri, Via};
-use ringway_transaction::{DEFAULT_PORT, Incoming};
+use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter, Scheme, Uri};
+use ringway_transaction::Incoming;
 
 /// Whose request it is.
 pub(crate) enum Caller {
@@ -145,22 +145,15 @@ impl<S: Services> Server<S> {
     fn is_loop(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
         let message = request.message;
         let mut expected = None;
-        for value in message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX) {
-            let Some(at) = memchr::memmem::find(value, crate::proxy::LOOP_MARK) else { continue };
-            let Ok(via) = Via::parse(value) else { continue };
-            let ours = via.host.ip().is_some_and(|ip| {
-                let port = via.port.unwrap_or(DEFAULT_PORT);
-                self.config.is_own_address(core::net::SocketAddr::new(ip, port))
-            });
-            let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));
+        own_vias(&self.config, message).any(|via| {
+            let branch = via.branch.unwrap_or_default();
+            let at = memchr::memmem::rfind(branch, crate::proxy::LOOP_MARK).unwrap_or(0);
+            let mark = branch.get(at + crate::proxy::LOOP_MARK.len()..);
             let expected = *expected.get_or_insert_with(|| {
                 crate::proxy::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
             });
-            if ours && mark == Some(expected.as_slice()) {
-                return true;
-            }
-        }
-        false
+            mark == Some(expected.as_slice())
+        })
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
@@ -355,6 +348,3 @@ impl<S: Services> Server<S> {
 
 /// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
 const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;
-
-/// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
-const VIAS_LOOKED_AT_MAX: usize = 70;

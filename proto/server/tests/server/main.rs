@@ -6,6 +6,7 @@
 //! shards at once.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod amplification;
 mod cancel;
 mod challenge;
 mod content_length;
