@@ -37,6 +37,14 @@ counters! {
     challenged,
     /// Passwords proven.
     authenticated,
+    /// Passwords that were wrong, or of users that do not exist.
+    wrong_passwords,
+    /// Passwords not checked because too many of this user or from this source were wrong (503).
+    slowed_logins,
+    /// Passwords proven for the server's own URI instead of the Request-URI, which SIPp does.
+    digest_uri_server,
+    /// Credentials refused because they were for another Request-URI (400).
+    digest_uri_other,
     /// Requests refused because the user may not do this (403).
     forbidden,
     /// Requests forwarded, each branch counted.

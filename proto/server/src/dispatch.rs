@@ -1,6 +1,6 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
-use crate::auth::{Outcome, verify};
+use crate::auth::{Outcome, Verifier};
 use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
@@ -261,30 +261,39 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) -> Option<alloc::vec::Vec<u8>> {
         let mark = || request_mark(&self.keys.request, request.now, request.message, &request.flow);
-        let outcome = verify(
-            request.now,
-            &self.config,
-            &self.services,
-            &self.nonces,
-            request.message,
-            header,
+        let verifier = Verifier {
+            now: request.now,
+            config: &self.config,
+            services: &self.services,
+            nonces: &self.nonces,
             domain,
-            mark,
-        );
-        match outcome {
-            Outcome::Proven(user) => {
+            source: request.flow.remote.ip(),
+        };
+        match verifier.verify(request.message, &request.uri, header, mark) {
+            Outcome::Proven { user, names_server } => {
                 self.counters.authenticated += 1;
-                Some(user)
+                self.counters.digest_uri_server += u64::from(names_server);
+                return Some(user);
             }
-            Outcome::Challenge { is_stale } => {
-                self.challenge(request, header, is_stale, out);
-                None
+            Outcome::Challenge { is_stale } => self.challenge(request, header, is_stale, out),
+            Outcome::Wrong(_) => {
+                self.counters.wrong_passwords += 1;
+                self.challenge(request, header, false, out);
             }
-            Outcome::Malformed => {
-                self.refuse_plainly(request, 400, "Bad Credentials Header", out);
-                None
+            Outcome::Slowed(_) => {
+                self.counters.slowed_logins += 1;
+                let retry = |response: &mut ResponseWriter<'_>| {
+                    response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
+                };
+                self.answer_unproven(request, 503, "Too Many Wrong Passwords", out, retry);
+            }
+            Outcome::Malformed => self.refuse_plainly(request, 400, "Bad Credentials Header", out),
+            Outcome::OtherUri => {
+                self.counters.digest_uri_other += 1;
+                self.refuse_plainly(request, 400, "Digest URI Is Not The Request-URI", out);
             }
         }
+        None
     }
 
     /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
@@ -318,13 +327,25 @@ impl<S: Services> Server<S> {
                 response.header_with(name, |out| challenge.write(out));
             }
         };
+        self.answer_unproven(request, status, phrase, out, add);
+        self.record = nonce;
+    }
+
+    /// Answers a request whose sender is not proven, without state where the ACK is known by our tag.
+    fn answer_unproven(
+        &mut self,
+        request: &Request<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
         // The ACK of an INVITE in a dialog has the dialog's tag and not ours: only a transaction knows it.
         if request.message.to().tag().is_some() {
             self.refuse(request, status, phrase, out, add);
         } else {
             self.reply(request, status, phrase, out, add);
         }
-        self.record = nonce;
     }
 
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
@@ -345,6 +366,9 @@ impl<S: Services> Server<S> {
         None
     }
 }
+
+/// When a client whose password was not checked tries again, in seconds.
+const SLOWED_RETRY_S: u64 = 10;
 
 /// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
 const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed};
-use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(crate) struct SharedServices {
     directory: Directory,
     windows: Vec<Mutex<ReplayWindows>>,
+    guesses: Mutex<GuessLimits>,
     rates: Vec<Mutex<SourceRates>>,
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
@@ -37,6 +38,7 @@ impl SharedServices {
         let services = Self {
             directory: Directory::new(key),
             windows,
+            guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -138,6 +140,14 @@ impl Services for SharedServices {
         self.rates.get(part % PARTS).is_none_or(|rates| lock(rates).admit(now, source))
     }
 
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.guesses).may_log_in(now, login)
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        lock(&self.guesses).on_login(now, login, result);
+    }
+
     fn keeps_bindings(&self) -> bool {
         self.keeps_bindings
     }
@@ -161,3 +171,6 @@ const PARTS: usize = 16;
 
 /// Nonces whose counts are remembered at once, about 64 bytes each.
 const NONCES_MAX: usize = 1 << 20;
+
+/// Users whose password was proven lately, each with its source, about 20 bytes each.
+const PROOFS_MAX: usize = 1 << 20;

@@ -1,13 +1,16 @@
 //! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22).
 //!
 //! Nonces are stateless ([`NonceMaker`]): any shard checks them by their MAC and time. What must be remembered is which
-//! nonce counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped.
+//! nonce counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped; and wrong passwords, for each
+//! user and each source ([`GuessLimits`]).
 
+mod guesses;
 mod nonce;
 mod replay;
 mod verify;
 
+pub use guesses::{GuessLimits, Login, LoginResult};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::Algorithm;
-pub(crate) use verify::{Outcome, verify};
+pub(crate) use verify::{Outcome, Verifier};

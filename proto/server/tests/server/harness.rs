@@ -3,7 +3,7 @@
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
 };
-use ringway_server::auth::{Algorithm, NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{Algorithm, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{
     Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
     StoreFailed,
@@ -22,6 +22,9 @@ pub(crate) const BOB: &str = "192.0.2.20:5060";
 pub(crate) const CAROL: &str = "192.0.2.30:5060";
 /// A host that is no user of ours.
 pub(crate) const STRANGER: &str = "203.0.113.66:5060";
+
+/// When a server begins.
+const START: Instant = Instant::from_secs(1_800_000_000);
 
 /// A server, its surroundings, and what it sent so far.
 pub(crate) struct World {
@@ -47,6 +50,9 @@ pub(crate) struct Sent {
 pub(crate) struct Memory {
     users: Mutex<BTreeMap<(String, String), Ha1>>,
     windows: Mutex<ReplayWindows>,
+    guesses: Mutex<GuessLimits>,
+    /// How many attempts to log in ended so: proven, wrong, slowed.
+    pub(crate) logins: Mutex<[usize; 3]>,
     rates: Mutex<SourceRates>,
     /// The last record stored for each address-of-record.
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -69,6 +75,15 @@ impl Services for Memory {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         self.rates.lock().unwrap().admit(now, source)
+    }
+
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        self.guesses.lock().unwrap().may_log_in(now, login)
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        self.logins.lock().unwrap()[result as usize] += 1;
+        self.guesses.lock().unwrap().on_login(now, login, result);
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
@@ -105,19 +120,27 @@ impl World {
 
     /// The same server after a restart: with its secret, and nothing else of what it was.
     pub(crate) fn restarted() -> Self {
-        Self::seeded(config(), 0, 2)
+        Self::seeded(config(), 0, 2, START)
+    }
+
+    /// The same asking for passwords, its clock at `now`.
+    pub(crate) fn closed_restarted(now: Instant) -> Self {
+        let mut config = config();
+        config.auth.enabled = true;
+        Self::seeded(config, 0, 2, now)
     }
 
     fn at(config: Config, per_second: u32) -> Self {
-        Self::seeded(config, per_second, 1)
+        Self::seeded(config, per_second, 1, START)
     }
 
-    fn seeded(config: Config, per_second: u32, seed: u64) -> Self {
-        let now = Instant::from_secs(1_800_000_000);
+    fn seeded(config: Config, per_second: u32, seed: u64, now: Instant) -> Self {
         let seed = Seed::from_number(seed);
         let memory = Arc::new(Memory {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),
+            guesses: Mutex::new(GuessLimits::new(1000, &seed, now)),
+            logins: Mutex::default(),
             rates: Mutex::new(SourceRates::new(per_second, &seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),

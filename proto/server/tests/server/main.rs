@@ -14,6 +14,7 @@ mod credentials;
 mod dialog;
 mod fork;
 mod growth;
+mod guessing;
 mod harness;
 mod hostile;
 mod nat;
