@@ -6,7 +6,9 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed};
-use ringway_server::auth::{DialogExtensions, NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{
+    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+};
 use ringway_server::{BindingChange, Ha1, Services, SourceRates, StoreFailed};
 use ringway_users::Subscribers;
 
@@ -18,6 +20,7 @@ struct Inside {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
     dialogs: RefCell<DialogExtensions>,
+    guesses: RefCell<GuessLimits>,
     rates: RefCell<SourceRates>,
     changes: RefCell<VecDeque<Changed>>,
 }
@@ -50,7 +53,8 @@ impl MemoryServices {
         Self(Rc::new(Inside {
             users,
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
-            dialogs: RefCell::new(DialogExtensions::new(&seed.part(3))),
+            dialogs: RefCell::new(DialogExtensions::new(&seed.part(4))),
+            guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
             changes: RefCell::new(VecDeque::with_capacity(CHANGES_MAX)),
         }))
@@ -110,6 +114,16 @@ impl Services for MemoryServices {
         self.0.rates.try_borrow_mut().is_ok_and(|mut rates| rates.admit(now, source))
     }
 
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        self.0.guesses.try_borrow_mut().is_ok_and(|mut guesses| guesses.may_log_in(now, login))
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        if let Ok(mut guesses) = self.0.guesses.try_borrow_mut() {
+            guesses.on_login(now, login, result);
+        }
+    }
+
     /// There is no disk.
     fn keeps_bindings(&self) -> bool {
         false
@@ -141,3 +155,6 @@ const CHANGES_MAX: usize = 64;
 
 /// Nonces whose counts are remembered: of as many users as a machine has.
 const NONCES_MAX: usize = 20_000;
+
+/// Users whose password was proven lately, each with its source.
+const PROOFS_MAX: usize = 40_000;

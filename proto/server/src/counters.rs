@@ -37,6 +37,14 @@ counters! {
     challenged,
     /// Passwords proven.
     authenticated,
+    /// Passwords that were wrong, or of users that do not exist.
+    wrong_passwords,
+    /// Passwords not checked because too many of this user or from this source were wrong (503).
+    slowed_logins,
+    /// Passwords proven for the server's own URI instead of the Request-URI, which SIPp does.
+    digest_uri_server,
+    /// Credentials refused because they were for another Request-URI (400).
+    digest_uri_other,
     /// Requests refused because the user may not do this (403).
     forbidden,
     /// Requests of callers without a password that the policy for strangers does not let through.
@@ -51,8 +59,10 @@ counters! {
     not_registered,
     /// Requests answered by this server with any other failure.
     refused,
-    /// Requests whose hops were used up (483).
+    /// Requests whose hops were used up, or that came back to this server too often (483).
     too_many_hops,
+    /// Requests with more targets than their Max-Breadth (440).
+    too_broad,
     /// Requests that came back unchanged (482).
     loops,
     /// REGISTER requests refused because the store failed.

@@ -1,16 +1,16 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
-use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, decide, verify};
+use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Verifier, decide};
 use crate::reply::write_unfolded;
-use crate::route::{Hop, Routed, hop_of, preprocess};
+use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::token::{Mark, Place, Side};
 use crate::{Aor, Authenticated, Mode, Server, Services};
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
-use ringway_transaction::{DEFAULT_PORT, Incoming};
+use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter, Scheme, Uri};
+use ringway_transaction::Incoming;
 
 /// Who sends, and to whom.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,9 @@ impl<S: Services> Server<S> {
         if method == Method::Options && to_us && routed.uri.user().is_none() {
             return self.on_options(&request, out);
         }
+        if message.as_bytes().len() > FORWARDED_BYTES_MAX {
+            return self.refuse_plainly(&request, 513, "Message Too Large", out);
+        }
         if message.max_forwards() == Some(0) {
             return self.refuse_plainly(&request, 483, "Too Many Hops", out);
         }
@@ -134,22 +137,15 @@ impl<S: Services> Server<S> {
     fn is_loop(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
         let message = request.message;
         let mut expected = None;
-        for value in message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX) {
-            let Some(at) = memchr::memmem::find(value, crate::proxy::LOOP_MARK) else { continue };
-            let Ok(via) = Via::parse(value) else { continue };
-            let ours = via.host.ip().is_some_and(|ip| {
-                let port = via.port.unwrap_or(DEFAULT_PORT);
-                self.config.is_own_address(core::net::SocketAddr::new(ip, port))
-            });
-            let mark = value.get(at + crate::proxy::LOOP_MARK.len()..).and_then(|rest| rest.get(..16));
+        own_vias(&self.config, message).any(|via| {
+            let branch = via.branch.unwrap_or_default();
+            let at = memchr::memmem::rfind(branch, crate::proxy::LOOP_MARK).unwrap_or(0);
+            let mark = branch.get(at + crate::proxy::LOOP_MARK.len()..);
             let expected = *expected.get_or_insert_with(|| {
                 crate::proxy::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
             });
-            if ours && mark == Some(expected.as_slice()) {
-                return true;
-            }
-        }
-        false
+            mark == Some(expected.as_slice())
+        })
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
@@ -282,30 +278,39 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) -> Option<alloc::vec::Vec<u8>> {
         let mark = || request_mark(&self.keys.request, request.now, request.message, &request.flow);
-        let outcome = verify(
-            request.now,
-            &self.config,
-            &self.services,
-            &self.nonces,
-            request.message,
-            header,
+        let verifier = Verifier {
+            now: request.now,
+            config: &self.config,
+            services: &self.services,
+            nonces: &self.nonces,
             domain,
-            mark,
-        );
-        match outcome {
-            Outcome::Proven(user) => {
+            source: request.flow.remote.ip(),
+        };
+        match verifier.verify(request.message, &request.uri, header, mark) {
+            Outcome::Proven { user, names_server } => {
                 self.counters.authenticated += 1;
-                Some(user)
+                self.counters.digest_uri_server += u64::from(names_server);
+                return Some(user);
             }
-            Outcome::Challenge { is_stale } => {
-                self.challenge(request, header, is_stale, out);
-                None
+            Outcome::Challenge { is_stale } => self.challenge(request, header, is_stale, out),
+            Outcome::Wrong(_) => {
+                self.counters.wrong_passwords += 1;
+                self.challenge(request, header, false, out);
             }
-            Outcome::Malformed => {
-                self.refuse_plainly(request, 400, "Bad Credentials Header", out);
-                None
+            Outcome::Slowed(_) => {
+                self.counters.slowed_logins += 1;
+                let retry = |response: &mut ResponseWriter<'_>| {
+                    response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
+                };
+                self.answer_unproven(request, 503, "Too Many Wrong Passwords", out, retry);
+            }
+            Outcome::Malformed => self.refuse_plainly(request, 400, "Bad Credentials Header", out),
+            Outcome::OtherUri => {
+                self.counters.digest_uri_other += 1;
+                self.refuse_plainly(request, 400, "Digest URI Is Not The Request-URI", out);
             }
         }
+        None
     }
 
     /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
@@ -339,13 +344,25 @@ impl<S: Services> Server<S> {
                 response.header_with(name, |out| challenge.write(out));
             }
         };
+        self.answer_unproven(request, status, phrase, out, add);
+        self.record = nonce;
+    }
+
+    /// Answers a request whose sender is not proven, without state where the ACK is known by our tag.
+    fn answer_unproven(
+        &mut self,
+        request: &Request<'_, '_>,
+        status: u16,
+        phrase: &str,
+        out: &mut Out<'_>,
+        add: impl FnOnce(&mut ResponseWriter<'_>),
+    ) {
         // The ACK of an INVITE in a dialog has the dialog's tag and not ours: only a transaction knows it.
         if request.message.to().tag().is_some() {
             self.refuse(request, status, phrase, out, add);
         } else {
             self.reply(request, status, phrase, out, add);
         }
-        self.record = nonce;
     }
 
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
@@ -370,5 +387,8 @@ impl<S: Services> Server<S> {
 /// How long a request that this server sends to itself may take; 64·T1.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);
 
-/// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
-const VIAS_LOOKED_AT_MAX: usize = 70;
+/// When a client whose password was not checked tries again, in seconds.
+const SLOWED_RETRY_S: u64 = 10;
+
+/// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
+const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;

@@ -48,7 +48,7 @@ impl SourceRates {
 }
 
 /// Who has one IPv6 address has 2^64 of them: a /64 network counts as one source.
-fn network_of(source: IpAddr) -> IpAddr {
+pub(crate) fn network_of(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(_) => source,
         IpAddr::V6(v6) => IpAddr::V6(core::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

@@ -2,11 +2,13 @@
 
 use crate::Config;
 use crate::token::{Mark, TOKEN, Token};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, write_host};
+use ringway_sip::grammar::unescape_into;
+use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
 
@@ -177,13 +179,13 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
         hash.write_usize(part.len());
         hash.write(part);
     };
-    // A user of ours is looked up by name: other parameters of its URI do not make it another target.
+    // A user of ours is looked up by name: other parameters of its URI do not make it another target, nor do escapes.
     match (config.domain_of(&routed.uri), routed.uri.user()) {
         (Some(domain), Some(user)) => {
             put(domain.as_bytes());
-            put(user);
+            put(&unescaped(user));
         }
-        _ => put(routed.uri.as_bytes()),
+        _ => put(&canonical(&routed.uri)),
     }
     put(message.from().tag().unwrap_or_default());
     put(message.call_id());
@@ -192,6 +194,49 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
     message.values(HeaderName::Route).skip(routed.own_routes).for_each(&mut put);
     hash.finish()
 }
+
+/// The Vias that this server wrote, the latest first.
+pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
+    // The only Via of a request is its client's.
+    let count = if message.has_one_via() { 0 } else { VIAS_LOOKED_AT_MAX };
+    let is_marked = |value: &&[u8]| memchr::memmem::find(value, crate::proxy::LOOP_MARK).is_some();
+    let vias = message.values(HeaderName::Via).take(count).filter(is_marked);
+    vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
+        let port = via.port.unwrap_or(DEFAULT_PORT);
+        via.host.ip().is_some_and(|ip| config.is_own_address(SocketAddr::new(ip, port)))
+    })
+}
+
+fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'%', text) {
+        None => Cow::Borrowed(text),
+        Some(_) => {
+            let mut plain = Vec::with_capacity(text.len());
+            unescape_into(text, &mut plain);
+            Cow::Owned(plain)
+        }
+    }
+}
+
+/// One spelling of a URI for all that RFC 3261 §19.1.4 compares as equal, but for the order of parameters.
+fn canonical<'u>(uri: &Uri<'u>) -> Cow<'u, [u8]> {
+    let raw = uri.as_bytes();
+    if !raw.iter().any(|&byte| byte == b'%' || byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(raw);
+    }
+    let host_at = uri.user().map_or(0, |_| memchr::memchr(b'@', raw).unwrap_or(0));
+    let (user, rest) = raw.split_at_checked(host_at).unwrap_or((b"", raw));
+    let mut text = unescaped(user).into_owned();
+    let host_at = text.len();
+    unescape_into(rest, &mut text);
+    if let Some(rest) = text.get_mut(host_at..) {
+        rest.make_ascii_lowercase();
+    }
+    Cow::Owned(text)
+}
+
+/// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
+const VIAS_LOOKED_AT_MAX: usize = 70;
 
 fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {
     config.domain_of(uri).is_some()

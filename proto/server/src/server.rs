@@ -122,9 +122,10 @@ pub(crate) struct Out<'o> {
 }
 
 impl<S: Services> Server<S> {
-    /// Shard `shard` of a server. `seed` is its only source of chance; everything that must survive a restart is made
-    /// from [`Config::secret`].
+    /// Shard `shard` of a server. `seed` is its only source of chance, and the same for all shards, which take each other's
+    /// nonces; everything that must survive a restart is made from [`Config::secret`].
     pub fn new(config: Arc<Config>, services: S, shard: u16, seed: Seed, now: Instant) -> Self {
+        let nonces = NonceMaker::new(&config.secret, &seed, config.auth.nonce_lifetime, shard);
         let seed = seed.part(u64::from(shard));
         let mut rng = Rng::new(&seed);
         let mut match_key = [0; 16];
@@ -141,7 +142,7 @@ impl<S: Services> Server<S> {
             request: derive(&config.secret, b"request"),
         };
         Self {
-            nonces: NonceMaker::new(&config.secret, config.auth.nonce_lifetime, shard),
+            nonces,
             services,
             shard,
             keys,
@@ -170,7 +171,7 @@ impl<S: Services> Server<S> {
     /// Takes another configuration. Listeners and the secret must be the same; transactions under way go on with the
     /// timers they have.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
-        self.nonces = NonceMaker::new(&config.secret, config.auth.nonce_lifetime, self.shard);
+        self.nonces.set_lifetime(config.auth.nonce_lifetime);
         self.config = config;
     }
 

@@ -1,6 +1,6 @@
 //! What a server asks of its surroundings, answered from memory and at once.
 
-use crate::auth::{NonceId, NonceUse};
+use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant};
@@ -45,6 +45,15 @@ pub trait Services {
         false
     }
 
+    /// False when too many passwords were guessed of this user or from this source (see
+    /// [`GuessLimits`](crate::auth::GuessLimits)): then the password is not checked.
+    fn may_log_in(&self, _now: Instant, _login: &Login<'_>) -> bool {
+        true
+    }
+
+    /// Takes note of how an attempt to log in ended.
+    fn on_login(&self, _now: Instant, _login: &Login<'_>, _result: LoginResult) {}
+
     /// False when nothing is kept over a restart: then no records need to be made.
     fn keeps_bindings(&self) -> bool {
         true
@@ -80,6 +89,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         (**self).is_dialog_extended(now, mark)
+    }
+
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        (**self).may_log_in(now, login)
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        (**self).on_login(now, login, result);
     }
 
     fn keeps_bindings(&self) -> bool {

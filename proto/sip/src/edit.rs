@@ -7,7 +7,7 @@ use crate::grammar::{is_lws, split_value, trim};
 use crate::header::Values;
 use crate::lines::Line;
 use crate::write::{UnsafeText, breaks_the_start_line, write_number, write_stamped_via};
-use crate::{Fields, HeaderName};
+use crate::{Fields, HeaderName, Message};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::Range;
@@ -23,6 +23,9 @@ pub struct EditSpace {
 ///
 /// The changes are kept in the order in which they are written, so that the first and the last line of a name can be told
 /// while lines are still being added.
+///
+/// Content-Length is not subject to changes: [`write_into`](Self::write_into) adds it where a datagram had none, so that
+/// whatever is written can be sent on a stream (RFC 3261 §18.3, §20.14).
 #[derive(Debug)]
 pub struct Edit<'e, 'a> {
     fields: &'e Fields<'a>,
@@ -67,10 +70,10 @@ enum Piece {
 
 impl<'e, 'a> Edit<'e, 'a> {
     /// An edit without changes. What `space` held is forgotten.
-    pub fn new(fields: &'e Fields<'a>, space: &'e mut EditSpace) -> Self {
+    pub fn new(message: &'e Message<'a>, space: &'e mut EditSpace) -> Self {
         space.changes.clear();
         space.texts.clear();
-        Self { fields, space, request_uri: None, refused: false }
+        Self { fields: message, space, request_uri: None, refused: false }
     }
 
     /// Sets the Request-URI. Refused for a response, which has none.
@@ -194,7 +197,7 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.values(name).next()
     }
 
-    /// Appends the changed message. On an error nothing is appended.
+    /// Appends the changed message, with a Content-Length if it came without. On an error nothing is appended.
     pub fn write_into(&mut self, out: &mut Vec<u8>) -> Result<(), UnsafeText> {
         if self.refused {
             return Err(UnsafeText);
@@ -234,6 +237,15 @@ impl<'e, 'a> Edit<'e, 'a> {
                 Kind::Remove => at = whole.end,
             }
         }
+        // A Content-Length that came is true: the parser compared it with the body.
+        if !self.fields.has(HeaderName::ContentLength) {
+            let end = self.fields.headers_end();
+            out.extend_from_slice(original.get(at..end).unwrap_or_default());
+            at = end;
+            out.extend_from_slice(b"Content-Length: ");
+            write_number(out, self.fields.body().len() as u64);
+            out.extend_from_slice(b"\r\n");
+        }
         out.extend_from_slice(original.get(at..).unwrap_or_default());
         Ok(())
     }
@@ -246,7 +258,7 @@ impl<'e, 'a> Edit<'e, 'a> {
     }
 
     fn new_line(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> Kind {
-        self.refused |= name == HeaderName::Other;
+        self.refused |= matches!(name, HeaderName::Other | HeaderName::ContentLength);
         Kind::Insert(name, self.text(write))
     }
 
@@ -265,6 +277,8 @@ impl<'e, 'a> Edit<'e, 'a> {
                 }
             }
             (Place::Line(line), value) => {
+                let lines = self.fields.lines();
+                self.refused |= lines.get(line).is_some_and(|line| line.is(HeaderName::ContentLength));
                 let kind = value.map_or(Kind::Remove, Kind::Value);
                 // Its own change, if there is one, is the last of the line.
                 let end = changes.partition_point(|change| change.line <= line);

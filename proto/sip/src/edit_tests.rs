@@ -431,10 +431,43 @@ fn a_response_has_no_request_uri() {
     edit.pop_first(HeaderName::Via);
     let mut out = Vec::new();
     assert_eq!(edit.write_into(&mut out), Ok(()));
-    assert_eq!(out, bytes.replace("Via: SIP/2.0/UDP a\r\n", "").into_bytes());
+    let expected = bytes.replace("Via: SIP/2.0/UDP a\r\n", "");
+    assert_eq!(out, expected.replace("1 INVITE\r\n", "1 INVITE\r\nContent-Length: 0\r\n").into_bytes());
     let mut edit = Edit::new(&message, &mut space);
     edit.set_request_uri(b"sip:x");
     assert_eq!(edit.write_into(&mut out), Err(UnsafeText));
+}
+
+#[test]
+fn a_datagram_without_content_length_gets_one() {
+    let bytes = REQUEST.replace("Content-Length: 5\n", "").replace('\n', "\r\n").into_bytes();
+    let message = Message::parse(&bytes, &Limits::default()).unwrap();
+    let mut space = EditSpace::default();
+    let mut edit = Edit::new(&message, &mut space);
+    edit.push_last(HeaderName::Subject, put("s"));
+    let mut out = Vec::new();
+    assert_eq!(edit.write_into(&mut out), Ok(()));
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.ends_with("\r\nSubject: s\r\nContent-Length: 5\r\n\r\nv=0\r\n"), "{text}");
+}
+
+#[test]
+fn the_content_length_cannot_be_changed() {
+    let bytes = request();
+    let message = Message::parse(&bytes, &Limits::default()).unwrap();
+    let changes: [fn(&mut Edit<'_, '_>); 5] = [
+        |edit| edit.set_number(HeaderName::ContentLength, 4),
+        |edit| edit.push_first(HeaderName::ContentLength, put("4")),
+        |edit| edit.push_last(HeaderName::ContentLength, put("4")),
+        |edit| edit.pop_first(HeaderName::ContentLength),
+        |edit| edit.remove_lines(HeaderName::ContentLength, |_| true),
+    ];
+    for change in changes {
+        let mut space = EditSpace::default();
+        let mut edit = Edit::new(&message, &mut space);
+        change(&mut edit);
+        assert_eq!(edit.write_into(&mut Vec::new()), Err(UnsafeText));
+    }
 }
 
 #[test]

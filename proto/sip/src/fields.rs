@@ -10,7 +10,7 @@ use crate::{HeaderName, Limits, Reason};
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
-    lines: [Line; Limits::HEADERS_CEILING],
+    lines: [Line; LINES_MAX],
     count: usize,
     /// For each name the first line that has it, or `NONE`.
     first: [u8; HeaderName::COUNT],
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn unread(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            lines: [Line::default(); Limits::HEADERS_CEILING],
+            lines: [Line::default(); LINES_MAX],
             count: 0,
             first: [NONE; HeaderName::COUNT],
             repeated: 0,
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
         let bytes = self.bytes;
         let Some(lf) = find::<b'\n'>(bytes) else { return Some(Reason::StartLine) };
         self.start_line_end = lf + 1;
-        let count_max = limits.headers_max.min(Limits::HEADERS_CEILING);
+        let count_max = limits.headers_max.min(LINES_MAX);
         let mut wrong = None;
         let mut at = lf + 1;
         let body_at = loop {
@@ -232,8 +232,11 @@ const fn is_single(name: HeaderName) -> bool {
 
 const NONE: u8 = u8::MAX;
 
+/// Room for the lines of a request of our own.
+const LINES_MAX: usize = Limits::for_own_requests().headers_max;
+
 // An index of a line is a byte, and not `NONE`.
-const _: () = assert!(Limits::HEADERS_CEILING < NONE as usize);
+const _: () = assert!(LINES_MAX < NONE as usize);
 
 // One bit for each name.
 const _: () = assert!(HeaderName::COUNT <= u64::BITS as usize);

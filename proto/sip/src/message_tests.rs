@@ -354,7 +354,7 @@ fn limits_at_their_edges() {
     assert_eq!(rejected(&message(1), &limits), Err(Reason::TooManyHeaders));
     // What is configured cannot lift the ceiling.
     let limits = Limits { headers_max: 1000, message_bytes_max: usize::MAX, ..Limits::default() };
-    assert_eq!(rejected(&message(123), &limits), Err(Reason::TooManyHeaders));
+    assert_eq!(rejected(&message(123 + Limits::HEADERS_ADDED_MAX), &limits), Err(Reason::TooManyHeaders));
 
     let bytes = crlf(REQUEST);
     let limits = Limits { message_bytes_max: bytes.len(), ..Limits::default() };
@@ -418,6 +418,11 @@ fn read_everything(bytes: &[u8]) {
         Ok(message) => {
             let _ =
                 (message.from().tag(), message.to().tag(), message.via().received(), message.via().rport());
+            let mut out = Vec::new();
+            assert!(Edit::new(&message, &mut EditSpace::default()).write_into(&mut out).is_ok());
+            if message.has(HeaderName::ContentLength) {
+                assert_eq!(out, message.as_bytes());
+            }
             Fields::clone(&message)
         }
         Err(rejected) => {
@@ -433,9 +438,6 @@ fn read_everything(bytes: &[u8]) {
         }
     }
     let _ = crate::Contacts::of(&fields);
-    let mut out = Vec::new();
-    assert!(Edit::new(&fields, &mut EditSpace::default()).write_into(&mut out).is_ok());
-    assert_eq!(out, fields.as_bytes());
 }
 
 fn samples() -> Vec<Vec<u8>> {

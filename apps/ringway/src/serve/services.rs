@@ -3,7 +3,9 @@
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed};
-use ringway_server::auth::{DialogExtensions, NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{
+    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+};
 use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +17,7 @@ pub(crate) struct SharedServices {
     directory: Directory,
     windows: Vec<Mutex<ReplayWindows>>,
     dialogs: Mutex<DialogExtensions>,
+    guesses: Mutex<GuessLimits>,
     rates: Vec<Mutex<SourceRates>>,
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
@@ -38,7 +41,8 @@ impl SharedServices {
         let services = Self {
             directory: Directory::new(key),
             windows,
-            dialogs: Mutex::new(DialogExtensions::new(&seed.part(200))),
+            dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
+            guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -148,6 +152,14 @@ impl Services for SharedServices {
         self.rates.get(part % PARTS).is_none_or(|rates| lock(rates).admit(now, source))
     }
 
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.guesses).may_log_in(now, login)
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        lock(&self.guesses).on_login(now, login, result);
+    }
+
     fn keeps_bindings(&self) -> bool {
         self.keeps_bindings
     }
@@ -171,3 +183,6 @@ const PARTS: usize = 16;
 
 /// Nonces whose counts are remembered at once, about 64 bytes each.
 const NONCES_MAX: usize = 1 << 20;
+
+/// Users whose password was proven lately, each with its source, about 20 bytes each.
+const PROOFS_MAX: usize = 1 << 20;

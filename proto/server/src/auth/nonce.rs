@@ -1,15 +1,17 @@
 //! Nonces that are checked by their MAC and time, so that none is kept.
 //!
-//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of HMAC-SHA-256.
+//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of HMAC-SHA-256. The HMAC also
+//! covers the seed of this start: a nonce from before a restart is stale, whatever the clock says, because the counts that it was
+//! used with are not known any more.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
-use ringway_sansio::Instant;
+use ringway_sansio::{Instant, Seed};
 use ringway_sip::grammar::hex_pair;
 use sha2::Sha256;
 
-/// Makes and checks nonces. All shards, and all nodes of a cluster, that share the secret take each other's.
+/// Makes and checks nonces. All shards that share the secret and the seed take each other's.
 #[derive(Clone)]
 pub struct NonceMaker {
     mac: Hmac<Sha256>,
@@ -36,7 +38,7 @@ pub enum NonceAge {
     Fresh(NonceId),
     /// Ours, but too old or from the future.
     Old,
-    /// Not ours, or from before our secret changed.
+    /// Not ours, or from before the last start.
     Foreign,
 }
 
@@ -47,11 +49,18 @@ impl core::fmt::Debug for NonceMaker {
 }
 
 impl NonceMaker {
-    /// From 32 secret bytes.
-    pub fn new(secret: &[u8; 32], lifetime: Duration, shard: u16) -> Self {
+    /// From 32 secret bytes and the seed of this start.
+    pub fn new(secret: &[u8; 32], seed: &Seed, lifetime: Duration, shard: u16) -> Self {
         let key = secret.as_slice();
-        let mac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
+        let mac = Hmac::<Sha256>::new_from_slice(key);
+        let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+        mac.update(seed.bytes());
         Self { mac, lifetime, shard, counter: 0 }
+    }
+
+    /// Sets how long a nonce is good.
+    pub const fn set_lifetime(&mut self, lifetime: Duration) {
+        self.lifetime = lifetime;
     }
 
     /// Appends a new nonce.
@@ -135,11 +144,13 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 mod tests {
     use super::*;
 
+    const SEED: Seed = Seed::from_bytes([1; 32]);
+
     #[test]
     fn a_nonce_is_good_until_its_time_is_over_and_on_every_shard() {
         let lifetime = Duration::from_secs(300);
-        let mut maker = NonceMaker::new(&[7; 32], lifetime, 3);
-        let other = NonceMaker::new(&[7; 32], lifetime, 0);
+        let mut maker = NonceMaker::new(&[7; 32], &SEED, lifetime, 3);
+        let other = NonceMaker::new(&[7; 32], &SEED, lifetime, 0);
         let start = Instant::from_secs(1_700_000_000);
         let mut nonce = Vec::new();
         maker.write(start, &mut nonce);
@@ -150,7 +161,7 @@ mod tests {
 
     #[test]
     fn no_byte_of_it_can_be_changed() {
-        let mut maker = NonceMaker::new(&[7; 32], Duration::from_secs(300), 0);
+        let mut maker = NonceMaker::new(&[7; 32], &SEED, Duration::from_secs(300), 0);
         let now = Instant::from_secs(1_700_000_000);
         let mut nonce = Vec::new();
         maker.write(now, &mut nonce);
@@ -159,10 +170,10 @@ mod tests {
             forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
             assert_eq!(maker.check(now, &forged), NonceAge::Foreign, "byte {at}");
         }
-        assert_eq!(
-            NonceMaker::new(&[8; 32], Duration::from_secs(300), 0).check(now, &nonce),
-            NonceAge::Foreign
-        );
+        for (secret, seed) in [([8; 32], SEED), ([7; 32], Seed::from_bytes([2; 32]))] {
+            let other = NonceMaker::new(&secret, &seed, Duration::from_secs(300), 0);
+            assert_eq!(other.check(now, &nonce), NonceAge::Foreign);
+        }
         assert_eq!(maker.check(now, b""), NonceAge::Foreign);
     }
 }

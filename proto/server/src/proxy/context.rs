@@ -252,14 +252,14 @@ impl<S: Services> Server<S> {
     fn send_stored(&mut self, now: Instant, key: SlabKey, number: usize, flow: Flow, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let bytes = core::mem::take(&mut context.request);
-        let (source, grant) = (context.source, context.grant);
+        let (source, grant, branches) = (context.source, context.grant, context.branches.len());
         let limits = self.config.message_limits.clone();
         if let Ok(message) = Message::parse(&bytes, &limits)
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri)
             && let Some(branch) = self.branch_mut(key, number)
         {
-            let mut targets = Targets::default();
+            let mut targets = Targets { branches, ..Targets::default() };
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
             let request = Request { now, message: &message, method, uri, flow: source, key: None, grant };
             if let Some(target) = targets.list.first() {

@@ -1,5 +1,6 @@
 //! Writing a request as it is forwarded (RFC 3261 §16.6).
 
+use super::breadth::{SPIRALS, Share};
 use super::{Target, Targets};
 use crate::Config;
 use crate::auth::{Sender, is_private};
@@ -42,6 +43,13 @@ impl Plan<'_, '_, '_> {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
+        let share = Share::of(self.config, message, self.targets.branches).unwrap_or(Share::LEAST);
+        match message.has(HeaderName::MaxBreadth) {
+            true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
+            false => {
+                edit.push_last(HeaderName::MaxBreadth, |out| write_number(out, u64::from(share.breadth)));
+            }
+        }
         self.remove_own_credentials(&mut edit);
         self.remove_claims(&mut edit);
         self.record_route(&mut edit);
@@ -54,7 +62,7 @@ impl Plan<'_, '_, '_> {
             });
         }
         edit.stamp_via(self.request.flow.remote);
-        edit.push_first(HeaderName::Via, |out| self.write_via(branch, out));
+        edit.push_first(HeaderName::Via, |out| self.write_via(branch, share, out));
         let start = out.len();
         if edit.write_into(out).is_err() {
             out.truncate(start);
@@ -167,7 +175,7 @@ impl Plan<'_, '_, '_> {
         self.routed.next_route.is_none() && self.config.is_own_address(self.flow.remote)
     }
 
-    fn write_via(&self, branch: &[u8], out: &mut Vec<u8>) {
+    fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
         let transport: &[u8] = match self.flow.transport {
             Transport::Udp => b"UDP ",
             Transport::Tcp => b"TCP ",
@@ -175,7 +183,11 @@ impl Plan<'_, '_, '_> {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(transport);
         write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
-        out.extend_from_slice(b";rport;branch=");
+        out.extend_from_slice(b";rport;");
+        out.extend_from_slice(SPIRALS);
+        out.push(b'=');
+        write_number(out, u64::from(share.spirals));
+        out.extend_from_slice(b";branch=");
         out.extend_from_slice(branch);
         out.extend_from_slice(LOOP_MARK);
         let message = self.request.message;

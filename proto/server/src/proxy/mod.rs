@@ -1,5 +1,6 @@
 //! The proxy (RFC 3261 §16): target set, forking, response context.
 
+mod breadth;
 mod context;
 mod forward;
 mod remote_target;
@@ -17,6 +18,7 @@ use crate::token::{Place, Side};
 use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use breadth::{Share, TooBroad};
 use core::ops::Range;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Transport};
@@ -37,6 +39,8 @@ pub(crate) enum Lookup {
 pub(crate) struct Targets {
     text: Vec<u8>,
     list: Vec<Target>,
+    /// How many branches the request has, those to other targets included.
+    branches: usize,
 }
 
 /// One target.
@@ -55,6 +59,7 @@ impl Targets {
     fn clear(&mut self) {
         self.text.clear();
         self.list.clear();
+        self.branches = 0;
     }
 
     fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>, q: u16) {
@@ -121,14 +126,26 @@ impl<S: Services> Server<S> {
             }
             targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
         }
+        let is_stateless = !self.config.stateful || request.method == Method::Ack;
+        targets.branches = if is_stateless { 1 } else { targets.list.len() };
         if targets.list.is_empty() {
             self.refuse_absent(request, &aor, out);
-        } else if !self.config.stateful || request.method == Method::Ack {
+        } else if let Err(reason) = Share::of(&self.config, request.message, targets.branches) {
+            self.refuse_fork(request, reason, out);
+        } else if is_stateless {
             self.forward_without_state(request, routed, &targets, out);
         } else {
             self.forward(request, routed, &targets, out);
         }
         self.targets = targets;
+    }
+
+    fn refuse_fork(&mut self, request: &Request<'_, '_>, reason: TooBroad, out: &mut Out<'_>) {
+        match reason {
+            TooBroad::Malformed => self.refuse_plainly(request, 400, "Bad Max-Breadth", out),
+            TooBroad::Breadth => self.refuse_plainly(request, 440, "Max-Breadth Exceeded", out),
+            TooBroad::Spirals => self.refuse_plainly(request, 483, "Too Many Spirals", out),
+        }
     }
 
     /// The flow to a side of a dialog; `None` where its remote target says how it is reached.

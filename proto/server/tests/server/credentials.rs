@@ -4,6 +4,7 @@ use crate::challenge::{Login, answered, is_stale, nonce_of, proven};
 use crate::harness::{
     ALICE, BOB, CAROL, Request, STRANGER, World, forwarded, invite, only, query, register, request, statuses,
 };
+use ringway_sansio::Seed;
 use ringway_server::auth::{Algorithm, NonceMaker};
 use std::time::Duration;
 
@@ -73,7 +74,8 @@ fn a_nonce_of_another_secret_is_stale_when_the_password_is_right() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     let mut nonce = Vec::new();
-    NonceMaker::new(&[8; 32], Duration::from_secs(300), 0).write(world.now, &mut nonce);
+    NonceMaker::new(&[8; 32], &Seed::from_number(1), Duration::from_secs(300), 0)
+        .write(world.now, &mut nonce);
     let forged = Login { nonce: String::from_utf8(nonce).unwrap(), ..login.clone() };
     assert!(is_stale(&only(world.udp(BOB, &answered(&request, &forged)))));
     let invented = Login { nonce: "mine".into(), ..login };
@@ -229,13 +231,73 @@ fn what_has_no_digest_of_ours_is_challenged() {
         good.replace("nc=00000001", "nc=00000000"),
         without_cnonce,
         good.replace("username=\"bob\"", "username=\"alice\""),
-        good.replace("uri=\"sip:example.org\"", "uri=\"sip:example.net\""),
         good.replace("Authorization", "Proxy-Authorization"),
     ] {
         let request = request.clone().cseq(2).line(&line);
         assert_eq!(only(world.udp(BOB, &request)).status(), 401, "{line}");
     }
     assert_eq!(only(world.udp(BOB, &request.cseq(3).line(&good))).status(), 200, "the count is unused");
+}
+
+#[test]
+fn the_digest_uri_is_the_request_uri_or_the_server() {
+    let permanent = |world: &mut World| {
+        world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    };
+    for (uri, expected) in [
+        ("sip:bob@example.org", Ok(0)),
+        ("sip:b%6Fb@EXAMPLE.org", Ok(0)),
+        ("sip:example.org", Ok(1)),
+        ("sip:example.org:5060", Ok(1)),
+        ("sip:192.0.2.1:5060", Ok(1)),
+        ("sip:192.0.2.1;transport=udp", Ok(1)),
+        ("sip:carol@example.org", Err(400)),
+        ("sip:bob@example.org:5060", Err(400)),
+        ("sip:Bob@example.org", Err(400)),
+        ("sips:bob@example.org", Err(400)),
+        ("sip:example.net", Err(400)),
+        ("sip:192.0.2.2:5060", Err(400)),
+        ("sip:192.0.2.1:5061", Err(400)),
+        ("bob", Err(400)),
+        ("*", Err(400)),
+    ] {
+        let mut world = World::closed();
+        permanent(&mut world);
+        let call = invite("sip:bob@example.org");
+        let login = Login::to(&only(world.udp(ALICE, &call)), "alice");
+        // The password is proven for this URI, whatever the request is for.
+        let line = login.line(&Request { uri: uri.into(), ..call.clone() });
+        let sent = world.udp(ALICE, &call.cseq(2).line(&line));
+        let counters = world.server.counters();
+        let counted = (counters.digest_uri_server, counters.digest_uri_other);
+        match expected {
+            Ok(server) => {
+                assert_eq!((statuses(&sent), counted), (vec![100], (server, 0)), "{uri}");
+            }
+            Err(status) => assert_eq!((statuses(&sent), counted), (vec![status], (0, 1)), "{uri}"),
+        }
+    }
+}
+
+#[test]
+fn a_request_of_before_a_restart_is_stale_whatever_the_clock_says() {
+    let mut world = World::closed();
+    world.pass(Duration::from_secs(3600));
+    let (request, login) = challenged(&mut world);
+    let captured = answered(&request, &login);
+    assert_eq!(only(world.udp(BOB, &captured)).status(), 200);
+    let made = world.now;
+    for behind_s in [0, 1, 10, 299, 3600] {
+        let mut world = World::closed_restarted(made - Duration::from_secs(behind_s));
+        for wait_s in [0, 1, 10, 250] {
+            world.pass(Duration::from_secs(wait_s));
+            let answer = only(world.udp(BOB, &captured));
+            assert!(is_stale(&answer), "{behind_s} s behind, {wait_s} s later: {}", answer.status());
+        }
+        // The phone goes on without its user.
+        let (request, login) = challenged(&mut world);
+        assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
 };
-use ringway_server::auth::{Algorithm, DialogExtensions, NonceId, NonceUse, ReplayWindows};
+use ringway_server::auth::{
+    Algorithm, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+};
 use ringway_server::{
     Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
     StoreFailed,
@@ -24,6 +26,9 @@ pub(crate) const CAROL: &str = "192.0.2.30:5060";
 pub(crate) const EDGE: &str = "192.0.2.99:5060";
 /// A host that is no user of ours.
 pub(crate) const STRANGER: &str = "203.0.113.66:5060";
+
+/// When a server begins.
+const START: Instant = Instant::from_secs(1_800_000_000);
 
 /// A server, its surroundings, and what it sent so far.
 pub(crate) struct World {
@@ -49,6 +54,9 @@ pub(crate) struct Sent {
 pub(crate) struct Memory {
     users: Mutex<BTreeMap<(String, String), Ha1>>,
     windows: Mutex<ReplayWindows>,
+    guesses: Mutex<GuessLimits>,
+    /// How many attempts to log in ended so: proven, wrong, slowed.
+    pub(crate) logins: Mutex<[usize; 3]>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
     /// The last record stored for each address-of-record.
@@ -80,6 +88,15 @@ impl Services for Memory {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         self.dialogs.lock().unwrap().is_extended(now, mark)
+    }
+
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        self.guesses.lock().unwrap().may_log_in(now, login)
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        self.logins.lock().unwrap()[result as usize] += 1;
+        self.guesses.lock().unwrap().on_login(now, login, result);
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
@@ -116,19 +133,27 @@ impl World {
 
     /// The same server after a restart: with its secret, and nothing else of what it was.
     pub(crate) fn restarted() -> Self {
-        Self::seeded(config(), 0, 2)
+        Self::seeded(config(), 0, 2, START)
+    }
+
+    /// The same asking for passwords, its clock at `now`.
+    pub(crate) fn closed_restarted(now: Instant) -> Self {
+        let mut config = config();
+        config.auth.enabled = true;
+        Self::seeded(config, 0, 2, now)
     }
 
     fn at(config: Config, per_second: u32) -> Self {
-        Self::seeded(config, per_second, 1)
+        Self::seeded(config, per_second, 1, START)
     }
 
-    fn seeded(config: Config, per_second: u32, seed: u64) -> Self {
-        let now = Instant::from_secs(1_800_000_000);
+    fn seeded(config: Config, per_second: u32, seed: u64, now: Instant) -> Self {
         let seed = Seed::from_number(seed);
         let memory = Arc::new(Memory {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),
+            guesses: Mutex::new(GuessLimits::new(1000, &seed, now)),
+            logins: Mutex::default(),
             rates: Mutex::new(SourceRates::new(per_second, &seed)),
             dialogs: Mutex::new(DialogExtensions::new(&seed)),
             records: Mutex::default(),

@@ -6,12 +6,16 @@
 //! shards at once.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod amplification;
 mod cancel;
 mod challenge;
+mod content_length;
 mod credentials;
 mod dialog;
 mod ends;
 mod fork;
+mod growth;
+mod guessing;
 mod harness;
 mod hostile;
 mod mark;

@@ -1,6 +1,6 @@
 //! Edits: what the edit says it will send is what a reader of the sent bytes reads, and nothing else has changed.
 
-use ringway_sip::{Edit, EditSpace, Fields, HeaderName, Limits, Message, Reason};
+use ringway_sip::{Edit, EditSpace, Fields, HeaderName, Limits, Message, Reason, StreamFramer};
 
 /// The input is a list of changes, each an operation, a name and a text with its length, then a zero, then a message.
 pub(crate) fn run(data: &[u8]) {
@@ -22,6 +22,7 @@ pub(crate) fn run(data: &[u8]) {
         assert_eq!(out, b"kept");
         return;
     }
+    is_one_message_of_a_stream(&out[4..]);
     sent_as_seen(&out[4..], &message, &seen, &request_uri, &changes);
 }
 
@@ -84,6 +85,17 @@ fn breaks_out(text: &[u8]) -> bool {
         folded.drain(at..at + 2);
     }
     folded.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// RFC 3261 §18.3: on a stream the written bytes are exactly one message, whatever follows them.
+fn is_one_message_of_a_stream(out: &[u8]) {
+    let mut framer = StreamFramer::new(usize::MAX);
+    framer.push(out);
+    framer.push(b"BYE sip:next SIP/2.0\r\n");
+    match framer.next_message() {
+        Ok(cut) => assert_eq!(cut, Some(out)),
+        Err(error) => panic!("{}", error.as_str()),
+    }
 }
 
 fn sent_as_seen(

@@ -16,6 +16,7 @@ pub(crate) fn run(data: &[u8]) {
             assert!(data.starts_with(message.as_bytes()), "no more than what came");
             reads(&message);
             reads_again_the_same(&message);
+            is_forwarded_whole(&message);
             can_be_answered(&message);
         }
         Err(rejected) => {
@@ -56,10 +57,21 @@ fn reads(fields: &Fields<'_>) {
         }
     }
     let _ = Contacts::of(fields);
+}
+
+/// Forwarded as it came; a Content-Length is added where there was none.
+fn is_forwarded_whole(message: &Message<'_>) {
     let mut out = Vec::new();
     let mut space = EditSpace::default();
-    assert!(Edit::new(fields, &mut space).write_into(&mut out).is_ok());
-    assert_eq!(out, fields.as_bytes(), "forwarded as it came");
+    assert!(Edit::new(message, &mut space).write_into(&mut out).is_ok());
+    if message.has(HeaderName::ContentLength) {
+        assert_eq!(out, message.as_bytes(), "forwarded as it came");
+        return;
+    }
+    let line = format!("Content-Length: {}\r\n", message.body().len());
+    let header = message.as_bytes().len() - message.body().len() - 2;
+    let (before, after) = message.as_bytes().split_at(header);
+    assert_eq!(out, [before, line.as_bytes(), after].concat(), "with a Content-Length");
 }
 
 fn reads_again_the_same(message: &Message<'_>) {

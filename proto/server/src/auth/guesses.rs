@@ -1,0 +1,321 @@
+//! Bounds on guessing passwords.
+
+use crate::rate::{SeededHash, network_of};
+use core::hash::{BuildHasher, Hasher};
+use core::net::IpAddr;
+use core::time::Duration;
+use hashbrown::HashMap;
+use ringway_sansio::{Instant, Seed};
+
+/// Who tries to log in, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Login<'a> {
+    /// The digest's `username`, escapes undone; nobody has to have it.
+    pub user: &'a [u8],
+    /// The domain whose user it is.
+    pub domain: &'a [u8],
+    /// The address that the request came from.
+    pub source: IpAddr,
+}
+
+/// How an attempt to log in ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginResult {
+    /// The password is right.
+    Proven,
+    /// The password is wrong, or there is no such user.
+    Wrong,
+    /// Not checked: there were too many wrong passwords.
+    Slowed,
+}
+
+/// Token buckets of wrong passwords, for each user and for each source (an IPv6 /64 network counts as one).
+///
+/// A wrong password takes a token of its user and one of its source; where either has none, passwords are not checked. Only
+/// wrong passwords take tokens, so a user whose phones have the right one is slowed by others' guesses alone. From a source
+/// where a user proved the password within [`GuessLimits::PROOF_LIFE`], that user has tokens of its own, which other sources'
+/// guesses do not take: nobody can lock a user out of the place where its phone is.
+#[derive(Debug)]
+pub struct GuessLimits {
+    hash: SeededHash,
+    sources: Buckets,
+    users: Buckets,
+    /// For users at a source where they proved their password, in two generations: the older one is dropped when the younger
+    /// is full or [`GuessLimits::PROOF_LIFE`] old.
+    young: HashMap<u64, Instant, SeededHash>,
+    old: HashMap<u64, Instant, SeededHash>,
+    young_since: Instant,
+    proofs_max: usize,
+    /// From then on every bucket is full.
+    quiet_from: Instant,
+}
+
+impl GuessLimits {
+    /// Wrong passwords at once from one source, or for one user at a source where it proved its password.
+    pub const SOURCE_BURST: u32 = 20;
+    /// Time in which a source gets one token back: 10 wrong passwords a minute.
+    pub const SOURCE_INTERVAL: Duration = Duration::from_secs(6);
+    /// Wrong passwords at once for one user, from all sources.
+    pub const USER_BURST: u32 = 50;
+    /// Time in which a user gets one token back: 20 wrong passwords a minute.
+    pub const USER_INTERVAL: Duration = Duration::from_secs(3);
+    /// Sources, and users, whose wrong passwords are remembered; more than that share one bucket.
+    pub const TRACKED_MAX: usize = 65_536;
+    /// For how long a proof is remembered at least, unless there are too many of them.
+    pub const PROOF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// Without wrong passwords. At most `proofs_max` pairs of a user and a source that proved its password are remembered.
+    pub fn new(proofs_max: usize, seed: &Seed, now: Instant) -> Self {
+        let hash = SeededHash::new(seed);
+        Self {
+            hash,
+            sources: Buckets::new(Self::SOURCE_BURST, Self::SOURCE_INTERVAL, hash),
+            users: Buckets::new(Self::USER_BURST, Self::USER_INTERVAL, hash),
+            young: HashMap::with_hasher(hash),
+            old: HashMap::with_hasher(hash),
+            young_since: now,
+            proofs_max: proofs_max / 2,
+            quiet_from: Instant::default(),
+        }
+    }
+
+    /// True when a password of this user may be checked for this source.
+    pub fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
+        if now >= self.quiet_from {
+            return true;
+        }
+        match self.proof(login) {
+            Some(full_at) => has_token(*full_at, now, Self::SOURCE_BURST, Self::SOURCE_INTERVAL),
+            None => self.sources.has(now, self.source(login)) && self.users.has(now, self.user(login)),
+        }
+    }
+
+    /// Takes note of how an attempt ended.
+    pub fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        match result {
+            LoginResult::Proven => self.note_proof(now, login),
+            LoginResult::Wrong => {
+                let full_at = match self.proof(login) {
+                    Some(full_at) => {
+                        *full_at = (*full_at).max(now) + Self::SOURCE_INTERVAL;
+                        *full_at
+                    }
+                    None => {
+                        let source = self.sources.take(now, self.source(login));
+                        source.max(self.users.take(now, self.user(login)))
+                    }
+                };
+                self.quiet_from = self.quiet_from.max(full_at);
+            }
+            LoginResult::Slowed => {}
+        }
+    }
+
+    fn note_proof(&mut self, now: Instant, login: &Login<'_>) {
+        if self.young.len() >= self.proofs_max || now.since(self.young_since) >= Self::PROOF_LIFE {
+            core::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+            self.young_since = now;
+        }
+        let pair = self.pair(login);
+        if !self.young.contains_key(&pair) {
+            // The older generation keeps what was guessed meanwhile.
+            let full_at = self.old.remove(&pair).unwrap_or_default();
+            self.young.insert(pair, full_at);
+        }
+    }
+
+    /// When the bucket of a user at a source where it proved its password is full again.
+    fn proof(&mut self, login: &Login<'_>) -> Option<&mut Instant> {
+        let pair = self.pair(login);
+        self.young.get_mut(&pair).or_else(|| self.old.get_mut(&pair))
+    }
+
+    fn user(&self, login: &Login<'_>) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_usize(login.user.len());
+        hasher.write(login.user);
+        hasher.write(login.domain);
+        hasher.finish()
+    }
+
+    fn source(&self, login: &Login<'_>) -> u64 {
+        self.hash.hash_one(network_of(login.source))
+    }
+
+    fn pair(&self, login: &Login<'_>) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_usize(login.user.len());
+        hasher.write(login.user);
+        hasher.write(login.domain);
+        match network_of(login.source) {
+            IpAddr::V4(v4) => hasher.write(&v4.octets()),
+            IpAddr::V6(v6) => hasher.write(&v6.octets()),
+        }
+        hasher.finish()
+    }
+}
+
+/// Token buckets by a keyed hash; those that are full are forgotten.
+#[derive(Debug)]
+struct Buckets {
+    burst: u32,
+    interval: Duration,
+    full_at: HashMap<u64, Instant, SeededHash>,
+    /// Shared by those for whom there is no room.
+    crowded_full_at: Instant,
+    swept_at: Instant,
+}
+
+impl Buckets {
+    fn new(burst: u32, interval: Duration, hash: SeededHash) -> Self {
+        let full_at = HashMap::with_hasher(hash);
+        Self { burst, interval, full_at, crowded_full_at: Instant::default(), swept_at: Instant::default() }
+    }
+
+    fn has(&self, now: Instant, key: u64) -> bool {
+        let full_at = match self.full_at.get(&key) {
+            Some(full_at) => *full_at,
+            None if self.full_at.len() >= GuessLimits::TRACKED_MAX => self.crowded_full_at,
+            None => return true,
+        };
+        has_token(full_at, now, self.burst, self.interval)
+    }
+
+    /// Takes a token. Returns when the bucket is full again.
+    fn take(&mut self, now: Instant, key: u64) -> Instant {
+        if self.full_at.len() >= GuessLimits::TRACKED_MAX && !self.full_at.contains_key(&key) {
+            // Looking through all of them for each guess would cost more than the guess.
+            if now.since(self.swept_at) >= self.interval {
+                self.swept_at = now;
+                self.full_at.retain(|_, full_at| *full_at > now);
+            }
+            if self.full_at.len() >= GuessLimits::TRACKED_MAX {
+                self.crowded_full_at = self.crowded_full_at.max(now) + self.interval;
+                return self.crowded_full_at;
+            }
+        }
+        let full_at = self.full_at.entry(key).or_default();
+        *full_at = (*full_at).max(now) + self.interval;
+        *full_at
+    }
+}
+
+/// True when a bucket that is full at `full_at` has a token.
+fn has_token(full_at: Instant, now: Instant, burst: u32, interval: Duration) -> bool {
+    full_at.since(now) + interval <= interval * burst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_secs(1_800_000_000);
+
+    fn limits() -> GuessLimits {
+        GuessLimits::new(1000, &Seed::from_number(1), START)
+    }
+
+    fn login<'a>(user: &'a str, source: &str) -> Login<'a> {
+        Login { user: user.as_bytes(), domain: b"example.org", source: source.parse().unwrap() }
+    }
+
+    /// How many of `count` wrong passwords, one every `pause`, are checked.
+    fn checked(limits: &mut GuessLimits, login: &Login<'_>, count: usize, pause: Duration) -> usize {
+        let mut checked = 0;
+        for number in 0..count {
+            let now = START + pause * number as u32;
+            if limits.may_log_in(now, login) {
+                checked += 1;
+                limits.on_login(now, login, LoginResult::Wrong);
+            }
+        }
+        checked
+    }
+
+    #[test]
+    fn a_burst_and_then_ten_a_minute_from_one_source() {
+        let mut limits = limits();
+        let eve = login("alice", "203.0.113.66");
+        assert_eq!(checked(&mut limits, &eve, 6000, Duration::from_millis(100)), 20 + 99);
+        let end = START + Duration::from_millis(599_900);
+        assert!(!limits.may_log_in(end, &login("bob", "203.0.113.66")));
+        assert!(limits.may_log_in(end, &login("bob", "203.0.113.67")));
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        let mut limits = limits();
+        for number in 0..20 {
+            let from = alloc::format!("2001:db8::{number}");
+            limits.on_login(START, &login("alice", &from), LoginResult::Wrong);
+        }
+        assert!(!limits.may_log_in(START, &login("bob", "2001:db8::ffff:1")));
+        assert!(limits.may_log_in(START, &login("bob", "2001:db8:0:1::1")));
+    }
+
+    #[test]
+    fn many_sources_share_the_tokens_of_a_user_and_cannot_lock_it_out() {
+        let mut limits = limits();
+        let home = login("alice", "192.0.2.10");
+        limits.on_login(START, &home, LoginResult::Proven);
+        let total: usize = (0..100)
+            .map(|number| {
+                let from = alloc::format!("203.0.113.{number}");
+                checked(&mut limits, &login("alice", &from), 10, Duration::ZERO)
+            })
+            .sum();
+        assert_eq!(total, 50);
+        assert!(!limits.may_log_in(START, &login("alice", "198.51.100.1")));
+        assert!(limits.may_log_in(START, &home));
+        assert!(limits.may_log_in(START, &login("bob", "198.51.100.1")), "of another user");
+    }
+
+    #[test]
+    fn guesses_at_the_users_own_place_are_slowed_too() {
+        let mut limits = limits();
+        let home = login("alice", "192.0.2.10");
+        limits.on_login(START, &home, LoginResult::Proven);
+        assert_eq!(checked(&mut limits, &home, 100, Duration::ZERO), 20);
+        limits.on_login(START, &home, LoginResult::Proven);
+        assert!(!limits.may_log_in(START, &home), "a proof gives no tokens back");
+        assert!(limits.may_log_in(START + Duration::from_secs(6), &home));
+    }
+
+    #[test]
+    fn a_proof_is_forgotten_after_two_generations() {
+        let mut limits = limits();
+        let home = login("alice", "192.0.2.10");
+        limits.on_login(START, &home, LoginResult::Proven);
+        for day in 1..=2 {
+            assert!(limits.proof(&home).is_some(), "day {day}");
+            limits.on_login(
+                START + GuessLimits::PROOF_LIFE * day,
+                &login("bob", "192.0.2.1"),
+                LoginResult::Proven,
+            );
+        }
+        assert!(limits.proof(&home).is_none());
+    }
+
+    #[test]
+    fn the_state_is_bounded() {
+        let mut limits = limits();
+        for number in 0..(GuessLimits::TRACKED_MAX as u32 + 1000) {
+            let source = IpAddr::from(number.to_be_bytes());
+            let user = number.to_be_bytes();
+            let login = Login { user: &user, domain: b"example.org", source };
+            limits.on_login(START, &login, LoginResult::Wrong);
+            limits.on_login(START, &login, LoginResult::Proven);
+        }
+        let tracked = (limits.sources.full_at.len(), limits.users.full_at.len());
+        assert_eq!(tracked, (GuessLimits::TRACKED_MAX, GuessLimits::TRACKED_MAX));
+        assert!(limits.young.len() + limits.old.len() <= 1000);
+        assert!(
+            !limits.may_log_in(START, &login("alice", "192.0.2.1")),
+            "what has no room shares one bucket"
+        );
+        let later = START + Duration::from_secs(60 * 60 * 24);
+        assert!(limits.may_log_in(later, &login("alice", "192.0.2.1")), "which fills again");
+    }
+}

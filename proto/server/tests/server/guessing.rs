@@ -1,0 +1,122 @@
+//! Guessing passwords: it is slowed, for each user and each source, and nobody is locked out by it.
+
+use crate::challenge::{Login, answered, is_stale, proven};
+use crate::harness::{ALICE, BOB, CAROL, STRANGER, World, invite, only, query, register, statuses};
+use ringway_server::auth::GuessLimits;
+use std::time::Duration;
+
+/// What a REGISTER of `user` with this password is answered.
+fn guess(world: &mut World, from: &str, user: &str, password: &str, number: u32) -> u16 {
+    let request = query(user).call_id(&format!("{from} {user} {number}"));
+    let challenge = only(world.udp(from, &request));
+    assert_eq!(challenge.status(), 401);
+    let login = Login { password: password.into(), ..Login::to(&challenge, user) };
+    only(world.udp(from, &answered(&request, &login))).status()
+}
+
+#[test]
+fn ten_thousand_words_with_the_right_one_last_are_not_tried() {
+    let mut world = World::closed();
+    assert_eq!(
+        only(proven(&mut world, ALICE, &register("alice", "<sip:alice@192.0.2.10>"), "alice")).status(),
+        200
+    );
+    let mut answers = [0_usize; 3];
+    for number in 0..10_000 {
+        let password = if number == 9999 { "alice's password" } else { "a word" };
+        let status = guess(&mut world, STRANGER, "alice", password, number);
+        let place = [401, 503, 200].iter().position(|&known| known == status).unwrap();
+        answers[place] += 1;
+        world.pass(Duration::from_millis(50));
+        // The victim's phone goes on all the time.
+        if number % 1000 == 0 {
+            assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", number), 200, "{number}");
+            assert_eq!(guess(&mut world, BOB, "bob", "bob's password", number), 200, "{number}");
+        }
+    }
+    // 500 s at ten a minute.
+    let checked = GuessLimits::SOURCE_BURST as usize + 500 / 6;
+    assert!(answers[0].abs_diff(checked) <= 1, "{answers:?}");
+    assert_eq!((answers[0] + answers[1], answers[2]), (10_000, 0));
+    let counters = world.server.counters();
+    assert_eq!(counters.wrong_passwords, answers[0] as u64);
+    assert_eq!(counters.slowed_logins, answers[1] as u64);
+    assert_eq!(*world.memory.logins.lock().unwrap(), [21, answers[0], answers[1]], "and it is observable");
+}
+
+#[test]
+fn many_sources_cannot_lock_a_user_out_of_its_place() {
+    let mut world = World::closed();
+    assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", 0), 200);
+    let from = |number: u32| format!("203.0.{}.{}:5060", number / 200, 1 + number % 200);
+    let checked =
+        (0..1000).filter(|&number| guess(&mut world, &from(number), "alice", "x", number) == 401).count();
+    assert_eq!(checked, GuessLimits::USER_BURST as usize);
+    assert_eq!(
+        guess(&mut world, CAROL, "alice", "alice's password", 1),
+        503,
+        "from a new place it takes time"
+    );
+    assert_eq!(guess(&mut world, CAROL, "carol", "carol's password", 1), 200, "for others it does not");
+    assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", 1), 200);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(guess(&mut world, CAROL, "alice", "alice's password", 2), 200);
+}
+
+#[test]
+fn who_does_not_exist_is_slowed_like_anybody_else() {
+    for user in ["alice", "nobody"] {
+        let mut world = World::closed();
+        let answers: Vec<u16> =
+            (0..30).map(|number| guess(&mut world, STRANGER, user, "x", number)).collect();
+        assert_eq!(answers, [vec![401; 20], vec![503; 10]].concat(), "{user}");
+    }
+}
+
+#[test]
+fn each_guess_of_a_request_counts() {
+    let mut world = World::closed();
+    let request = query("alice");
+    let challenge = only(world.udp(STRANGER, &request));
+    let mut many = request.clone().cseq(2);
+    for number in 0..100 {
+        let password = if number == 99 { "alice's password".into() } else { format!("word {number}") };
+        many = many.line(&Login { password, ..Login::to(&challenge, "alice") }.line(&request));
+    }
+    assert_eq!(only(world.udp(STRANGER, &many)).status(), 503);
+    assert_eq!(*world.memory.logins.lock().unwrap(), [0, 20, 1]);
+}
+
+#[test]
+fn what_is_no_wrong_password_takes_no_token() {
+    let mut world = World::closed();
+    let request = query("alice");
+    let login = Login::to(&only(world.udp(CAROL, &request)), "alice");
+    assert_eq!(only(world.udp(CAROL, &answered(&request, &login))).status(), 200);
+    for number in 0..100 {
+        let stale = answered(&request.clone().cseq(10 + number), &login);
+        assert!(is_stale(&only(world.udp(CAROL, &stale))));
+    }
+    assert_eq!(guess(&mut world, CAROL, "bob", "bob's password", 1), 200);
+}
+
+#[test]
+fn a_call_is_slowed_likewise_and_leaves_no_state() {
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    for number in 0..40 {
+        let call = invite("sip:bob@example.org").call_id(&format!("{number}"));
+        let challenge = only(world.udp(STRANGER, &call));
+        let login = Login { password: "x".into(), ..Login::to(&challenge, "alice") };
+        let call = answered(&call, &login);
+        let refused = only(world.udp(STRANGER, &call));
+        assert_eq!(refused.status(), if number < 20 { 407 } else { 503 });
+        if number >= 20 {
+            assert_eq!(refused.header("Retry-After"), "10");
+        }
+        assert!(world.udp(STRANGER, &call.ack_of(&refused)).is_empty());
+    }
+    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
+    let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org").call_id("mine"), "alice");
+    assert_eq!(statuses(&sent), [100]);
+}
