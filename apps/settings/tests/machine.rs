@@ -77,7 +77,12 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060"]);
     assert!(settings.auth.enabled);
     assert_eq!(settings.routing, Routing { mode: Mode::Proxy, stateful: true, record_route: true });
-    let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 256 };
+    let limits = Limits {
+        per_source_rate: 200,
+        max_message_bytes: 65_535,
+        max_connections: 256,
+        max_connections_per_source: 0,
+    };
     assert_eq!(settings.limits, limits);
 }
 
@@ -102,7 +107,15 @@ fn every_key_is_read() {
         Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
     assert_eq!(settings.registrar, registrar);
     assert_eq!(settings.routing, Routing { mode: Mode::Redirect, stateful: false, record_route: false });
-    assert_eq!(settings.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
+    assert_eq!(
+        settings.limits,
+        Limits {
+            per_source_rate: 0,
+            max_message_bytes: 4000,
+            max_connections: 7,
+            max_connections_per_source: 0
+        }
+    );
 }
 
 #[test]
