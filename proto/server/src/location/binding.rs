@@ -26,7 +26,7 @@ pub(crate) struct Binding {
 pub(crate) enum Kind {
     /// Reached at its contact address; its flow is a short cut.
     Dialable,
-    /// The contact's address is not the one its packets came from: only its flow reaches it.
+    /// Only its flow reaches it: its address is not the one its packets came from, or is that of a connection.
     FlowOnly,
     /// Put there by an administrator; no REGISTER changes it.
     Permanent,
@@ -102,17 +102,31 @@ impl Binding {
         }
     }
 
-    /// Whether a contact can be reached at the address it names: it is a name, or where the REGISTER came from. A REGISTER
-    /// that came through other proxies says nothing about that.
+    /// How a contact is reached: at the address it names where that is the one the REGISTER came from, or a name; else by its
+    /// flow. A REGISTER that came through other proxies says nothing about that.
+    ///
+    /// A contact that was registered over a connection must name an address of its own to be dialled, with the port of a
+    /// listener. The connection's own port belongs to somebody else as soon as the connection is gone.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow, came_directly: bool) -> Kind {
+        if !came_directly {
+            return Kind::Dialable;
+        }
+        let over_connection = source.transport == Transport::Tcp && means_tcp(contact);
         match contact.host().ip() {
-            Some(ip) if came_directly && !config.is_same_place(ip, source.remote.ip()) => Kind::FlowOnly,
-            _ => Kind::Dialable,
+            Some(ip) if !config.is_same_place(ip, source.remote.ip()) => Kind::FlowOnly,
+            Some(_) if over_connection && contact.port() == Some(source.remote.port()) => Kind::FlowOnly,
+            None if over_connection => Kind::FlowOnly,
+            Some(_) | None => Kind::Dialable,
         }
     }
 
     /// Bytes of URI, parameters and Call-ID together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
+}
+
+/// False for a contact that names another transport: it means that one.
+pub(crate) fn means_tcp(contact: &Uri<'_>) -> bool {
+    contact.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
 }
 
 fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {

@@ -8,7 +8,7 @@ mod stateless;
 pub(crate) use context::Context;
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 
-use crate::location::{Binding, Kind};
+use crate::location::{Binding, Kind, means_tcp};
 use crate::route::{Hop, Routed, hop_of};
 use crate::server::{Action, Out, Request};
 use crate::token::{Mark, Side};
@@ -135,7 +135,7 @@ impl<S: Services> Server<S> {
         let Hop::Flow(flow) = hop_of(&self.config, &routed.uri) else { return None };
         match (side, flow.transport) {
             (Side::Connection(connection, _), Transport::Tcp) => {
-                // The address is for the case that the connection is gone: then it is dialled, where it is the same place.
+                // The connection alone leads there: when it is gone, nothing is dialled instead.
                 let is_same = side.is_at(&self.keys.route, flow.remote.ip());
                 let remote =
                     if is_same { flow.remote } else { core::net::SocketAddr::from(([0, 0, 0, 0], 0)) };
@@ -186,11 +186,7 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         (Kind::Permanent, _) => None,
         (Kind::FlowOnly, _) => Some(binding.flow),
         (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
-            // A contact that names another transport means it.
-            let is_tcp = Uri::parse(binding.uri()).is_ok_and(|uri| {
-                uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
-            });
-            is_tcp.then_some(binding.flow)
+            Uri::parse(binding.uri()).is_ok_and(|uri| means_tcp(&uri)).then_some(binding.flow)
         }
         (Kind::Dialable, _) => None,
     }

@@ -8,6 +8,7 @@
 
 mod cancel;
 mod challenge;
+mod connection;
 mod credentials;
 mod dialog;
 mod fork;
