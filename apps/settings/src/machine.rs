@@ -211,7 +211,7 @@ pub(crate) fn file_name(name: &str) -> Result<(), String> {
 }
 
 /// As many as the network below can have at once.
-const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256 };
+const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per_source: None };
 /// A larger file is no settings: it came over a network.
 const FILE_BYTES_MAX: usize = 64 << 10;
 const FILE_NAME_BYTES_MAX: usize = 255;

@@ -71,6 +71,8 @@ pub struct Limits {
     pub max_message_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
+    /// Accepted connections of one source at once; 0: no limit.
+    pub max_connections_per_source: usize,
 }
 
 /// How many connections a machine can have.
@@ -80,6 +82,8 @@ pub struct Connections {
     pub default: u32,
     /// What the file may say.
     pub range: RangeInclusive<u32>,
+    /// For one source, where the file says nothing; `None`: the machine has no such limit, and no such key.
+    pub per_source: Option<u32>,
 }
 
 impl Auth {
@@ -274,6 +278,7 @@ impl Limits {
             per_source_rate: 200,
             max_message_bytes: MESSAGE_BYTES_MAX as usize,
             max_connections: connections.default as usize,
+            max_connections_per_source: connections.per_source.unwrap_or(0) as usize,
         }
     }
 
@@ -282,8 +287,17 @@ impl Limits {
         let default = Self::with(&connections);
         let mut section = top.section(reader, "limits");
         let bytes = MESSAGE_BYTES_MIN..=MESSAGE_BYTES_MAX;
+        let per_source_rate =
+            section.number(reader, "per_source_rate", default.per_source_rate, 0..=RATE_MAX);
+        // Where one source may send any number of requests, it is a proxy or a load generator: it may connect likewise.
+        let per_source = connections.per_source.map_or(0, |per_source| {
+            let per_source = if per_source_rate == 0 { 0 } else { per_source };
+            let range = 0..=*connections.range.end();
+            section.number(reader, "max_connections_per_source", per_source, range)
+        });
         let limits = Self {
-            per_source_rate: section.number(reader, "per_source_rate", default.per_source_rate, 0..=RATE_MAX),
+            per_source_rate,
+            max_connections_per_source: per_source as usize,
             max_message_bytes: section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes) as usize,
             max_connections: section.number(reader, "max_connections", connections.default, connections.range)
                 as usize,

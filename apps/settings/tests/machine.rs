@@ -80,7 +80,12 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
         settings.routing,
         Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
     );
-    let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 256 };
+    let limits = Limits {
+        per_source_rate: 200,
+        max_message_bytes: 65_535,
+        max_connections: 256,
+        max_connections_per_source: 0,
+    };
     assert_eq!(settings.limits, limits);
 }
 
@@ -108,7 +113,15 @@ fn every_key_is_read() {
         settings.routing,
         Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
     );
-    assert_eq!(settings.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
+    assert_eq!(
+        settings.limits,
+        Limits {
+            per_source_rate: 0,
+            max_message_bytes: 4000,
+            max_connections: 7,
+            max_connections_per_source: 0
+        }
+    );
 }
 
 #[test]

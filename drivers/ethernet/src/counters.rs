@@ -57,7 +57,7 @@ impl StationCounters {
             Closing::Ended => {}
             Closing::NotConnected => self.connections_failed += 1,
             Closing::Framing => self.connections_unframed += 1,
-            Closing::Slow | Closing::Idle => self.connections_slow += 1,
+            Closing::Slow | Closing::Idle | Closing::Unused => self.connections_slow += 1,
             Closing::Unread => self.connections_unread += 1,
         }
     }

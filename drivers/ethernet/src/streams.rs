@@ -122,7 +122,7 @@ impl<F: Framer> Streams<F> {
         });
     }
 
-    /// Sends over the connection the flow names, over one that leads to its peer already, or over a new one.
+    /// Sends over the connection the flow names; without one over one that was dialled to its peer, or a new one.
     pub(crate) fn send(
         &mut self,
         stack: &mut Stack,
@@ -133,7 +133,11 @@ impl<F: Framer> Streams<F> {
     ) {
         let place = self.open.iter().position(|stream| match flow.connection {
             Some(id) => stream.id == id,
-            None => stream.flow.remote == flow.remote && stream.closing.is_none(),
+            None => {
+                stream.times.origin() == Origin::Dialled
+                    && stream.flow.remote == flow.remote
+                    && stream.closing.is_none()
+            }
         });
         let place = place.or_else(|| match flow.connection {
             Some(_) => None,

@@ -86,6 +86,8 @@ counters! {
     connections_accepted,
     /// Connections closed at once, or not dialled, because there were too many or no file was left.
     connections_refused,
+    /// Connections closed at once because their source has as many as it may have.
+    connections_over_source,
     /// Connections dialled.
     connections_dialled,
     /// Dialled connections that could not be made.
@@ -98,6 +100,8 @@ counters! {
     slow_closes,
     /// Connections closed because nothing came for the idle time.
     idle_closes,
+    /// Accepted connections closed because nothing was registered over them and no message was exchanged.
+    unused_closes,
     /// Connections closed because the peer did not read what was written.
     write_queue_closes,
     /// Packets whose sender was told that they could not be sent.

@@ -4,7 +4,7 @@
 //! a sender looks at the announcement after it has put its command there; so one of the two sees the other.
 
 use crate::sys::EventFd;
-use ringway_sansio::{Event, Flow, Instant, Token};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, Token};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +53,8 @@ impl Inboxes {
 pub(crate) enum Command {
     /// Send bytes of the inbox's arena over a stream that this worker owns or is to dial.
     Stream { flow: Flow, token: Token, bytes: Range<usize> },
+    /// A connection of this worker is in use until then at least.
+    Keep(ConnectionId, Instant),
     /// Tell a shard.
     Event(u16, Event),
 }
@@ -94,6 +96,11 @@ impl Inbox {
     /// Bytes to a stream of this inbox's worker. False: it is full.
     pub(crate) fn push_stream(&self, flow: Flow, token: Token, bytes: &[u8]) -> bool {
         self.push(Command::Stream { flow, token, bytes: 0..0 }, bytes)
+    }
+
+    /// A connection of this inbox's worker is in use. If the inbox is full, it may be closed early.
+    pub(crate) fn push_keep(&self, id: ConnectionId, until: Instant) {
+        self.push(Command::Keep(id, until), &[]);
     }
 
     fn push(&self, mut command: Command, bytes: &[u8]) -> bool {
@@ -196,6 +203,7 @@ mod tests {
             .map(|command| match command {
                 Command::Stream { token, bytes, .. } => (token.0, &taken.bytes[bytes.clone()]),
                 Command::Event(shard, _) => (u64::from(*shard), &b"event"[..]),
+                Command::Keep(id, _) => (id.0, &b"keep"[..]),
             })
             .collect();
         assert_eq!(seen, [(5, &b"one"[..]), (6, b"three"), (3, b"event")]);

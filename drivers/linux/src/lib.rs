@@ -23,6 +23,7 @@ mod runtime;
 mod shard;
 pub mod signals;
 pub mod sound;
+mod sources;
 pub mod store;
 pub mod sys;
 mod tcp;

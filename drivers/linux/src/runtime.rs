@@ -7,6 +7,7 @@ use crate::inbox::Inboxes;
 use crate::listen::{Bound, Listen};
 use crate::listing::Connections;
 use crate::shard::Shards;
+use crate::sources::Sources;
 use crate::store::Durability;
 use crate::sys;
 use crate::worker::{Parts, Worker};
@@ -30,6 +31,8 @@ pub struct Config {
     pub max_message_bytes: usize,
     /// Connections open at a time, accepted and dialled together; more are refused.
     pub max_connections: usize,
+    /// Accepted connections of one source at a time; 0: no limit. An IPv6 source is a /64 network.
+    pub max_connections_per_source: usize,
     /// Datagrams received or sent with one call, 1 to 64.
     pub datagram_batch: usize,
     /// What one stream connection may take.
@@ -43,6 +46,7 @@ impl Default for Config {
             durability: Durability::Relaxed,
             max_message_bytes: 65_535,
             max_connections: 20_000,
+            max_connections_per_source: 0,
             datagram_batch: 32,
             streams: StreamLimits::default(),
         }
@@ -61,7 +65,8 @@ pub struct Runtime<N: Node> {
 impl<N: Node + Send + 'static> Runtime<N> {
     /// Starts the workers. `nodes` are the shards, in order; what they wish done goes to `sink`.
     ///
-    /// It raises the process's limit of open files as far as the system lets it.
+    /// It raises the process's limit of open files as far as the system lets it. Connections take no more of them than leaves
+    /// a reserve for everything else, the admin API among it: [`Runtime::connections_max`].
     pub fn start(
         bound: Bound,
         config: Config,
@@ -74,8 +79,8 @@ impl<N: Node + Send + 'static> Runtime<N> {
         if nodes.is_empty() || nodes.len() > usize::from(u16::MAX) {
             return Err(StartError::Shards(nodes.len()));
         }
-        // If it stays low, connections beyond it are refused and counted.
-        let _ = sys::raise_open_files();
+        let config =
+            Config { max_connections: config.max_connections.min(files_for_connections()), ..config };
         let Bound { listeners, sockets, inboxes } = bound;
         let common = Arc::new(Common::new(&config, inboxes.clone()));
         let shards = Shards::new(nodes, inboxes);
@@ -132,6 +137,16 @@ impl<N: Node> Runtime<N> {
     /// The counts of all workers together.
     pub fn counts(&self) -> Counts {
         self.tally().counts()
+    }
+
+    /// Connections that may be open at a time: as configured, or fewer where the limit of open files is too low for that.
+    pub fn connections_max(&self) -> usize {
+        self.common.max_connections
+    }
+
+    /// Sets another limit for the accepted connections of one source; 0: none. Connections beyond it stay.
+    pub fn set_max_connections_per_source(&self, max: usize) {
+        self.common.sources.set_max(max);
     }
 
     /// The connections that are open.
@@ -236,6 +251,7 @@ pub(crate) struct Common {
     pub(crate) max_connections: usize,
     pub(crate) datagram_batch: usize,
     pub(crate) streams: StreamLimits,
+    pub(crate) sources: Sources,
     /// Connections of all workers, accepted or dialled.
     pub(crate) open: AtomicUsize,
     pub(crate) connections: Connections,
@@ -264,6 +280,7 @@ impl Common {
             max_connections: config.max_connections,
             datagram_batch: config.datagram_batch,
             streams: config.streams,
+            sources: Sources::new(config.max_connections_per_source),
             open: AtomicUsize::new(0),
             connections: Connections::new(inboxes.len()),
             inboxes,
@@ -308,5 +325,22 @@ impl Drop for FailureGuard {
         }
     }
 }
+
+/// How many files connections may take: what the system allows, less what is open already and a reserve.
+fn files_for_connections() -> usize {
+    let allowed =
+        sys::raise_open_files().map_or(FILES_ASSUMED, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    // Without /proc everything that is open is taken from the reserve.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let reserve = FILES_RESERVED.min(allowed / 4);
+    allowed.saturating_sub(open).saturating_sub(reserve).max(1)
+}
+
+/// Files that connections leave to others: the workers' epolls and the accepting of each, the store and its snapshots, the
+/// clients of the admin API.
+const FILES_RESERVED: usize = 512;
+
+/// The limit where the system does not say it.
+const FILES_ASSUMED: usize = 1024;
 
 const STOP_POLL: Duration = Duration::from_millis(5);

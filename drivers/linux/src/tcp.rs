@@ -36,9 +36,9 @@ pub(crate) struct Streams<F> {
     listening: Vec<Option<(TcpListener, u64)>>,
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
-    /// The connection of this worker that leads to an address, whichever side made it: RFC 3261 §18 keeps accepted ones
-    /// by the peer's address too, and there are phones that name just that one as their contact.
-    leading: HashMap<SocketAddr, ConnectionId>,
+    /// The connection that this worker dialled to an address. Accepted ones are not here: who has the peer's address now is
+    /// not known to be whom the message is for (docs/decisions/0010-connections-and-the-log.md).
+    dialled: HashMap<SocketAddr, ConnectionId>,
     open: usize,
     connecting: usize,
     unwritten: usize,
@@ -100,7 +100,7 @@ impl<F: Framer> Streams<F> {
             listening,
             slots: Vec::new(),
             free: Vec::new(),
-            leading: HashMap::new(),
+            dialled: HashMap::new(),
             open: 0,
             connecting: 0,
             unwritten: 0,
@@ -130,6 +130,12 @@ impl<F: Framer> Streams<F> {
     /// Sends over a connection, or says that it is gone.
     pub(crate) fn send(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
         let Some(connection) = find(&mut self.slots, id) else { return self.unreachable(token) };
+        connection.times.sent(now);
+        self.write(id, token, bytes, more, now);
+    }
+
+    fn write(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
+        let Some(connection) = find(&mut self.slots, id) else { return };
         let before = connection.queued();
         let sent = connection.send(bytes, token, more, now);
         let after = connection.queued();
@@ -146,9 +152,9 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Sends over a connection that leads to the flow's peer already, or a new one.
+    /// Sends over the connection that was dialled to the flow's peer, or a new one.
     pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
-        if let Some(&id) = self.leading.get(&flow.remote) {
+        if let Some(&id) = self.dialled.get(&flow.remote) {
             return self.send(id, token, bytes, more, now);
         }
         if self.connecting >= CONNECTING_MAX || !self.admit() {
@@ -161,7 +167,7 @@ impl<F: Framer> Streams<F> {
             Ok(id) => {
                 self.counters.connections_dialled.one();
                 self.connecting += 1;
-                self.leading.insert(flow.remote, id);
+                self.dialled.insert(flow.remote, id);
                 self.send(id, token, bytes, more, now);
             }
             Err(_) => {
@@ -235,7 +241,7 @@ impl<F: Framer> Streams<F> {
         if pongs > 0 {
             self.counters.keep_alives.add(pongs as u64);
             let answer = F::PONG.repeat(pongs.min(PONGS_PER_READ));
-            self.send(id, Token::NONE, &answer, More::None, now);
+            self.write(id, Token::NONE, &answer, More::None, now);
         }
         self.settle(id);
         state
@@ -263,8 +269,12 @@ impl<F: Framer> Streams<F> {
             self.reports.push(Report::Closed(id));
             self.common.connections.closed(self.worker, id);
         }
-        if self.leading.get(&connection.flow.remote) == Some(&id) {
-            self.leading.remove(&connection.flow.remote);
+        let remote = connection.flow.remote;
+        match connection.times.origin() {
+            Origin::Accepted => self.common.sources.closed(remote.ip()),
+            Origin::Dialled => {
+                self.dialled.remove(&remote);
+            }
         }
         let counters = &self.counters;
         match why {
@@ -273,12 +283,20 @@ impl<F: Framer> Streams<F> {
             Closing::Framing => counters.framing_errors.one(),
             Closing::Slow => counters.slow_closes.one(),
             Closing::Idle => counters.idle_closes.one(),
+            Closing::Unused => counters.unused_closes.one(),
             Closing::Unread => counters.write_queue_closes.one(),
         }
         counters.connections_open.set(self.open as u64);
         for token in connection.unwritten() {
             counters.unreachable.one();
             self.reports.push(Report::Unreachable(token));
+        }
+    }
+
+    /// A connection is in use until `until` at least.
+    pub(crate) fn keep(&mut self, id: ConnectionId, until: Instant) {
+        if let Some(connection) = find(&mut self.slots, id) {
+            connection.times.keep(until);
         }
     }
 
@@ -334,14 +352,15 @@ impl<F: Framer> Streams<F> {
         if !self.admit() {
             return self.counters.connections_refused.one();
         }
+        if !self.common.sources.admit(peer.ip()) {
+            self.common.open.fetch_sub(1, Ordering::Relaxed);
+            return self.counters.connections_over_source.one();
+        }
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
-        let peer = Flow::canonical(peer);
-        match self.place(stream, id, peer, Origin::Accepted, now) {
-            Ok(id) => {
-                self.counters.connections_accepted.one();
-                self.leading.entry(peer).or_insert(id);
-            }
+        match self.place(stream, id, Flow::canonical(peer), Origin::Accepted, now) {
+            Ok(_) => self.counters.connections_accepted.one(),
             Err(_) => {
+                self.common.sources.closed(peer.ip());
                 self.common.open.fetch_sub(1, Ordering::Relaxed);
                 self.counters.connections_refused.one();
             }

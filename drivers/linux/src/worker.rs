@@ -288,6 +288,7 @@ impl<N: Node> Worker<N> {
                         None => self.streams.dial(flow, token, bytes, More::None, self.now),
                     }
                 }
+                Command::Keep(id, until) => self.streams.keep(id, until),
                 Command::Event(shard, event) => self.nodes.on_event(&mut self.batch, self.now, shard, event),
             }
         }
@@ -335,8 +336,9 @@ impl<N: Node> Worker<N> {
     }
 
     fn send_packets(&mut self) {
+        self.keep_connections();
         if self.batch.out.is_empty() {
-            return;
+            return self.batch.out.clear();
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
         let asked = batch.asked_through;
@@ -394,6 +396,20 @@ impl<N: Node> Worker<N> {
             batch.out = Outbox::new();
         } else {
             batch.out.clear();
+        }
+    }
+
+    /// Has the owners of connections that are in use keep them.
+    fn keep_connections(&mut self) {
+        for &(id, until) in self.batch.out.kept() {
+            match tcp::owner_of(id) {
+                owner if owner == self.index => self.streams.keep(id, until),
+                owner => {
+                    if let Some(inbox) = self.common.inboxes.of(owner) {
+                        inbox.push_keep(id, until);
+                    }
+                }
+            }
         }
     }
 

@@ -24,6 +24,13 @@ impl Client {
         Self::of(TcpStream::connect(to).unwrap())
     }
 
+    fn connect_from(ip: [u8; 4], to: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        Self::of(socket.into())
+    }
+
     fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -190,6 +197,42 @@ fn more_connections_than_allowed_are_closed_at_once() {
 }
 
 #[test]
+fn one_source_cannot_take_all_connections() {
+    let (runtime, server) = tcp(2, Config { max_connections_per_source: 3, ..Config::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();
+    assert!(clients.iter_mut().all(|client| client.id() != 0));
+    assert!(Client::connect(server).ends());
+    assert_ne!(Client::connect_from([127, 0, 0, 2], server).id(), 0, "another source");
+    assert_eq!(runtime.counts().connections_over_source, 1);
+    clients.pop();
+    until("one is gone", || runtime.counts().connections_open == 2);
+    assert_ne!(Client::connect(server).id(), 0);
+}
+
+#[test]
+fn keep_alives_alone_hold_no_connection_and_use_does() {
+    let unused = Duration::from_millis(1500);
+    let (runtime, server) = tcp(2, limits(StreamLimits { unused, ..StreamLimits::default() }));
+    let mut used = Client::connect(server);
+    let mut idle = Client::connect(server);
+    assert_eq!(used.ask("1 keep\n"), "1 keep\n");
+    assert_eq!(idle.ask("1 echo\n"), "1 echo\n");
+    let mut writer = idle.lines.get_ref().try_clone().unwrap();
+    std::thread::spawn(move || {
+        for _ in 0..50 {
+            if writer.write_all(b"?\n").is_err() {
+                return;
+            }
+            std::thread::sleep(unused / 10);
+        }
+    });
+    assert!(idle.ends());
+    assert_eq!(runtime.counts().unused_closes, 1);
+    std::thread::sleep(unused);
+    assert_eq!(used.ask("1 echo\n"), "1 echo\n", "it is kept");
+}
+
+#[test]
 fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
     let message = Duration::from_millis(500);
     let first_message = Duration::from_millis(2000);
@@ -306,20 +349,41 @@ fn a_dialled_connection_is_used_again_and_made_anew_when_it_is_gone() {
 }
 
 #[test]
-fn an_accepted_connection_leads_to_its_peer_until_it_is_gone() {
+fn an_accepted_connection_gets_nothing_for_its_address() {
     let (runtime, server) = tcp(1, Config::default());
     let mut accepted = Client::connect(server);
     let peer = accepted.lines.get_ref().local_addr().unwrap();
     let id = accepted.id();
     let mut client = Client::connect(server);
-    client.say(&format!("1 dial {peer} 7 hello\n"));
-    assert_eq!(accepted.hear(), "hello\n");
-    assert_eq!(runtime.counts().connections_dialled, 0);
+    client.say(&format!("1 dial {peer} 7 for whoever listens there\n"));
+    until("nobody listens there", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+    client.say(&format!("1 to {id} 8 for the connection\n"));
+    assert_eq!(accepted.hear(), "for the connection\n");
+}
 
-    drop(accepted);
+#[test]
+fn a_connection_from_the_address_of_one_that_is_gone_gets_nothing_of_it() {
+    let (runtime, server) = tcp(1, Config::default());
+    let mut old = Client::connect(server);
+    let (id, address) = (old.id(), old.lines.get_ref().local_addr().unwrap());
+    // Ended by a reset, so that its address is free at once.
+    socket2::SockRef::from(old.lines.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(old);
     until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
-    client.say(&format!("1 dial {peer} 7 hello\n"));
-    until("the refusal", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    let mut stranger = Client::of(socket.into());
+    assert_ne!(stranger.id(), id);
+    let mut client = Client::connect(server);
+    client.say(&format!("1 to {id} 7 for the connection\n1 dial {address} 8 for the address\n1 echo\n"));
+    assert_eq!(client.hear(), "1 echo\n");
+    until("both come back", || {
+        let events = events(&runtime, 1);
+        [7, 8].iter().all(|number| events.contains(&Event::Unreachable(Token(1 << 48 | number))))
+    });
+    assert_eq!(stranger.ask("1 echo alone\n"), "1 echo alone\n");
 }
 
 #[test]

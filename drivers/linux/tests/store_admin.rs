@@ -5,7 +5,7 @@ use ringway_linux::admin::{Admin, Call, Connection, Page, Registration, Stat, St
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server with three registrations.
 struct Three;
@@ -79,7 +79,10 @@ fn registrations_come_in_parts_with_a_cursor() {
         get(server.address(), "/api/calls"),
         (200, "{\"calls\":[],\"next\":null,\"total\":0}\n".into())
     );
-    assert_eq!(get(server.address(), "/api/stats"), (200, "{\"registers_total\":3}\n".into()));
+    assert_eq!(
+        get(server.address(), "/api/stats"),
+        (200, "{\"admin_clients_displaced\":0,\"registers_total\":3}\n".into())
+    );
     let (status, body) = get(server.address(), "/metrics");
     assert!(status == 200 && body.contains("\nringway_registers_total 3\n"), "{body}");
     assert!(get(server.address(), "/").1.contains("/api/registrations"));
@@ -108,6 +111,25 @@ fn requests_that_should_not_be_served_are_not() {
     let _ = stream.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a head of 100,000 bytes was served");
     assert_eq!(request("GET /api/stats", good).0, 200);
+}
+
+#[test]
+fn clients_that_hang_keep_nobody_from_being_served() {
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let address = server.address();
+    let mut hanging = Vec::new();
+    for (crowd, begun) in [(64, ""), (64, "GET /api/stats HTTP/1.1\r\nHost: loc"), (436, "G")] {
+        for _ in 0..crowd {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // Those who came first may have been closed by now.
+            let _ = stream.write_all(begun.as_bytes());
+            hanging.push(stream);
+        }
+        let start = Instant::now();
+        assert_eq!(get(address, "/api/registrations").0, 200, "beside {} that hang", hanging.len());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+    assert!(!get(address, "/api/stats").1.contains("\"admin_clients_displaced\":0,"));
 }
 
 #[test]

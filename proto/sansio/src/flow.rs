@@ -1,7 +1,7 @@
 //! Where bytes come from and go to.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// How bytes travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,15 @@ impl Flow {
     }
 }
 
+/// The source that limits count an address as: an IPv4 address alone, an IPv6 address as its /64 network, because who has one
+/// of these has all 2^64.
+pub fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 => v4,
+    }
+}
+
 /// One message as it arrived: a datagram, or one frame of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -120,5 +129,18 @@ mod tests {
         assert_eq!(Flow::canonical(mapped), "192.0.2.1:5060".parse().unwrap());
         let v6: SocketAddr = "[2001:db8::1]:5060".parse().unwrap();
         assert_eq!(Flow::canonical(v6), v6);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (address, source) in [
+            ("2001:db8:0:7:1:2:3:4", "2001:db8:0:7::"),
+            ("2001:db8:0:8::1", "2001:db8:0:8::"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(source_of(ip(address)), ip(source), "{address}");
+        }
     }
 }

@@ -24,7 +24,7 @@ mod time;
 mod wheel;
 
 pub use chance::{Rng, Seed};
-pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport};
+pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
 pub use node::{Framer, FramingError, Node};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};

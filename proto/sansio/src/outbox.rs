@@ -1,6 +1,6 @@
 //! Where a protocol machine writes what is to be sent.
 
-use crate::Flow;
+use crate::{ConnectionId, Flow, Instant};
 use alloc::vec::Vec;
 
 /// A number the machine gives a packet, to be told if it could not be sent. 0: it does not want to know.
@@ -34,6 +34,7 @@ pub struct Packet {
 pub struct Outbox {
     bytes: Vec<u8>,
     packets: Vec<Packet>,
+    kept: Vec<(ConnectionId, Instant)>,
 }
 
 impl Outbox {
@@ -44,7 +45,7 @@ impl Outbox {
 
     /// An empty outbox with room for so many packets, and so many bytes in all of them.
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets) }
+        Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), kept: Vec::new() }
     }
 
     /// Adds a packet to `flow`, written by `write` at the end of the arena. A `write` that writes nothing sends
@@ -74,6 +75,19 @@ impl Outbox {
         }
     }
 
+    /// Says that the stream connection of `flow`, if it is one, is in use until `until`: a driver does not close it before
+    /// for want of messages.
+    pub fn keep(&mut self, flow: &Flow, until: Instant) {
+        if let Some(connection) = flow.connection {
+            self.kept.push((connection, until));
+        }
+    }
+
+    /// The connections that are in use, each until when.
+    pub fn kept(&self) -> &[(ConnectionId, Instant)] {
+        &self.kept
+    }
+
     /// The packets in the order they were added, each with its bytes.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
         self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
@@ -99,8 +113,9 @@ impl Outbox {
         self.packets.last().map(|packet| self.bytes_of(packet)).unwrap_or_default()
     }
 
-    /// Forgets all packets and keeps the room.
+    /// Forgets all packets and connections in use, and keeps the room.
     pub fn clear(&mut self) {
+        self.kept.clear();
         self.bytes.clear();
         self.packets.clear();
     }

@@ -17,6 +17,9 @@ pub struct StreamLimits {
     /// Without a byte from the peer. Longer than any registration lasts, so that a phone that refreshes in time
     /// keeps its connection.
     pub idle: Duration,
+    /// For an accepted connection that nothing keeps ([`StreamTimes::keep`]): without a whole message in either direction.
+    /// Keep-alives do not count.
+    pub unused: Duration,
     /// For the peer to take some of the bytes that wait for it.
     pub write_stall: Duration,
     /// Bytes that wait for the peer to read, beyond what the kernel or the network stack holds.
@@ -30,6 +33,7 @@ impl Default for StreamLimits {
             message: Duration::from_secs(10),
             first_message: Duration::from_secs(60),
             idle: Duration::from_secs(7500),
+            unused: Duration::MAX,
             write_stall: Duration::from_secs(30),
             write_queue_bytes_max: 1 << 20,
         }
@@ -49,6 +53,8 @@ pub enum Closing {
     Slow,
     /// Nothing came for too long.
     Idle,
+    /// Nothing keeps it, and no message was exchanged for too long.
+    Unused,
     /// The peer does not read.
     Unread,
 }
@@ -70,6 +76,8 @@ pub struct StreamTimes {
     /// When it was dialled; once it is open, since when it is.
     since: Instant,
     last_bytes: Instant,
+    last_message: Instant,
+    kept_until: Instant,
     partial_since: Option<Instant>,
     waiting_since: Option<Instant>,
     has_spoken: bool,
@@ -83,6 +91,8 @@ impl StreamTimes {
             is_open: matches!(origin, Origin::Accepted),
             since: now,
             last_bytes: now,
+            last_message: now,
+            kept_until: now,
             partial_since: None,
             waiting_since: None,
             has_spoken: false,
@@ -121,11 +131,24 @@ impl StreamTimes {
     /// Notes whether a message is now half there; `whole`: at least one has just become whole.
     pub fn note_frames(&mut self, is_partial: bool, whole: bool, now: Instant) {
         self.has_spoken |= whole;
+        if whole {
+            self.last_message = now;
+        }
         self.partial_since = match is_partial {
             false => None,
             true if whole => Some(now),
             true => self.partial_since.or(Some(now)),
         };
+    }
+
+    /// A message was sent.
+    pub const fn sent(&mut self, now: Instant) {
+        self.last_message = now;
+    }
+
+    /// The connection is in use until `until` at least: [`StreamLimits::unused`] does not apply before.
+    pub fn keep(&mut self, until: Instant) {
+        self.kept_until = self.kept_until.max(until);
     }
 
     /// Bytes wait for the peer to read.
@@ -159,6 +182,9 @@ impl StreamTimes {
         }
         if self.origin == Origin::Accepted && !self.has_spoken {
             sooner(self.since + limits.first_message, Closing::Slow);
+        }
+        if self.origin == Origin::Accepted {
+            sooner(self.kept_until.max(self.last_message + limits.unused), Closing::Unused);
         }
         if let Some(since) = self.waiting_since {
             sooner(since + limits.write_stall, Closing::Unread);
@@ -233,6 +259,26 @@ const KEPT_BYTES: usize = 16 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_messages_and_what_keeps_it_hold_an_accepted_connection() {
+        let limits = StreamLimits { unused: Duration::from_secs(60), ..StreamLimits::default() };
+        let at = Instant::from_secs;
+        let mut times = StreamTimes::new(Origin::Accepted, at(0));
+        times.note_frames(false, true, at(10));
+        times.heard(at(50));
+        times.note_frames(false, false, at(50));
+        assert_eq!(times.deadline(&limits), (at(70), Closing::Unused), "a keep-alive is no message");
+        times.sent(at(65));
+        assert_eq!(times.deadline(&limits), (at(125), Closing::Unused));
+        times.keep(at(3600));
+        times.keep(at(100));
+        assert_eq!(times.deadline(&limits), (at(3600), Closing::Unused));
+        times.keep(Instant::FAR);
+        assert_eq!(times.deadline(&limits), (at(7550), Closing::Idle));
+        let dialled = StreamTimes { is_open: true, ..StreamTimes::new(Origin::Dialled, at(0)) };
+        assert_eq!(dialled.deadline(&limits), (at(7500), Closing::Idle));
+    }
 
     #[test]
     fn a_token_is_kept_until_its_last_byte_is_written() {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, source_of};
 use siphasher::sip::SipHasher13;
 
 /// Token buckets by source address: `rate` requests a second, a second's worth at once. Sources that are quiet are
@@ -36,7 +36,7 @@ impl SourceRates {
         if self.interval.is_zero() {
             return true;
         }
-        let source = network_of(source);
+        let source = source_of(source);
         if self.full_at.len() >= Self::SOURCES_MAX && !self.full_at.contains_key(&source) {
             self.full_at.retain(|_, full_at| *full_at > now);
             if self.full_at.len() >= Self::SOURCES_MAX {
@@ -44,14 +44,6 @@ impl SourceRates {
             }
         }
         take(self.full_at.entry(source).or_default(), now, self.interval)
-    }
-}
-
-/// Who has one IPv6 address has 2^64 of them: a /64 network counts as one source.
-pub(crate) fn network_of(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V4(_) => source,
-        IpAddr::V6(v6) => IpAddr::V6(core::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
     }
 }
 

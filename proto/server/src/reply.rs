@@ -121,6 +121,11 @@ impl<S: Services> Server<S> {
         };
         let listener = self.config.listener_for(transport, remote.ip())?;
         let connection = (connection != 0).then_some(ringway_sansio::ConnectionId(connection));
+        // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
+        // would have us dial whomever its source names.
+        if transport == Transport::Tcp && connection.is_none() {
+            return None;
+        }
         Some(Flow { transport, listener, remote, connection })
     }
 }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 const WORKERS_MAX: u32 = 255;
-const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000 };
+const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000, per_source: Some(100) };
 const ADMIN_PORT: u16 = 8060;
 const TOKEN_BYTES_MAX: usize = 255;
 

@@ -34,6 +34,7 @@ dialog_lifetime_s = 3600
 per_source_rate = 0
 max_message_bytes = 4000
 max_connections = 7
+max_connections_per_source = 5
 memory_mb = 0
 [admin]
 listen = "0.0.0.0:8060"
@@ -70,10 +71,25 @@ fn nothing_gives_the_safe_defaults_of_the_contract() {
         config.routing,
         Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
     );
-    let limits = Limits { per_source_rate: 200, max_message_bytes: 65_535, max_connections: 20_000 };
+    let limits = Limits {
+        per_source_rate: 200,
+        max_message_bytes: 65_535,
+        max_connections: 20_000,
+        max_connections_per_source: 100,
+    };
     assert_eq!(config.limits, limits);
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
     assert_eq!(config.log, Log { level: Level::Info, format: LogFormat::Text });
+}
+
+#[test]
+fn a_source_without_a_rate_limit_has_no_limit_of_connections_unless_one_is_set() {
+    let per_source = |limits: &str| {
+        Config::parse(&format!("[limits]\n{limits}"), None).unwrap().limits.max_connections_per_source
+    };
+    assert_eq!(per_source("per_source_rate = 0"), 0);
+    assert_eq!(per_source("per_source_rate = 0\nmax_connections_per_source = 9"), 9);
+    assert_eq!(per_source("per_source_rate = 1000"), 100);
 }
 
 #[test]
@@ -102,7 +118,13 @@ fn every_key_is_read() {
         config.routing,
         Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 3600 }
     );
-    assert_eq!(config.limits, Limits { per_source_rate: 0, max_message_bytes: 4000, max_connections: 7 });
+    let limits = Limits {
+        per_source_rate: 0,
+        max_message_bytes: 4000,
+        max_connections: 7,
+        max_connections_per_source: 5,
+    };
+    assert_eq!(config.limits, limits);
     assert_eq!(config.admin.token, "s3cret");
     assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
 }
@@ -163,6 +185,7 @@ fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_connections = 0", 2, "[limits] max_connections", "1 to"),
+        ("[limits]\nmax_connections_per_source = -1", 2, "[limits] max_connections_per_source", "0 to"),
         ("[limits]\nper_source_rate = 99999999999999999999", 2, "[limits] per_source_rate", "0 to"),
         ("[limits]\nmemory_mb = 512", 2, "[limits] memory_mb", "give 0"),
         ("[admin]\nlisten = \"8060\"", 2, "[admin] listen", "ADDRESS:PORT"),

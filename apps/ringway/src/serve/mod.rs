@@ -16,7 +16,7 @@ use changes::Follower;
 use ringway_linux::admin::{Admin, AdminServer};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
-use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards};
+use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards, StreamLimits};
 use ringway_sansio::{Event, Instant, Seed};
 use ringway_server::{Action, Server, shard_of_user};
 use services::SharedServices;
@@ -77,10 +77,13 @@ impl Running {
             durability: config.store.durability,
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
+            max_connections_per_source: config.limits.max_connections_per_source,
+            streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
             ..ringway_linux::Config::default()
         };
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
+        say_few_files(config.limits.max_connections, runtime.connections_max());
         // It is empty before: nothing else sets it.
         let _ = shards_cell.set(runtime.shards());
         let view = view::ServerView::new(&runtime, Arc::clone(&services), clock);
@@ -133,6 +136,7 @@ impl Running {
         match settings::reload(&self.config, &self.settings) {
             Ok((new_config, new_settings)) => {
                 self.services.reconfigure(&new_config);
+                self.runtime.set_max_connections_per_source(new_config.limits.max_connections_per_source);
                 self.settings = Arc::new(new_settings);
                 for shard in 0..self.runtime.shards().len() as u16 {
                     let settings = Arc::clone(&self.settings);
@@ -333,8 +337,20 @@ fn say_open(config: &Config) {
     }
 }
 
+fn say_few_files(wanted: usize, possible: usize) {
+    if possible < wanted {
+        tracing::warn!(
+            "the limit of open files allows {possible} connections instead of [limits] max_connections = {wanted}: raise it \
+             (ulimit -Hn, or LimitNOFILE= of systemd)"
+        );
+    }
+}
+
 /// How often changes by `ringway user` are looked for; they are seen within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a connection without a registration and a call lives without a message.
+const UNUSED_MAX: Duration = Duration::from_secs(60);
 
 /// How long SIGTERM waits for what is under way, at the most.
 const GRACE: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -142,6 +142,7 @@ impl Services for SharedServices {
         if !self.is_rate_limited.load(Ordering::Relaxed) {
             return true;
         }
+        let source = source_of(source);
         let part = match source {
             IpAddr::V4(v4) => v4.octets().into_iter().fold(0, |sum, octet| sum * 31 + usize::from(octet)),
             IpAddr::V6(v6) => v6

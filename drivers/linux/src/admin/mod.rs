@@ -8,6 +8,7 @@
 //!
 //! Start reading at [`Admin::bind`].
 
+mod clients;
 mod gate;
 mod pages;
 mod view;
@@ -15,6 +16,7 @@ mod view;
 pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
 
 use axum::Router;
+use clients::Clients;
 use gate::Gate;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,12 +25,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
-/// Connections served at once; more wait to be accepted.
-pub const CONNECTIONS_MAX: usize = 64;
 /// The longest request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The most headers in a request.
@@ -84,13 +84,14 @@ impl Admin {
     /// The system gives no thread or no event queue.
     pub fn serve(self, view: Arc<dyn View>, token: &str) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let router = pages::router(view, Arc::new(Gate::new(self.address, token)));
+        let clients = Arc::new(Clients::default());
+        let router = pages::router(view, Arc::clone(&clients), Arc::new(Gate::new(self.address, token)));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
         let thread = Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    result = accept(listener, router) => if let Err(error) = result {
+                    result = accept(listener, router, &clients) => if let Err(error) = result {
                         tracing::error!("the admin listener stopped: {error}; restart the server to have it back");
                     },
                     _ = stopped => {}
@@ -133,22 +134,30 @@ impl Drop for AdminServer {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
+async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    // A connection that takes too long is closed; there is nobody to tell.
-                    let _ = tokio::time::timeout(CONNECTION_TIME_MAX, converse(stream, router)).await;
-                    drop(permit);
-                });
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        let (place, displaced) = loop {
+            match clients.enter(peer.ip(), Instant::now()) {
+                Ok(entered) => break entered,
+                Err(wait) => tokio::time::sleep(wait).await,
             }
-            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
-        }
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            // A connection that takes too long is closed; there is nobody to tell.
+            tokio::select! {
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, converse(stream, router)) => {}
+                _ = displaced => {}
+            }
+            drop(place);
+        });
+        // A crowd that comes at once must not keep those from being served who came before it.
+        tokio::task::yield_now().await;
     }
 }
 

@@ -1,7 +1,8 @@
 //! The pages: which path shows what.
 
+use super::clients::Clients;
 use super::gate::Gate;
-use super::view::{MetricKind, Page, Stats, View};
+use super::view::{MetricKind, Page, Stat, Stats, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
@@ -35,20 +36,35 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 </html>
 ";
 
-type Shown = State<Arc<dyn View>>;
+type Shown = State<Arc<Served>>;
+
+/// What is shown: the server, and the admin API itself.
+struct Served {
+    view: Arc<dyn View>,
+    clients: Arc<Clients>,
+}
+
+impl Served {
+    fn stats(&self) -> Stats {
+        let mut stats = self.view.stats();
+        let help = "Connections of the admin API closed to make room for newer ones.";
+        stats.push(Stat::counter("admin_clients_displaced", help, self.clients.displaced()));
+        stats
+    }
+}
 
 /// All paths, behind `gate`.
-pub(super) fn router(view: Arc<dyn View>, gate: Arc<Gate>) -> Router {
+pub(super) fn router(view: Arc<dyn View>, clients: Arc<Clients>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/connections", get(connections))
-        .route("/api/stats", get(async |State(view): Shown| json_of(&stats(&view.stats()))))
+        .route("/api/stats", get(async |State(served): Shown| json_of(&stats(&served.stats()))))
         .route(
             "/metrics",
-            get(async |State(view): Shown| {
-                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&view.stats()))
+            get(async |State(served): Shown| {
+                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&served.stats()))
             }),
         )
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
@@ -56,7 +72,7 @@ pub(super) fn router(view: Arc<dyn View>, gate: Arc<Gate>) -> Router {
             refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed here")
         })
         .layer(from_fn_with_state(gate, guard))
-        .with_state(view)
+        .with_state(Arc::new(Served { view, clients }))
 }
 
 async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
@@ -81,16 +97,16 @@ struct Part {
 
 type Wanted = Result<Query<Part>, QueryRejection>;
 
-async fn registrations(State(view): Shown, wanted: Wanted) -> Response {
-    part("registrations", wanted, |after, limit| view.registrations(after, limit))
+async fn registrations(State(served): Shown, wanted: Wanted) -> Response {
+    part("registrations", wanted, |after, limit| served.view.registrations(after, limit))
 }
 
-async fn calls(State(view): Shown, wanted: Wanted) -> Response {
-    part("calls", wanted, |after, limit| view.calls(after, limit))
+async fn calls(State(served): Shown, wanted: Wanted) -> Response {
+    part("calls", wanted, |after, limit| served.view.calls(after, limit))
 }
 
-async fn connections(State(view): Shown, wanted: Wanted) -> Response {
-    part("connections", wanted, |after, limit| view.connections(after, limit))
+async fn connections(State(served): Shown, wanted: Wanted) -> Response {
+    part("connections", wanted, |after, limit| served.view.connections(after, limit))
 }
 
 fn part<T: Serialize>(name: &str, wanted: Wanted, list: impl Fn(Option<&str>, usize) -> Page<T>) -> Response {

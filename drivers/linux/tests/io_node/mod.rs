@@ -51,6 +51,11 @@ impl Node for Talker {
                 let id = flow.connection.map_or(0, |id| id.0);
                 out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
             }
+            // Its connection is in use.
+            "keep" => {
+                out.keep(&flow, Instant::FAR);
+                out.send(flow, Token::NONE, received.bytes);
+            }
             // dial ADDRESS TOKEN TEXT
             "dial" => {
                 let to = Flow::dial(ListenerId(0), argument().parse().unwrap());

@@ -1,11 +1,11 @@
 //! Bounds on guessing passwords.
 
-use crate::rate::{SeededHash, network_of};
+use crate::rate::SeededHash;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Instant, Seed, source_of};
 
 /// Who tries to log in, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl GuessLimits {
     }
 
     fn source(&self, login: &Login<'_>) -> u64 {
-        self.hash.hash_one(network_of(login.source))
+        self.hash.hash_one(source_of(login.source))
     }
 
     fn pair(&self, login: &Login<'_>) -> u64 {
@@ -148,7 +148,7 @@ impl GuessLimits {
         hasher.write_usize(login.user.len());
         hasher.write(login.user);
         hasher.write(login.domain);
-        match network_of(login.source) {
+        match source_of(login.source) {
             IpAddr::V4(v4) => hasher.write(&v4.octets()),
             IpAddr::V6(v6) => hasher.write(&v6.octets()),
         }

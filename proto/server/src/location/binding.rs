@@ -26,7 +26,7 @@ pub(crate) struct Binding {
 pub(crate) enum Kind {
     /// Reached at its contact address; its flow is a short cut.
     Dialable,
-    /// The contact's address is not the one its packets came from: only its flow reaches it.
+    /// Only its flow reaches it: its address is not the one its packets came from, or is that of a connection.
     FlowOnly,
     /// Put there by an administrator; no REGISTER changes it.
     Permanent,
@@ -102,22 +102,33 @@ impl Binding {
         }
     }
 
-    /// Whether a contact is reached at the address it names: it is the address that the REGISTER came from, it leads back to
-    /// this server, or a trusted proxy says so. Nobody verified any other contact, so it is reached over the flow of the REGISTER only.
+    /// How a contact is reached: at the address it names where that is the one the REGISTER came from, where it leads back to
+    /// this server, or where a trusted proxy says so. Nobody verified any other contact, so it is reached over the flow of the
+    /// REGISTER only.
+    ///
+    /// A contact that was registered over a connection must name a port of its own to be dialled. The connection's own port
+    /// belongs to somebody else as soon as the connection is gone.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
-        if contact.host().ip().is_some_and(|contact| config.is_same_place(contact, ip))
-            || config.domain_of(contact).is_some()
-            || config.is_trusted(ip)
-        {
-            Kind::Dialable
-        } else {
-            Kind::FlowOnly
+        if config.is_trusted(ip) || config.domain_of(contact).is_some() {
+            return Kind::Dialable;
+        }
+        let over_connection = source.transport == Transport::Tcp && means_tcp(contact);
+        match contact.host().ip() {
+            Some(contact) if !config.is_same_place(contact, ip) => Kind::FlowOnly,
+            Some(_) if over_connection && contact.port() == Some(source.remote.port()) => Kind::FlowOnly,
+            Some(_) => Kind::Dialable,
+            None => Kind::FlowOnly,
         }
     }
 
     /// Bytes of URI, parameters and Call-ID together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
+}
+
+/// False for a contact that names another transport: it means that one.
+pub(crate) fn means_tcp(contact: &Uri<'_>) -> bool {
+    contact.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
 }
 
 fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {

@@ -5,7 +5,7 @@ mod record;
 mod table;
 mod unstored;
 
-pub(crate) use binding::{Binding, Kind, Text};
+pub(crate) use binding::{Binding, Kind, Text, means_tcp};
 pub use record::BadRecord;
 pub(crate) use table::{Change, SaveError, Saved};
 pub use table::{Location, Registration, RegistrationRef};

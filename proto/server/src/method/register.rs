@@ -11,6 +11,7 @@ use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
+use ringway_transaction::SlabKey;
 
 /// Why a REGISTER is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,7 @@ impl<S: Services> Server<S> {
                 });
             }
         }
+        self.keep_connection(request, place, out);
         let Self { location, date, keys, .. } = self;
         write_reply(&keys.tag, request, 200, "OK", out, |response| {
             for binding in location.lookup_at(place, request.now) {
@@ -190,6 +192,16 @@ impl<S: Services> Server<S> {
             response.header(HeaderName::Date, date.at(request.now));
         });
         out.packets.hold_last();
+    }
+
+    /// The connection that a contact was registered over is in use as long as the contact.
+    fn keep_connection(&self, request: &Request<'_, '_>, place: Option<SlabKey>, out: &mut Out<'_>) {
+        let Some(connection) = request.flow.connection else { return };
+        let bindings = self.location.lookup_at(place, request.now);
+        let over_it = bindings.filter(|binding| binding.flow.connection == Some(connection));
+        if let Some(until) = over_it.map(|binding| binding.expires).max() {
+            out.packets.keep(&request.flow, until);
+        }
     }
 }
 

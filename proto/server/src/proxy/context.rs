@@ -38,9 +38,7 @@ pub(crate) struct Context {
 pub(super) struct Branch {
     pub(super) state: BranchState,
     pub(super) timer_c: TimerKey,
-    /// The connection failed: the contact's own address is tried next, once.
-    pub(super) may_dial: Option<Flow>,
-    /// The target, for a branch that is not sent yet or may be sent anew.
+    /// The target, for a branch that is not sent yet.
     pub(super) uri: Box<[u8]>,
     pub(super) keeps_uri: bool,
 }
@@ -99,6 +97,7 @@ impl<S: Services> Server<S> {
             is_cancelled: false,
         });
         if is_invite {
+            out.packets.keep(&request.flow, request.now + self.config.timer_c);
             // RFC 3261 §16.2: at once, so that the caller stops repeating.
             let source = request.flow.remote;
             self.transactions.respond(request.now, server, 100, out.packets, |arena| {
@@ -134,16 +133,11 @@ impl<S: Services> Server<S> {
         let mut branch = Branch {
             state: BranchState::Done,
             timer_c: TimerKey::NONE,
-            may_dial: None,
             uri: Box::default(),
             keeps_uri: target.keeps_uri,
         };
         match hop {
             Hop::Flow(flow) => {
-                if flow.connection.is_some() {
-                    branch.uri = targets.uri(target).into();
-                    branch.may_dial = dial_instead(&self.config, target, targets);
-                }
                 context.branches.push(branch);
                 self.send_branch(key, number, request, routed, targets, target, flow, out);
             }
@@ -232,19 +226,16 @@ impl<S: Services> Server<S> {
         self.finish_if_done(now, key, out);
     }
 
-    /// The transport could not deliver: a connection is replaced by a new one to the contact, once.
+    /// The transport could not deliver. Nothing is dialled instead of a connection that is gone: whoever has its peer's address
+    /// now is not known to be the target.
     pub(crate) fn on_branch_unreachable(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
         let (key, number) = read_owner(owner);
         let Some(branch) = self.branch_mut(key, number) else { return };
         let timer_c = core::mem::replace(&mut branch.timer_c, TimerKey::NONE);
-        let dial = branch.may_dial.take();
         branch.state = BranchState::Done;
         self.wheel.cancel(timer_c);
-        match dial.filter(|_| self.contexts.get(key).is_some_and(|context| !context.is_cancelled)) {
-            Some(flow) => self.send_stored(now, key, number, flow, out),
-            // RFC 3261 §16.9 calls it a 503; when it is all there is, the user is not there.
-            None => self.note_failure(key, number, 480),
-        }
+        // RFC 3261 §16.9 calls it a 503; when it is all there is, the user is not there.
+        self.note_failure(key, number, 480);
         self.finish_if_done(now, key, out);
     }
 
@@ -396,21 +387,6 @@ fn rank(status: u16) -> u16 {
         // Another server's overload says least of all: it is not passed on.
         503 => 599,
         other => other,
-    }
-}
-
-/// The flow to the contact's own address, for when its connection turns out to be gone.
-fn dial_instead(config: &crate::Config, target: &Target, targets: &Targets) -> Option<Flow> {
-    let uri = ringway_sip::Uri::parse(targets.uri(target)).ok()?;
-    let flow = target.flow?;
-    // A contact on another address than its packets came from is reached by its connection or not at all.
-    let ip = uri.host().ip()?;
-    if !config.is_same_place(ip, flow.remote.ip()) {
-        return None;
-    }
-    match crate::route::hop_of(config, &uri) {
-        Hop::Flow(flow) => Some(flow),
-        Hop::Name { .. } | Hop::Unreachable => None,
     }
 }
 

@@ -211,9 +211,12 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
             let is_there = config.is_same_place(hop.remote.ip(), request.flow.remote.ip());
             let is_allowed = (sender.is_believed() && is_there)
                 || (sender == Sender::Trusted)
-                // A stream proves its source address.
-                || (is_there && reply.transport.is_reliable() && !is_private(hop.remote.ip()))
-                || (hop.remote == reply.remote && hop.transport == reply.transport);
+                // A stream proves its source address; its port is somebody else's once the connection is gone.
+                || (is_there
+                    && reply.transport.is_reliable()
+                    && !is_private(hop.remote.ip())
+                    && hop.remote.port() != reply.remote.port())
+                || (hop.remote == reply.remote && (hop.transport, reply.transport) == (Transport::Udp, Transport::Udp));
             is_allowed.then(|| Place::of_flow(key, &hop))
         }
         Some(Hop::Name { .. } | Hop::Unreachable) | None => None,

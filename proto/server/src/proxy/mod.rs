@@ -11,7 +11,7 @@ pub(crate) use context::Context;
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 
 use crate::auth::Reach;
-use crate::location::{Binding, Kind};
+use crate::location::{Binding, Kind, means_tcp};
 use crate::route::{Hop, Routed, hop_of};
 use crate::server::{Action, Out, Request};
 use crate::token::{Place, Side};
@@ -163,7 +163,7 @@ impl<S: Services> Server<S> {
         if next.is_some() && dialled.is_some() {
             return None;
         }
-        // The address is for the case that the connection is gone: then it is dialled.
+        // The connection alone leads there: when it is gone, nothing is dialled instead.
         let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
         let remote = dialled.map_or(core::net::SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
         Some(Flow {
@@ -239,11 +239,7 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         (Kind::Permanent, _) => None,
         (Kind::FlowOnly, _) => Some(binding.flow),
         (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
-            // A contact that names another transport means it.
-            let is_tcp = Uri::parse(binding.uri()).is_ok_and(|uri| {
-                uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
-            });
-            is_tcp.then_some(binding.flow)
+            Uri::parse(binding.uri()).is_ok_and(|uri| means_tcp(&uri)).then_some(binding.flow)
         }
         (Kind::Dialable, _) => None,
     }

@@ -42,11 +42,19 @@ impl<S: Services> Server<S> {
                 self.note_answer(key, number);
                 self.forward_response(now, key, source, message, status, out);
                 if is_invite {
+                    self.keep_caller(key, out);
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
                 }
             }
             _ => self.on_failure_response(now, key, number, message, status, out),
+        }
+    }
+
+    /// No dialog state is kept: the caller's connection counts as in use as long as its peer lives.
+    fn keep_caller(&self, key: SlabKey, out: &mut Out<'_>) {
+        if let Some(context) = self.contexts.get(key) {
+            out.packets.keep(&context.source, Instant::FAR);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Flow, Instant, Token, Transport};
-use ringway_sip::{Edit, HeaderName, Message, Start, Via};
+use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
 use ringway_transaction::{reply_address, stamped_address};
 
 /// A request that is forwarded without state and waits for the address of its target.
@@ -161,6 +161,11 @@ impl<S: Services> Server<S> {
             self.counters.stray += 1;
             return;
         };
+        if let (Start::Response { status: 200..=299, .. }, Method::Invite) =
+            (message.start(), message.method())
+        {
+            out.packets.keep(&flow, Instant::FAR);
+        }
         let Self { space, config, keys, .. } = self;
         out.packets.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);

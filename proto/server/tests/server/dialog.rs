@@ -6,7 +6,7 @@ use crate::harness::{
     ALICE, BOB, CAROL, EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests,
     statuses,
 };
-use ringway_sansio::{ConnectionId, Event, Transport};
+use ringway_sansio::{ConnectionId, Transport};
 
 /// Alice calls bob, who answers: the INVITE as bob got it, and the 200 as alice got it.
 fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
@@ -17,7 +17,7 @@ fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
 }
 
 /// A request of alice's in the dialog that this answer made.
-fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
+pub(crate) fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
     let mut routes = answer.headers("Record-Route");
     routes.reverse();
     let mut request = request(method, "sip:bob@192.0.2.20:5060").to(&answer.header("To")).cseq(cseq);
@@ -35,7 +35,7 @@ fn from_callee(method: &str, cseq: u32, got: &Sent, answer: &Sent) -> Request {
     request
 }
 
-fn with_bob(mut world: World) -> World {
+pub(crate) fn with_bob(mut world: World) -> World {
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
     world
 }
@@ -92,20 +92,6 @@ fn two_transports_are_two_entries() {
     let back = from_callee("BYE", 3, &got, &answer).tcp();
     let back = forwarded(world.tcp(5, "192.0.2.20:40000", &back));
     assert_eq!((back.to().as_str(), back.flow.transport), (ALICE, Transport::Udp));
-}
-
-#[test]
-fn the_connection_of_the_other_side_is_dialled_when_it_is_gone() {
-    let mut world = World::open();
-    world.register_tcp(5, "bob", "192.0.2.20:40000", "<sip:bob@192.0.2.20:5060;transport=tcp>");
-    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
-    let answer = only(world.tcp(5, "192.0.2.20:40000", &got.answer(200, &[])));
-    world.event(Event::Closed(ConnectionId(5)));
-    let mut bye = from_caller("BYE", 2, &answer);
-    bye.uri = "sip:bob@192.0.2.20:5060;transport=tcp".into();
-    let first = forwarded(world.udp(ALICE, &bye));
-    let second = only(world.event(Event::Unreachable(first.token)));
-    assert_eq!((second.flow.connection, second.to().as_str()), (None, "192.0.2.20:5060"));
 }
 
 #[test]

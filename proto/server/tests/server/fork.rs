@@ -223,6 +223,5 @@ fn an_unreachable_target_of_another_request_is_480() {
     let mut world = World::open();
     world.register_tcp(5, "bob", "192.0.2.20:4000", "<sip:bob@192.0.2.20;transport=tcp>");
     let sent = forwarded(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org")));
-    let sent = only(world.event(Event::Unreachable(sent.token)));
     assert_eq!(only(world.event(Event::Unreachable(sent.token))).status(), 480);
 }

@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     /// Look-ups it asked for and that are not answered yet.
     pub(crate) lookups: Vec<(u64, String)>,
+    /// Connections it said are in use, each until when.
+    pub(crate) kept: Vec<(ConnectionId, Instant)>,
     out: Outbox,
     actions: Vec<Action>,
 }
@@ -160,8 +162,15 @@ impl World {
             store_fails: AtomicBool::new(false),
         });
         let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
-        let mut world =
-            Self { server, memory, now, lookups: Vec::new(), out: Outbox::new(), actions: Vec::new() };
+        let mut world = Self {
+            server,
+            memory,
+            now,
+            lookups: Vec::new(),
+            kept: Vec::new(),
+            out: Outbox::new(),
+            actions: Vec::new(),
+        };
         for user in ["alice", "bob", "carol"] {
             world.add_user(user, "example.org", &format!("{user}'s password"));
         }
@@ -263,6 +272,7 @@ impl World {
                 bytes: bytes.to_vec(),
             })
             .collect();
+        self.kept.extend_from_slice(self.out.kept());
         self.out.clear();
         sent
     }

@@ -9,6 +9,7 @@
 mod amplification;
 mod cancel;
 mod challenge;
+mod connection;
 mod content_length;
 mod credentials;
 mod dialog;

@@ -6,7 +6,7 @@ use crate::harness::{
     request, requests, statuses,
 };
 use crate::torture_valid::is_the_same;
-use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
+use ringway_sansio::{Event, Flow, ListenerId, Transport};
 use std::time::Duration;
 
 /// A server that bob is registered at by UDP.
@@ -420,20 +420,6 @@ fn a_reload_changes_what_comes_next_and_not_what_is_under_way() {
     config.auth.enabled = true;
     world.server.reconfigure(std::sync::Arc::new(config));
     assert_eq!(only(world.udp(ALICE, &invite("sip:bob@example.org").call_id("2"))).status(), 407);
-}
-
-#[test]
-fn a_connection_that_is_gone_is_dialled_once_and_then_480() {
-    let mut world = World::open();
-    world.register_tcp(5, "bob", "192.0.2.20:40000", "<sip:bob@192.0.2.20:5062;transport=tcp>");
-    let first = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
-    assert_eq!(first.flow.connection, Some(ConnectionId(5)));
-    let second = only(world.event(Event::Unreachable(first.token)));
-    assert_eq!((second.flow.connection, second.to().as_str()), (None, "192.0.2.20:5062"));
-    assert_eq!(second.uri(), first.uri());
-    assert!(world.event(Event::Unreachable(first.token)).is_empty(), "told twice");
-    assert_eq!(only(world.event(Event::Unreachable(second.token))).status(), 480);
-    assert!(world.event(Event::Unreachable(second.token)).is_empty());
 }
 
 #[test]
