@@ -388,6 +388,43 @@ fn through_the_server_with_digest() {
 }
 
 #[test]
+fn a_realm_that_is_not_the_domain_is_learnt_by_registering_or_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ringway.toml");
+    let text = format!(
+        "domains = [\"example.net\", \"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\nurl = \"sqlite://{}\"\n\
+         [auth]\nrealm = \"asterisk\"\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+        file(&folder, "ringway.db")
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    for user in ["alice", "bob"] {
+        let args = ["user", "add", user, "--domain", "example.org", "--password-stdin", "--config", config];
+        assert_eq!(start(&args, "secret\n").done().status, 0);
+    }
+    let server = start(&["serve", "--config", config], "");
+    let address = server.address();
+
+    let common = ["--server", &address, "--password-stdin", "--json"];
+    let answer = ["answer", "--as", "sip:bob@example.org", "--register", "--count", "2"];
+    let bob = start(&[&answer[..], &common].concat(), "secret\n");
+    bob.ready();
+    let call = ["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "0.5"];
+    let alice = |more: &[&str]| start(&[&call[..], &common, more].concat(), "secret\n").done();
+    let neither = alice(&[]);
+    assert_eq!((neither.status, &neither.json()["status"]), (1, &407.into()), "{neither:?}");
+    assert!(neither.json()["reason"].as_str().unwrap().contains("--realm \"asterisk\""), "{neither:?}");
+    let wrong = alice(&["--register", "--realm", "example.org"]);
+    assert_eq!(wrong.status, 1, "{wrong:?}");
+    assert!(wrong.err.contains("the account's realm is \"example.org\""), "{wrong:?}");
+    for more in [&["--realm", "asterisk"][..], &["--register"]] {
+        let done = alice(more);
+        assert_eq!((done.status, &done.json()["result"]), (0, &"answered".into()), "{more:?}: {done:?}");
+    }
+    assert_eq!(bob.done().status, 0);
+}
+
+#[test]
 fn a_password_is_a_line_and_nobody_waits_for_more() {
     let (bob, uri) = bob(&[]);
     let server = uri.rsplit('@').next().unwrap();
@@ -438,6 +475,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["call", "sip:b@127.0.0.1", "--duration", "100000"], "86400"),
         (&["call", "sip:b@127.0.0.1", "--register"], "--server"),
         (&["call", "sip:b@127.0.0.1", "--server", "a b"], "HOST:PORT"),
+        (&["call", "sip:b@127.0.0.1", "--realm", ""], "--realm"),
         (&["call", "sip:b@127.0.0.1", "--from", "alice"], "sip:"),
         (&["answer"], "--as"),
         (&["answer", "--as", "sip:b@127.0.0.1", "--count", "0"], "count"),

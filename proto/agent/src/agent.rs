@@ -399,7 +399,7 @@ impl UserAgent {
                 {
                     state.registration.connection = Some(connection);
                 }
-                self.on_answer(now, client, owner, message, status, out);
+                self.on_answer(now, (client, owner), (message, flow.remote), status, out);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { .. } | ringway_transaction::Answer::Stray => {

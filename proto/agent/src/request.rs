@@ -232,9 +232,8 @@ impl UserAgent {
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
-        client: ClientId,
-        owner: u64,
-        message: &Message<'_>,
+        (client, owner): (ClientId, u64),
+        (message, source): (&Message<'_>, SocketAddr),
         status: u16,
         out: &mut Out<'_>,
     ) {
@@ -254,7 +253,7 @@ impl UserAgent {
             ringway_sip::Start::Request { .. } => String::new(),
         };
         if matches!(status, 401 | 407) && is_wanted {
-            match self.answer_challenge(now, key, message, status, out) {
+            match self.answer_challenge(now, key, (message, source), status, out) {
                 Ok(()) => return,
                 Err(Unanswered::NoSecret) if reason.is_empty() => reason = Unanswered::NoSecret.reason(),
                 Err(why) => reason = why.reason(),
