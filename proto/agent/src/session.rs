@@ -44,6 +44,11 @@ impl Session {
         self.0.offer(direction)
     }
 
+    /// The refused first offer once more, where that can help; see [`OfferAnswer::offer_as_savp`].
+    pub(crate) fn offer_as_savp(&mut self) -> Option<Vec<u8>> {
+        self.0.offer_as_savp(Direction::SendRecv)
+    }
+
     pub(crate) fn accept_answer(&mut self, answer: &[u8]) -> Result<MediaParams, NotAcceptable> {
         self.0.accept_answer(answer).map_err(NotAcceptable::of)
     }
