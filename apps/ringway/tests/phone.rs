@@ -11,6 +11,7 @@ mod scripted_peer;
 use program::{Done, Running};
 use scripted_peer::{Offer, Peer};
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -283,6 +284,33 @@ fn tcp_carries_a_call_too() {
     assert!(alice.err.lines().last().is_some_and(is_last), "the answer to our BYE: {alice:?}");
     assert_is_a_good_call(&alice.json());
     assert_is_a_good_call(&bob.done().json());
+}
+
+#[test]
+fn a_call_fails_at_once_when_its_connection_ends_before_the_answer() {
+    for response in [None, Some("SIP/2.0 180 Ringing\r\n")] {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("sip:bob@{};transport=tcp", server.local_addr().unwrap());
+        let alice = start(&["call", &uri, "--json"], "");
+        let mut stream = server.accept().unwrap().0;
+        let (mut invite, mut room) = (String::new(), [0; 4096]);
+        while !invite.contains("\r\n\r\n") || !invite.contains("m=audio") {
+            let length = stream.read(&mut room).unwrap();
+            invite.push_str(std::str::from_utf8(&room[..length]).unwrap());
+        }
+        if let Some(response) = response {
+            let of_invite = ["Via", "From", "To", "Call-ID", "CSeq"];
+            let copied = invite.lines().filter(|line| of_invite.iter().any(|name| line.starts_with(name)));
+            let fields: String = copied.map(|line| format!("{line}\r\n")).collect();
+            let text = format!("{response}{fields}Content-Length: 0\r\n\r\n");
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+        drop(stream);
+        // Without the report it is 408: after 32 s, or when it has rung for 180 s.
+        let done = alice.done();
+        assert_eq!((done.status, &done.json()["result"]), (1, &"failed".into()), "{done:?}");
+        assert_eq!(done.json()["status"], 503, "{done:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::account::{self, AccountState, BadAccount, Registration};
 use crate::call::Call;
+use crate::connections::Peers;
 use crate::event::text;
 use crate::request::{Answer, Purpose, Request, key_of, number_of};
 use crate::way::Names;
@@ -28,6 +29,7 @@ pub struct UserAgent {
     /// Back-off and glare: what only must differ.
     pub(crate) rng: Rng,
     pub(crate) names: Names,
+    pub(crate) peers: Peers,
     pub(crate) counters: Counters,
     pub(crate) next_query: u64,
     pub(crate) is_stopping: bool,
@@ -99,6 +101,7 @@ impl UserAgent {
             entropy,
             rng: Rng::new(&seed.part(1)),
             names: Names::default(),
+            peers: Peers::default(),
             counters: Counters::default(),
             next_query: 1,
             is_stopping: false,
@@ -354,7 +357,10 @@ impl Node for UserAgent {
     fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
         let mut out = Out::new(out, actions);
         match event {
-            Event::Closed(connection) => self.on_closed(now, connection),
+            Event::Closed(connection) => {
+                self.on_closed(now, connection);
+                self.on_connection_lost(now, connection, &mut out);
+            }
             Event::Unreachable(token) => {
                 self.transactions.unreachable(now, token, out.packets, &mut self.notices);
             }
@@ -393,11 +399,16 @@ impl UserAgent {
     ) {
         match self.transactions.receive_response(now, message, status, out.packets) {
             ringway_transaction::Answer::Pass { client, owner } => {
-                if let (Some(connection), Some(request)) = (flow.connection, self.requests.get(key_of(owner)))
-                    && let Purpose::Register(account) = request.purpose
-                    && let Some(state) = self.accounts.get_mut(account.0)
+                if let (Some(connection), Some(request)) =
+                    (flow.connection, self.requests.get_mut(key_of(owner)))
                 {
-                    state.registration.connection = Some(connection);
+                    request.connection = Some(connection);
+                    self.peers.note(flow.remote, connection);
+                    if let Purpose::Register(account) = request.purpose
+                        && let Some(state) = self.accounts.get_mut(account.0)
+                    {
+                        state.registration.connection = Some(connection);
+                    }
                 }
                 self.on_answer(now, (client, owner), (message, flow.remote), status, out);
             }

@@ -21,7 +21,7 @@ use crate::{AccountId, Action, CallId, Config, LargeRequests, QueryId, UserAgent
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, TimerKey, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
 use ringway_transaction::{ClientId, Outgoing, SlabKey, may_send_to};
 use smallvec::SmallVec;
@@ -90,6 +90,8 @@ pub(crate) struct Request {
     pub(crate) client: Option<ClientId>,
     /// Where it was sent.
     pub(crate) flow: Option<Flow>,
+    /// The connection it was sent by, as far as it is known: see [`Peers`](crate::connections::Peers).
+    pub(crate) connection: Option<ConnectionId>,
     /// How often it was challenged and sent again.
     pub(crate) rounds: u8,
     /// The fields whose challenges it has answered.
@@ -175,6 +177,7 @@ impl UserAgent {
             purpose,
             client: None,
             flow: None,
+            connection: None,
             rounds: 0,
             answered: SmallVec::new(),
             credentials: Vec::new(),
@@ -401,6 +404,7 @@ impl UserAgent {
         };
         if let Some(request) = self.requests.get_mut(key) {
             request.client = Some(client);
+            request.connection = self.peers.connection_to(flow);
         }
         Ok(())
     }
