@@ -24,8 +24,10 @@ pub struct UserAgent {
     pub(crate) requests: Slab<Request>,
     pub(crate) calls: Slab<Call>,
     pub(crate) wheel: Wheel<Timer>,
-    /// Tags, Call-IDs, cnonces, media keys: what must not be guessed.
-    pub(crate) entropy: Entropy,
+    /// Keys of media: what nobody but the peer of a call may see.
+    pub(crate) secrets: Entropy,
+    /// Tags, Call-IDs, cnonces: what must not be guessed before it is sent, and everybody may see then.
+    pub(crate) visible: Entropy,
     /// Back-off and glare: what only must differ.
     pub(crate) rng: Rng,
     pub(crate) names: Names,
@@ -85,12 +87,13 @@ impl UserAgent {
     /// A user agent that does nothing yet. `seed` is its only source of chance, and keys for calls grow from it.
     pub fn new(config: Config, seed: Seed, now: Instant) -> Result<Self, BadAccount> {
         account::check(&config)?;
-        let mut entropy = Entropy::new(&seed.part(0));
-        let branch_key = BranchKey::new(entropy.bytes());
+        let mut secrets = Entropy::new(&seed.part(SECRETS));
+        let mut visible = Entropy::new(&seed.part(VISIBLE));
+        let branch_key = BranchKey::new(secrets.bytes());
         let limits = config.limits.transactions;
-        let transactions = Transactions::new(0, config.timers, limits, entropy.bytes(), branch_key, now);
+        let transactions = Transactions::new(0, config.timers, limits, secrets.bytes(), branch_key, now);
         let accounts =
-            config.accounts.iter().map(|_| AccountState::new(Registration::new(&mut entropy))).collect();
+            config.accounts.iter().map(|_| AccountState::new(Registration::new(&mut visible))).collect();
         Ok(Self {
             config,
             accounts,
@@ -98,8 +101,9 @@ impl UserAgent {
             requests: Slab::default(),
             calls: Slab::default(),
             wheel: Wheel::new(now),
-            entropy,
-            rng: Rng::new(&seed.part(1)),
+            secrets,
+            visible,
+            rng: Rng::new(&seed.part(TIMING)),
             names: Names::default(),
             peers: Peers::default(),
             counters: Counters::default(),
@@ -173,12 +177,12 @@ impl UserAgent {
 
     /// A text that nobody can guess, of 16 hexadecimal digits: a tag.
     pub(crate) fn new_tag(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.entropy.bytes::<8>())
+        account::challenge::hex(&self.visible.bytes::<8>())
     }
 
     /// The same twice as long: a Call-ID.
     pub(crate) fn new_call_id(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.entropy.bytes::<16>())
+        account::challenge::hex(&self.visible.bytes::<16>())
     }
 
     /// Hands an answer to whom the request was for. A final answer ends the request, except for an INVITE's 2xx.
@@ -425,6 +429,11 @@ impl core::fmt::Debug for UserAgent {
         f.debug_struct("UserAgent").field("calls", &self.calls.len()).finish_non_exhaustive()
     }
 }
+
+/// The parts of the seed. Nothing visible comes from a generator that anything secret comes from.
+const SECRETS: u64 = 0;
+const TIMING: u64 = 1;
+const VISIBLE: u64 = 2;
 
 /// Names a query (OPTIONS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

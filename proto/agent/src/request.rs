@@ -291,7 +291,13 @@ impl UserAgent {
                 return;
             }
         }
-        self.fail(now, key, 503, "it could not be sent there", out);
+        self.fail(
+            now,
+            key,
+            503,
+            "it could not be sent there, or the connection ended without an answer",
+            out,
+        );
     }
 
     /// Nobody answered the look-up of a name.
@@ -416,7 +422,7 @@ impl UserAgent {
         flow: Flow,
         out: &mut Out<'_>,
     ) -> Result<(), NotSent> {
-        let branch = [b"z9hG4bK.a", hex(&self.entropy.bytes::<12>()).as_slice()].concat();
+        let branch = [b"z9hG4bK.a", hex(&self.visible.bytes::<12>()).as_slice()].concat();
         let Some(request) = self.requests.remove(key) else { return Ok(()) };
         self.wheel.cancel(request.timer);
         let Some(invite) = self.requests.get_mut(invite) else { return Ok(()) };
@@ -471,7 +477,7 @@ impl UserAgent {
         if state.server != Some(to) || (draft.is_in_dialog && request.rounds == 0) {
             return;
         }
-        state.wallet.write(account, draft.method, &draft.uri, &mut self.entropy, &mut request.credentials);
+        state.wallet.write(account, draft.method, &draft.uri, &mut self.visible, &mut request.credentials);
     }
 
     /// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.

@@ -30,9 +30,9 @@ pub(crate) enum Carried<'m> {
 }
 
 impl Session {
-    pub(crate) fn new(local: LocalMedia, entropy: &mut Entropy) -> Self {
-        let session_id = u64::from_be_bytes(entropy.bytes());
-        Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(entropy.bytes()))))
+    pub(crate) fn new(local: LocalMedia, secrets: &mut Entropy, visible: &mut Entropy) -> Self {
+        let session_id = u64::from_be_bytes(visible.bytes());
+        Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(secrets.bytes()))))
     }
 
     /// The negotiation of one more dialog that the pending offer has made.

@@ -104,7 +104,7 @@ impl UserAgent {
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
-        let mut session = Session::new(media, &mut self.entropy);
+        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
         let body = Body { content_type: SDP, bytes: session.offer(Direction::SendRecv) };
         let mut call = Call::new(invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);

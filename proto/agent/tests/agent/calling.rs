@@ -262,6 +262,26 @@ fn refused_once(table: &mut Table, policy: SecurityPolicy, status: u16) -> (Call
 }
 
 #[test]
+fn keys_do_not_come_from_the_generator_that_tags_come_from() {
+    let key_after = |queries: u32| {
+        let mut table = Table::direct();
+        let target = format!("sip:bob@{PEER}");
+        for _ in 0..queries {
+            table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+        }
+        table.sent();
+        let media = media_with(optional_srtp());
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+        let invite = table.only();
+        let key = invite.body().lines().find(|line| line.starts_with("a=crypto:")).unwrap().to_owned();
+        (key, invite.field("Call-ID").unwrap().to_owned())
+    };
+    let ((key, call_id), (same_key, other_call_id)) = (key_after(0), key_after(3));
+    assert_eq!(key, same_key);
+    assert_ne!(call_id, other_call_id);
+}
+
+#[test]
 fn a_phone_that_insists_on_srtp_is_called_again_with_savp() {
     for status in [406, 488, 606] {
         let mut table = Table::direct();
