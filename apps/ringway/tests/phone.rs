@@ -11,6 +11,7 @@ mod scripted_peer;
 use program::{Done, Running};
 use scripted_peer::{Offer, Peer};
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -286,6 +287,33 @@ fn tcp_carries_a_call_too() {
 }
 
 #[test]
+fn a_call_fails_at_once_when_its_connection_ends_before_the_answer() {
+    for response in [None, Some("SIP/2.0 180 Ringing\r\n")] {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("sip:bob@{};transport=tcp", server.local_addr().unwrap());
+        let alice = start(&["call", &uri, "--json"], "");
+        let mut stream = server.accept().unwrap().0;
+        let (mut invite, mut room) = (String::new(), [0; 4096]);
+        while !invite.contains("\r\n\r\n") || !invite.contains("m=audio") {
+            let length = stream.read(&mut room).unwrap();
+            invite.push_str(std::str::from_utf8(&room[..length]).unwrap());
+        }
+        if let Some(response) = response {
+            let of_invite = ["Via", "From", "To", "Call-ID", "CSeq"];
+            let copied = invite.lines().filter(|line| of_invite.iter().any(|name| line.starts_with(name)));
+            let fields: String = copied.map(|line| format!("{line}\r\n")).collect();
+            let text = format!("{response}{fields}Content-Length: 0\r\n\r\n");
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+        drop(stream);
+        // Without the report it is 408: after 32 s, or when it has rung for 180 s.
+        let done = alice.done();
+        assert_eq!((done.status, &done.json()["result"]), (1, &"failed".into()), "{done:?}");
+        assert_eq!(done.json()["status"], 503, "{done:?}");
+    }
+}
+
+#[test]
 fn a_refused_call_is_told_and_fails() {
     let (bob, uri) = bob(&["--reject", "603"]);
     let alice = alice(&uri, &[]);
@@ -388,6 +416,43 @@ fn through_the_server_with_digest() {
 }
 
 #[test]
+fn a_realm_that_is_not_the_domain_is_learnt_by_registering_or_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ringway.toml");
+    let text = format!(
+        "domains = [\"example.net\", \"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\nurl = \"sqlite://{}\"\n\
+         [auth]\nrealm = \"asterisk\"\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+        file(&folder, "ringway.db")
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    for user in ["alice", "bob"] {
+        let args = ["user", "add", user, "--domain", "example.org", "--password-stdin", "--config", config];
+        assert_eq!(start(&args, "secret\n").done().status, 0);
+    }
+    let server = start(&["serve", "--config", config], "");
+    let address = server.address();
+
+    let common = ["--server", &address, "--password-stdin", "--json"];
+    let answer = ["answer", "--as", "sip:bob@example.org", "--register", "--count", "2"];
+    let bob = start(&[&answer[..], &common].concat(), "secret\n");
+    bob.ready();
+    let call = ["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "0.5"];
+    let alice = |more: &[&str]| start(&[&call[..], &common, more].concat(), "secret\n").done();
+    let neither = alice(&[]);
+    assert_eq!((neither.status, &neither.json()["status"]), (1, &407.into()), "{neither:?}");
+    assert!(neither.json()["reason"].as_str().unwrap().contains("--realm \"asterisk\""), "{neither:?}");
+    let wrong = alice(&["--register", "--realm", "example.org"]);
+    assert_eq!(wrong.status, 1, "{wrong:?}");
+    assert!(wrong.err.contains("the account's realm is \"example.org\""), "{wrong:?}");
+    for more in [&["--realm", "asterisk"][..], &["--register"]] {
+        let done = alice(more);
+        assert_eq!((done.status, &done.json()["result"]), (0, &"answered".into()), "{more:?}: {done:?}");
+    }
+    assert_eq!(bob.done().status, 0);
+}
+
+#[test]
 fn a_password_is_a_line_and_nobody_waits_for_more() {
     let (bob, uri) = bob(&[]);
     let server = uri.rsplit('@').next().unwrap();
@@ -438,6 +503,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["call", "sip:b@127.0.0.1", "--duration", "100000"], "86400"),
         (&["call", "sip:b@127.0.0.1", "--register"], "--server"),
         (&["call", "sip:b@127.0.0.1", "--server", "a b"], "HOST:PORT"),
+        (&["call", "sip:b@127.0.0.1", "--realm", ""], "--realm"),
         (&["call", "sip:b@127.0.0.1", "--from", "alice"], "sip:"),
         (&["answer"], "--as"),
         (&["answer", "--as", "sip:b@127.0.0.1", "--count", "0"], "count"),

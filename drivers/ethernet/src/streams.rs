@@ -117,7 +117,7 @@ impl<F: Framer> Streams<F> {
             counters.note_closing(why);
             ending.push((stream.handle, now + ENDING));
             reports.push(Event::Closed(stream.id));
-            reports.extend(stream.queue.unwritten().map(Event::Unreachable));
+            reports.extend(stream.queue.undelivered().map(Event::Unreachable));
             false
         });
     }
@@ -169,7 +169,7 @@ impl<F: Framer> Streams<F> {
         for mut stream in self.open.drain(..) {
             stack.sockets.remove(stream.handle);
             self.reports.push(Event::Closed(stream.id));
-            self.reports.extend(stream.queue.unwritten().map(Event::Unreachable));
+            self.reports.extend(stream.queue.undelivered().map(Event::Unreachable));
         }
     }
 
@@ -313,6 +313,9 @@ impl<F: Framer> Stream<F> {
             }
         }
         self.times.note_frames(self.framer.is_partial(), whole, now);
+        if whole {
+            self.queue.answered();
+        }
         for _ in 0..self.framer.pongs().min(PONGS_PER_READ) {
             self.queue.push(F::PONG, Token::NONE);
             self.times.queued(now);

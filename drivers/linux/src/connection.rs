@@ -77,10 +77,13 @@ impl<F: Framer> Connection<F> {
     /// Notes whether a message is now half there; `whole`: at least one has just become whole.
     pub(crate) fn note_frames(&mut self, whole: bool, now: Instant) {
         self.times.note_frames(self.framer.is_partial(), whole, now);
+        if whole {
+            self.queue.answered();
+        }
     }
 
     /// Writes bytes, or queues what the kernel does not take. After an error the connection is of no use; the token is
-    /// among [`Connection::unwritten`] then.
+    /// among [`Connection::undelivered`] then.
     pub(crate) fn send(&mut self, bytes: &[u8], token: Token, more: More, now: Instant) -> io::Result<usize> {
         let mut written = 0;
         let result = if self.times.is_open() && more == More::None && self.queue.is_empty() {
@@ -96,6 +99,8 @@ impl<F: Framer> Connection<F> {
             if queued_before && more == More::None {
                 written += self.drain(now)?;
             }
+        } else {
+            self.queue.wrote(token);
         }
         Ok(written)
     }
@@ -123,9 +128,9 @@ impl<F: Framer> Connection<F> {
         self.queue.waiting().len()
     }
 
-    /// The tokens of messages that were not written whole.
-    pub(crate) fn unwritten(&mut self) -> impl Iterator<Item = Token> + '_ {
-        self.queue.unwritten()
+    /// The tokens of messages that were not written whole, or that nothing came back for.
+    pub(crate) fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
+        self.queue.undelivered()
     }
 
     /// What to watch it for.

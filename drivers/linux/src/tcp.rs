@@ -287,7 +287,7 @@ impl<F: Framer> Streams<F> {
             Closing::Unread => counters.write_queue_closes.one(),
         }
         counters.connections_open.set(self.open as u64);
-        for token in connection.unwritten() {
+        for token in connection.undelivered() {
             counters.unreachable.one();
             self.reports.push(Report::Unreachable(token));
         }

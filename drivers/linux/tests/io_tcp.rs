@@ -349,6 +349,19 @@ fn a_dialled_connection_is_used_again_and_made_anew_when_it_is_gone() {
 }
 
 #[test]
+fn a_message_is_reported_when_its_connection_ends_and_nothing_came_back_by_it() {
+    let (runtime, server) = tcp(1, Config::default());
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    let mut client = Client::connect(server);
+    client.say(&format!("1 dial {to} 7 hello\n"));
+    let mut accepted = Client::of(peer.accept().unwrap().0);
+    assert_eq!(accepted.hear(), "hello\n");
+    drop(accepted);
+    until("the report", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+}
+
+#[test]
 fn an_accepted_connection_gets_nothing_for_its_address() {
     let (runtime, server) = tcp(1, Config::default());
     let mut accepted = Client::connect(server);

@@ -336,6 +336,11 @@ impl Sim {
             return;
         };
         self.write(sender, end, bytes);
+        if let Some(End { unanswered: Some(unanswered), .. }) = self.connections.end_mut(end)
+            && packet.token != Token::NONE
+        {
+            unanswered.push((shard, packet.token));
+        }
     }
 
     /// The packet cannot be sent; its shard is told a little later, as a refused connection would be.
@@ -370,6 +375,7 @@ impl Sim {
             peer,
             framer,
             last_arrival,
+            unanswered: Some(Vec::new()),
         };
         let near_framer = self.hosts.get(dialler.0)?.node.as_ref()?.framer();
         let far_framer = self.hosts.get(host.0)?.node.as_ref()?.framer();
@@ -418,7 +424,12 @@ impl Sim {
                 self.write(host, id, &pongs);
             }
             match frame {
-                Ok(Some(frame)) => self.deliver(host, flow, &frame),
+                Ok(Some(frame)) => {
+                    if let Some(end) = self.connections.end_mut(id) {
+                        end.unanswered = None;
+                    }
+                    self.deliver(host, flow, &frame);
+                }
                 Ok(None) => return,
                 Err(_) => {
                     self.close_end(id);
@@ -440,6 +451,11 @@ impl Sim {
         for shard in self.shards_of(end.host) {
             self.run(end.host, shard, |node, effects| {
                 node.on_event(shard, now, Event::Closed(id), effects);
+            });
+        }
+        for (shard, token) in end.unanswered.into_iter().flatten() {
+            self.run(end.host, shard, |node, effects| {
+                node.on_event(shard, now, Event::Unreachable(token), effects);
             });
         }
     }

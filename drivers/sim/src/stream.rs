@@ -2,7 +2,7 @@
 
 use crate::host::SimFramer;
 use crate::sim::HostId;
-use ringway_sansio::{ConnectionId, Instant, ListenerId};
+use ringway_sansio::{ConnectionId, Instant, ListenerId, Token};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -17,6 +17,8 @@ pub(crate) struct End {
     pub(crate) framer: Box<dyn SimFramer>,
     /// When the last bytes that are on their way to this end arrive.
     pub(crate) last_arrival: Instant,
+    /// Shards and tokens of the messages that were written while none had come; `None` once one has.
+    pub(crate) unanswered: Option<Vec<(u16, Token)>>,
 }
 
 /// All connections. A number is never used twice.

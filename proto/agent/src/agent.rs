@@ -2,6 +2,7 @@
 
 use crate::account::{self, AccountState, BadAccount, Registration};
 use crate::call::Call;
+use crate::connections::Peers;
 use crate::event::text;
 use crate::request::{Answer, Purpose, Request, key_of, number_of};
 use crate::way::Names;
@@ -23,11 +24,14 @@ pub struct UserAgent {
     pub(crate) requests: Slab<Request>,
     pub(crate) calls: Slab<Call>,
     pub(crate) wheel: Wheel<Timer>,
-    /// Tags, Call-IDs, cnonces, media keys: what must not be guessed.
-    pub(crate) entropy: Entropy,
+    /// Keys of media: what nobody but the peer of a call may see.
+    pub(crate) secrets: Entropy,
+    /// Tags, Call-IDs, cnonces: what must not be guessed before it is sent, and everybody may see then.
+    pub(crate) visible: Entropy,
     /// Back-off and glare: what only must differ.
     pub(crate) rng: Rng,
     pub(crate) names: Names,
+    pub(crate) peers: Peers,
     pub(crate) counters: Counters,
     pub(crate) next_query: u64,
     pub(crate) is_stopping: bool,
@@ -83,12 +87,13 @@ impl UserAgent {
     /// A user agent that does nothing yet. `seed` is its only source of chance, and keys for calls grow from it.
     pub fn new(config: Config, seed: Seed, now: Instant) -> Result<Self, BadAccount> {
         account::check(&config)?;
-        let mut entropy = Entropy::new(&seed.part(0));
-        let branch_key = BranchKey::new(entropy.bytes());
+        let mut secrets = Entropy::new(&seed.part(SECRETS));
+        let mut visible = Entropy::new(&seed.part(VISIBLE));
+        let branch_key = BranchKey::new(secrets.bytes());
         let limits = config.limits.transactions;
-        let transactions = Transactions::new(0, config.timers, limits, entropy.bytes(), branch_key, now);
+        let transactions = Transactions::new(0, config.timers, limits, secrets.bytes(), branch_key, now);
         let accounts =
-            config.accounts.iter().map(|_| AccountState::new(Registration::new(&mut entropy))).collect();
+            config.accounts.iter().map(|_| AccountState::new(Registration::new(&mut visible))).collect();
         Ok(Self {
             config,
             accounts,
@@ -96,9 +101,11 @@ impl UserAgent {
             requests: Slab::default(),
             calls: Slab::default(),
             wheel: Wheel::new(now),
-            entropy,
-            rng: Rng::new(&seed.part(1)),
+            secrets,
+            visible,
+            rng: Rng::new(&seed.part(TIMING)),
             names: Names::default(),
+            peers: Peers::default(),
             counters: Counters::default(),
             next_query: 1,
             is_stopping: false,
@@ -170,12 +177,12 @@ impl UserAgent {
 
     /// A text that nobody can guess, of 16 hexadecimal digits: a tag.
     pub(crate) fn new_tag(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.entropy.bytes::<8>())
+        account::challenge::hex(&self.visible.bytes::<8>())
     }
 
     /// The same twice as long: a Call-ID.
     pub(crate) fn new_call_id(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.entropy.bytes::<16>())
+        account::challenge::hex(&self.visible.bytes::<16>())
     }
 
     /// Hands an answer to whom the request was for. A final answer ends the request, except for an INVITE's 2xx.
@@ -354,7 +361,10 @@ impl Node for UserAgent {
     fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
         let mut out = Out::new(out, actions);
         match event {
-            Event::Closed(connection) => self.on_closed(now, connection),
+            Event::Closed(connection) => {
+                self.on_closed(now, connection);
+                self.on_connection_lost(now, connection, &mut out);
+            }
             Event::Unreachable(token) => {
                 self.transactions.unreachable(now, token, out.packets, &mut self.notices);
             }
@@ -393,13 +403,18 @@ impl UserAgent {
     ) {
         match self.transactions.receive_response(now, message, status, |_| true, out.packets) {
             ringway_transaction::Answer::Pass { client, owner } => {
-                if let (Some(connection), Some(request)) = (flow.connection, self.requests.get(key_of(owner)))
-                    && let Purpose::Register(account) = request.purpose
-                    && let Some(state) = self.accounts.get_mut(account.0)
+                if let (Some(connection), Some(request)) =
+                    (flow.connection, self.requests.get_mut(key_of(owner)))
                 {
-                    state.registration.connection = Some(connection);
+                    request.connection = Some(connection);
+                    self.peers.note(flow.remote, connection);
+                    if let Purpose::Register(account) = request.purpose
+                        && let Some(state) = self.accounts.get_mut(account.0)
+                    {
+                        state.registration.connection = Some(connection);
+                    }
                 }
-                self.on_answer(now, client, owner, message, status, out);
+                self.on_answer(now, (client, owner), (message, flow.remote), status, out);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { .. }
@@ -416,6 +431,11 @@ impl core::fmt::Debug for UserAgent {
         f.debug_struct("UserAgent").field("calls", &self.calls.len()).finish_non_exhaustive()
     }
 }
+
+/// The parts of the seed. Nothing visible comes from a generator that anything secret comes from.
+const SECRETS: u64 = 0;
+const TIMING: u64 = 1;
+const VISIBLE: u64 = 2;
 
 /// Names a query (OPTIONS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -75,7 +75,8 @@ pub struct Account {
     pub username: Option<String>,
     /// What is known of the password.
     pub secret: Secret,
-    /// The one realm whose challenges are answered. `None`: the domain of the address-of-record, or the server's host.
+    /// The one realm whose challenges are answered. `None`: the realm that the server asks for at the first REGISTER; until
+    /// then, and without a REGISTER, the domain of the address-of-record or the server's host.
     pub realm: Option<String>,
     /// Where all requests outside dialogs go first, REGISTER with them. `None`: REGISTER goes to the domain, calls go to
     /// the host in the called URI.
@@ -111,7 +112,7 @@ pub enum Secret {
     None,
     /// The password itself.
     Password(String),
-    /// Only H(A1), for [`Account::realm`].
+    /// Only H(A1), for [`Account::realm`]; without that for the domain or the server's host.
     Ha1(Ha1),
 }
 

@@ -58,6 +58,8 @@ counters! {
     stray,
     /// Second and further dialogs of a forked call, ended at once.
     forks_ended,
+    /// Calls made again as RTP/SAVP because RTP/AVP with keys was refused (406, 488, 606).
+    srtp_insisted,
     /// Requests over 1,300 bytes sent by TCP.
     switched_to_tcp,
     /// Names that could not be looked up.

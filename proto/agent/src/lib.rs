@@ -18,6 +18,7 @@ mod account;
 mod agent;
 mod call;
 mod config;
+mod connections;
 mod counters;
 mod dialog;
 mod event;

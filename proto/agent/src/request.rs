@@ -21,7 +21,7 @@ use crate::{AccountId, Action, CallId, Config, LargeRequests, QueryId, UserAgent
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, TimerKey, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
 use ringway_transaction::{ClientId, Outgoing, SlabKey, may_send_to};
 use smallvec::SmallVec;
@@ -90,6 +90,8 @@ pub(crate) struct Request {
     pub(crate) client: Option<ClientId>,
     /// Where it was sent.
     pub(crate) flow: Option<Flow>,
+    /// The connection it was sent by, as far as it is known: see [`Peers`](crate::connections::Peers).
+    pub(crate) connection: Option<ConnectionId>,
     /// How often it was challenged and sent again.
     pub(crate) rounds: u8,
     /// The fields whose challenges it has answered.
@@ -175,6 +177,7 @@ impl UserAgent {
             purpose,
             client: None,
             flow: None,
+            connection: None,
             rounds: 0,
             answered: SmallVec::new(),
             credentials: Vec::new(),
@@ -232,9 +235,8 @@ impl UserAgent {
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
-        client: ClientId,
-        owner: u64,
-        message: &Message<'_>,
+        (client, owner): (ClientId, u64),
+        (message, source): (&Message<'_>, SocketAddr),
         status: u16,
         out: &mut Out<'_>,
     ) {
@@ -254,7 +256,7 @@ impl UserAgent {
             ringway_sip::Start::Request { .. } => String::new(),
         };
         if matches!(status, 401 | 407) && is_wanted {
-            match self.answer_challenge(now, key, message, status, out) {
+            match self.answer_challenge(now, key, (message, source), status, out) {
                 Ok(()) => return,
                 Err(Unanswered::NoSecret) if reason.is_empty() => reason = Unanswered::NoSecret.reason(),
                 Err(why) => reason = why.reason(),
@@ -289,7 +291,13 @@ impl UserAgent {
                 return;
             }
         }
-        self.fail(now, key, 503, "it could not be sent there", out);
+        self.fail(
+            now,
+            key,
+            503,
+            "it could not be sent there, or the connection ended without an answer",
+            out,
+        );
     }
 
     /// Nobody answered the look-up of a name.
@@ -402,6 +410,7 @@ impl UserAgent {
         };
         if let Some(request) = self.requests.get_mut(key) {
             request.client = Some(client);
+            request.connection = self.peers.connection_to(flow);
         }
         Ok(())
     }
@@ -413,7 +422,7 @@ impl UserAgent {
         flow: Flow,
         out: &mut Out<'_>,
     ) -> Result<(), NotSent> {
-        let branch = [b"z9hG4bK.a", hex(&self.entropy.bytes::<12>()).as_slice()].concat();
+        let branch = [b"z9hG4bK.a", hex(&self.visible.bytes::<12>()).as_slice()].concat();
         let Some(request) = self.requests.remove(key) else { return Ok(()) };
         self.wheel.cancel(request.timer);
         let Some(invite) = self.requests.get_mut(invite) else { return Ok(()) };
@@ -468,7 +477,7 @@ impl UserAgent {
         if state.server != Some(to) || (draft.is_in_dialog && request.rounds == 0) {
             return;
         }
-        state.wallet.write(account, draft.method, &draft.uri, &mut self.entropy, &mut request.credentials);
+        state.wallet.write(account, draft.method, &draft.uri, &mut self.visible, &mut request.credentials);
     }
 
     /// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.

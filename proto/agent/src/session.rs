@@ -30,9 +30,9 @@ pub(crate) enum Carried<'m> {
 }
 
 impl Session {
-    pub(crate) fn new(local: LocalMedia, entropy: &mut Entropy) -> Self {
-        let session_id = u64::from_be_bytes(entropy.bytes());
-        Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(entropy.bytes()))))
+    pub(crate) fn new(local: LocalMedia, secrets: &mut Entropy, visible: &mut Entropy) -> Self {
+        let session_id = u64::from_be_bytes(visible.bytes());
+        Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(secrets.bytes()))))
     }
 
     /// The negotiation of one more dialog that the pending offer has made.
@@ -42,6 +42,11 @@ impl Session {
 
     pub(crate) fn offer(&mut self, direction: Direction) -> Vec<u8> {
         self.0.offer(direction)
+    }
+
+    /// The refused first offer once more, where that can help; see [`OfferAnswer::offer_as_savp`].
+    pub(crate) fn offer_as_savp(&mut self) -> Option<Vec<u8>> {
+        self.0.offer_as_savp(Direction::SendRecv)
     }
 
     pub(crate) fn accept_answer(&mut self, answer: &[u8]) -> Result<MediaParams, NotAcceptable> {

@@ -29,6 +29,8 @@ pub struct CryptoLine {
     pub tag: u32,
     /// What encrypts.
     pub suite: Suite,
+    /// The suite's name as it is written; `None`: [`Suite::name`].
+    pub suite_name: Option<String>,
     /// The key that packets come under first.
     pub key: MasterKey,
     /// Further keys, told apart by their MKI: up to [`MASTER_KEYS_MAX`] with the first.
@@ -72,7 +74,7 @@ pub enum CryptoLineError {
 impl CryptoLine {
     /// A line with one key and no session parameters.
     pub fn new(tag: u32, suite: Suite, key: MasterKey) -> Self {
-        Self { tag, suite, key, more_keys: Vec::new(), window_packets: None }
+        Self { tag, suite, suite_name: None, key, more_keys: Vec::new(), window_packets: None }
     }
 
     /// Reads what stands behind `a=crypto:`.
@@ -92,23 +94,30 @@ impl CryptoLine {
             return Err(CryptoLineError::Malformed);
         };
         let tag = tag_of(tag)?;
-        let suite = Suite::from_name(suite).ok_or(CryptoLineError::UnknownSuite)?;
+        let name = suite;
+        let suite = Suite::from_name(name).ok_or(CryptoLineError::UnknownSuite)?;
+        let suite_name = (name != suite.name()).then(|| String::from(name));
         let (key, more_keys) = keys_of(suite, keys)?;
         let window_packets = parameters(parts)?;
-        Ok(Self { tag, suite, key, more_keys, window_packets })
+        Ok(Self { tag, suite, suite_name, key, more_keys, window_packets })
     }
 
     /// Appends what stands behind `a=crypto:`.
     ///
     /// # Errors
-    /// A key is not as long as the suite says, or its MKI or lifetime is one that [`Self::parse`] would refuse; then
+    /// The name is not the suite's, a key is not as long as the suite says, or its MKI or lifetime is one that [`Self::parse`] would refuse; then
     /// part of the line may have been appended.
     pub fn write(&self, out: &mut String) -> Result<(), CryptoLineError> {
         if self.tag > TAG_MAX {
             return Err(CryptoLineError::Tag);
         }
         check_several(&self.key, &self.more_keys)?;
-        let written = write!(out, "{} {} ", self.tag, self.suite.name());
+        let name = self.suite_name.as_deref().unwrap_or(self.suite.name());
+        // A name of another suite would make the keys wrong, and one that is no name would break the line.
+        if Suite::from_name(name) != Some(self.suite) {
+            return Err(CryptoLineError::UnknownSuite);
+        }
+        let written = write!(out, "{} {name} ", self.tag);
         written.map_err(|_| CryptoLineError::TooLong)?;
         for (at, key) in core::iter::once(&self.key).chain(&self.more_keys).enumerate() {
             out.push_str(if at == 0 { "inline:" } else { ";inline:" });

@@ -70,7 +70,17 @@ fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
         assert_eq!(parse(unpadded), Ok(line.clone()), "{unpadded}");
         for bits in ["192", "256"] {
             let other = text.replace(&format!("AES_{bits}_CM"), &format!("AES_CM_{bits}"));
-            assert_eq!(parse(&other), Ok(line.clone()), "{other}");
+            let read = parse(&other).unwrap();
+            assert_eq!(written(&read), other);
+            assert_eq!(CryptoLine { suite_name: None, ..read }, line, "{other}");
+        }
+        let lower = text.replace(suite.name(), &suite.name().to_ascii_lowercase());
+        assert_eq!(written(&parse(&lower).unwrap()), lower);
+        for wrong in
+            ["", "NULL", "x inline:y", Suite::ALL.iter().find(|other| **other != suite).unwrap().name()]
+        {
+            let line = CryptoLine { suite_name: Some(wrong.into()), ..line.clone() };
+            assert_eq!(line.write(&mut String::new()), Err(CryptoLineError::UnknownSuite));
         }
         if text.ends_with("==") {
             assert_eq!(parse(text.trim_end_matches("==")), Ok(line.clone()));
@@ -240,7 +250,7 @@ fn what_is_no_line_is_refused() {
         ("1 AES_CM_128_HMAC_SHA1_80 inline:====", CryptoLineError::Key),
         ("1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSo", CryptoLineError::Key),
         ("1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSo*", CryptoLineError::Key),
-        ("1 aes_cm_128_hmac_sha1_80 inline:x", CryptoLineError::UnknownSuite),
+        ("1 AES_CM_128_HMAC_SHA1_8 inline:x", CryptoLineError::UnknownSuite),
         ("1 NULL inline:x", CryptoLineError::UnknownSuite),
     ] {
         assert_eq!(parse(text), Err(error), "{text}");

@@ -53,16 +53,28 @@ impl Suite {
         }
     }
 
-    /// The suite of this name; the other spelling in use (`AES_CM_256_HMAC_SHA1_80`) is known too.
+    /// The suite of this name, in either case (RFC 4568 §9.1 has the names as literals of ABNF); the spelling from before RFC
+    /// 6188 (`AES_CM_256_HMAC_SHA1_80`) too.
     pub fn from_name(name: &str) -> Option<Self> {
-        let registered = Self::ALL.into_iter().find(|suite| suite.name() == name);
-        registered.or(match name {
-            "AES_CM_192_HMAC_SHA1_80" => Some(Self::AesCm192HmacSha1_80),
-            "AES_CM_192_HMAC_SHA1_32" => Some(Self::AesCm192HmacSha1_32),
-            "AES_CM_256_HMAC_SHA1_80" => Some(Self::AesCm256HmacSha1_80),
-            "AES_CM_256_HMAC_SHA1_32" => Some(Self::AesCm256HmacSha1_32),
-            _ => None,
-        })
+        let is_named = |suite: &Self| {
+            let names = [Some(suite.name()), suite.legacy_name()];
+            names.into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        Self::ALL.into_iter().find(is_named)
+    }
+
+    /// The name that phones wrote before RFC 6188 registered another one.
+    const fn legacy_name(self) -> Option<&'static str> {
+        match self {
+            Self::AesCm192HmacSha1_80 => Some("AES_CM_192_HMAC_SHA1_80"),
+            Self::AesCm192HmacSha1_32 => Some("AES_CM_192_HMAC_SHA1_32"),
+            Self::AesCm256HmacSha1_80 => Some("AES_CM_256_HMAC_SHA1_80"),
+            Self::AesCm256HmacSha1_32 => Some("AES_CM_256_HMAC_SHA1_32"),
+            Self::AesCm128HmacSha1_80
+            | Self::AesCm128HmacSha1_32
+            | Self::AeadAes128Gcm
+            | Self::AeadAes256Gcm => None,
+        }
     }
 
     /// Length of the master key in bytes: 16, 24 or 32.

@@ -1,5 +1,8 @@
 //! Chance as a protocol machine sees it: a seed it was made with.
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
 /// What a machine's random numbers are grown from: 32 bytes that the driver takes from the operating system, or that
 /// a simulation counts up.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,16 +29,10 @@ impl Seed {
         &self.0
     }
 
-    /// A seed of its own for part `number` of a whole: the parts' numbers are unrelated.
+    /// The seed of part `number` of a whole, by HKDF (RFC 5869). It tells nothing of this seed or of another part, even to
+    /// somebody who knows all of it: an [`Rng`], whose state follows from what it puts out, is made from a part of its own.
     pub fn part(&self, number: u64) -> Self {
-        let mut rng = Rng::new(self);
-        let mut state = rng.next_u64() ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mut bytes = [0; 32];
-        for chunk in bytes.chunks_exact_mut(8) {
-            let word = split_mix(&mut state) ^ rng.next_u64();
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        Self(bytes)
+        Self(expand(&self.0, &[PART, &number.to_be_bytes()]))
     }
 }
 
@@ -47,7 +44,8 @@ impl core::fmt::Debug for Seed {
 
 /// A small fast generator (xoshiro256++) for tags, jitter and simulated faults.
 ///
-/// Not for secrets: what must not be guessed is made with a keyed MAC from the [`Seed`].
+/// Not for secrets: its state follows from a few of its numbers. What must not be guessed is made with a keyed MAC, from
+/// another part of the [`Seed`].
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
@@ -93,6 +91,23 @@ impl Rng {
     }
 }
 
+/// HKDF-Expand with SHA-256 for one block of output (RFC 5869 §2.3). A seed needs no HKDF-Extract: it is as random as its
+/// length says (§3.3).
+fn expand(key: &[u8; 32], info: &[&[u8]]) -> [u8; 32] {
+    // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, no length can be wrong.
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    for text in info {
+        mac.update(text);
+    }
+    mac.update(&[1]);
+    mac.finalize().into_bytes().into()
+}
+
+/// What the derived seeds are for, in HKDF's `info`.
+const PART: &[u8] = b"ringway seed part ";
+
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -113,6 +128,56 @@ mod tests {
         assert!((0..100).all(|_| one.next_u64() == two.next_u64()));
         assert_ne!(seed.part(0), seed.part(1));
         assert_eq!(seed.part(3), seed.part(3));
+    }
+
+    fn bytes<const N: usize>(hex: &str) -> [u8; N] {
+        let mut out = [0; N];
+        for (byte, digits) in out.iter_mut().zip(hex.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(core::str::from_utf8(digits).unwrap(), 16).unwrap();
+        }
+        out
+    }
+
+    /// RFC 5869 A.1 and A.3: the first block of OKM.
+    #[test]
+    fn a_block_is_hkdf_expands() {
+        let key = bytes("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
+        let info: [u8; 10] = bytes("f0f1f2f3f4f5f6f7f8f9");
+        let expected = bytes("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+        assert_eq!(expand(&key, &[&info]), expected);
+        assert_eq!(expand(&key, &[&info[..4], &info[4..]]), expected);
+        let key = bytes("19ef24a32c717b167f33a91d6f648bdf96596776afdb6377ac434c1c293ccb04");
+        let expected = bytes("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d");
+        assert_eq!(expand(&key, &[]), expected);
+    }
+
+    /// What parts were before: xoshiro and splitmix, which run backwards too.
+    fn invertible_part(seed: &Seed, number: u64) -> Seed {
+        let mut rng = Rng::new(seed);
+        let mut state = rng.next_u64() ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mut bytes = [0; 32];
+        for chunk in bytes.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&(split_mix(&mut state) ^ rng.next_u64()).to_le_bytes());
+        }
+        Seed(bytes)
+    }
+
+    #[test]
+    fn a_part_does_not_follow_from_the_generators_of_its_whole_or_of_another_part() {
+        for number in 0..20 {
+            let seed = Seed::from_number(number);
+            let (visible, secret) = (seed.part(0), seed.part(1));
+            for known in [&seed, &visible] {
+                for other in 0..50 {
+                    assert_ne!(invertible_part(known, other), secret);
+                    assert_ne!(known.part(other) == secret, core::ptr::eq(known, &visible) || other != 1);
+                }
+                let mut rng = Rng::new(known);
+                let words = secret.0.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                let words: [u64; 4] = words.collect::<alloc::vec::Vec<_>>().try_into().unwrap();
+                assert!((0..1000).all(|_| !words.contains(&rng.next_u64())));
+            }
+        }
     }
 
     #[test]

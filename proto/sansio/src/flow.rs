@@ -107,8 +107,8 @@ pub struct Received<'a> {
 pub enum Event {
     /// A connection is gone. Every shard is told, once.
     Closed(ConnectionId),
-    /// The packet with this token could not be sent: no connection could be made, or it broke first. Only the shard
-    /// that sent it is told.
+    /// The packet with this token could not be sent: no connection could be made, or it ended before a message came back by
+    /// it. Only the shard that sent it is told. A connection by which a message has come is reported as closed only.
     Unreachable(crate::Token),
     /// A name asked for by an action was looked up. `None`: it has no address, or nobody answered in time.
     Resolved {

@@ -202,6 +202,9 @@ pub struct WriteQueue {
     /// How many bytes went through the queue before `bytes`' first.
     base: u64,
     tokens: VecDeque<(u64, Token)>,
+    /// The tokens of messages that were written while the peer had sent none.
+    unanswered: Vec<Token>,
+    is_answered: bool,
 }
 
 impl WriteQueue {
@@ -227,8 +230,9 @@ impl WriteQueue {
     pub fn advance(&mut self, count: usize) {
         self.head += count;
         let written = self.base + self.head as u64;
-        while self.tokens.front().is_some_and(|&(end, _)| end <= written) {
+        while let Some(&(_, token)) = self.tokens.front().filter(|(end, _)| *end <= written) {
             self.tokens.pop_front();
+            self.wrote(token);
         }
         if self.is_empty() {
             self.forget_written();
@@ -241,9 +245,23 @@ impl WriteQueue {
         }
     }
 
-    /// The tokens of messages that were not written whole.
-    pub fn unwritten(&mut self) -> impl Iterator<Item = Token> + '_ {
-        self.tokens.drain(..).map(|(_, token)| token)
+    /// A message was written whole, without waiting here.
+    pub fn wrote(&mut self, token: Token) {
+        if !self.is_answered && token != Token::NONE && self.unanswered.len() < UNANSWERED_MAX {
+            self.unanswered.push(token);
+        }
+    }
+
+    /// The peer has sent a message: whoever sends from now on can tell by the connection's end.
+    pub fn answered(&mut self) {
+        self.is_answered = true;
+        self.unanswered = Vec::new();
+    }
+
+    /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
+    /// the peer.
+    pub fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
+        self.unanswered.drain(..).chain(self.tokens.drain(..).map(|(_, token)| token))
     }
 
     fn forget_written(&mut self) {
@@ -252,6 +270,9 @@ impl WriteQueue {
         self.head = 0;
     }
 }
+
+/// Tokens kept of a connection that nothing came by yet. The senders of further messages wait for their own timers.
+const UNANSWERED_MAX: usize = 64;
 
 /// The room an empty queue keeps for the next time.
 const KEPT_BYTES: usize = 16 << 10;
@@ -296,6 +317,25 @@ mod tests {
         queue.push(b"ab", Token(3));
         queue.advance(1);
         assert_eq!((queue.waiting(), left(&queue)), (&b"b"[..], alloc::vec![3]));
+    }
+
+    #[test]
+    fn what_was_written_is_undelivered_until_the_peer_sends_a_message() {
+        let mut queue = WriteQueue::default();
+        queue.wrote(Token(1));
+        queue.wrote(Token::NONE);
+        queue.push(b"ab", Token(2));
+        queue.push(b"cd", Token(3));
+        queue.advance(3);
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [1, 2, 3].map(Token));
+
+        let mut queue = WriteQueue::default();
+        (1..1000).for_each(|token| queue.wrote(Token(token)));
+        assert_eq!(queue.unanswered.len(), UNANSWERED_MAX);
+        queue.answered();
+        queue.wrote(Token(1000));
+        queue.push(b"ab", Token(1001));
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);
     }
 
     #[test]

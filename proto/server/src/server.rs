@@ -10,9 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::HashMap;
-use ringway_sansio::{
-    Deadline, Event, Flow, Instant, Node, Outbox, Received, Rng, Seed, Token, Transport, Wheel,
-};
+use ringway_sansio::{Deadline, Event, Flow, Instant, Node, Outbox, Received, Seed, Token, Transport, Wheel};
 use ringway_sip::{EditSpace, Message, Method, Start, Uri};
 use ringway_transaction::{BranchKey, MatchKey, Notice, Slab, SlabKey, Transactions};
 use siphasher::sip::SipHasher13;
@@ -127,11 +125,8 @@ impl<S: Services> Server<S> {
     pub fn new(config: Arc<Config>, services: S, shard: u16, seed: Seed, now: Instant) -> Self {
         let nonces = NonceMaker::new(&config.secret, &seed, config.auth.nonce_lifetime, shard);
         let seed = seed.part(u64::from(shard));
-        let mut rng = Rng::new(&seed);
         let mut match_key = [0; 16];
-        for half in match_key.chunks_exact_mut(8) {
-            half.copy_from_slice(&rng.next_u64().to_le_bytes());
-        }
+        match_key.copy_from_slice(seed.part(MATCH_KEY).bytes().split_at(16).0);
         let branch_key = BranchKey::new(derive(&config.secret, b"branch"));
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
@@ -422,6 +417,9 @@ fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>)
     }
     config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
 }
+
+/// The part of a shard's seed that keys the matching of transactions.
+const MATCH_KEY: u64 = 0;
 
 /// A key for one purpose.
 fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {

@@ -9,10 +9,11 @@ use crate::slab::{Slab, SlabKey};
 use crate::state::{Timer, invite_server, non_invite_server};
 use crate::token::{read_token, server_token};
 use alloc::vec::Vec;
-use core::hash::BuildHasherDefault;
+use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, Token, Wheel};
 use ringway_sip::Message;
+use siphasher::sip::SipHasher13;
 
 /// The transactions of one shard: matches, repeats, times out.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ impl Transactions {
             wheel: Wheel::new(now),
             spare: Vec::new(),
             branch: Vec::new(),
-            next_unique: key.iter().fold(0, |value, &byte| (value << 8) | u64::from(byte)),
+            next_unique: first_unique(&key),
             gone: Vec::new(),
             counters: Counters::default(),
         }
@@ -241,7 +242,7 @@ const SPARE_BYTES_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AlreadyHashed(u64);
 
-impl core::hash::Hasher for AlreadyHashed {
+impl Hasher for AlreadyHashed {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -255,6 +256,13 @@ impl core::hash::Hasher for AlreadyHashed {
     fn write_u128(&mut self, value: u128) {
         self.0 = value as u64;
     }
+}
+
+/// Where the numbers in branches begin. Everybody sees them, so they must not tell the key.
+fn first_unique(key: &[u8; 16]) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    hash.write(b"first branch");
+    hash.finish()
 }
 
 #[cfg(test)]

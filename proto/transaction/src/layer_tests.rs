@@ -240,3 +240,11 @@ fn write_response(out: &mut Vec<u8>, request: &str, status: u16) {
     let request = Message::parse(request.as_bytes(), &ringway_sip::Limits::default()).unwrap();
     ResponseWriter::new(out, &request, status, "x", None, Some(b"t")).finish().unwrap();
 }
+
+#[test]
+fn the_numbers_in_branches_do_not_tell_the_key_of_the_matcher() {
+    let key: [u8; 16] = core::array::from_fn(|place| 0xa0 + place as u8);
+    let unique = first_unique(&key).to_be_bytes();
+    assert!(key.windows(4).all(|part| !unique.windows(4).any(|shown| shown == part)));
+    assert_ne!(unique, first_unique(&[0; 16]).to_be_bytes());
+}

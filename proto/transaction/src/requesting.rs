@@ -154,6 +154,11 @@ impl Transactions {
         true
     }
 
+    /// Ends a client transaction without a notice: its connection is gone, and no response can come by it.
+    pub fn drop_client(&mut self, id: ClientId) {
+        self.remove_client(id.0);
+    }
+
     /// A step of a client transaction that no message caused.
     pub(crate) fn step_client_alone(
         &mut self,

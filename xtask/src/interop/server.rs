@@ -24,11 +24,13 @@ pub(crate) struct Wanted {
     pub(crate) strict: bool,
     /// Where it listens.
     pub(crate) host: Ipv4Addr,
+    /// What it asks for passwords of.
+    pub(crate) realm: &'static str,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { digest: true, mode: Mode::Stateful, strict: false, host: Ipv4Addr::LOCALHOST }
+        Self { digest: true, mode: Mode::Stateful, strict: false, host: Ipv4Addr::LOCALHOST, realm: DOMAIN }
     }
 }
 
@@ -173,7 +175,9 @@ impl Server {
         let text = std::fs::read_to_string(self.data.join("kamailio/reference.cfg"))?;
         let config = self.folder.join("reference.cfg");
         let (host, port) = (self.wanted.host.to_string(), self.port.to_string());
-        std::fs::write(&config, text.replace("@HOST@", &host).replace("@PORT@", &port))?;
+        let text =
+            text.replace("@HOST@", &host).replace("@PORT@", &port).replace("@REALM@", self.wanted.realm);
+        std::fs::write(&config, text)?;
         let mut defines = Vec::new();
         if self.wanted.digest {
             defines.push("DIGEST");
@@ -194,13 +198,13 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
         format!(
-            r#"domains = ["example.org"]
+            r#"domains = ["{DOMAIN}"]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"]
 
 [store]
@@ -209,6 +213,7 @@ durability = "{durability}"
 
 [auth]
 enabled = {digest}
+realm = "{realm}"
 
 [routing]
 mode = "{routing}"
@@ -266,6 +271,9 @@ fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {
     }
     std::fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))
 }
+
+/// Whose users the server has.
+const DOMAIN: &str = "example.org";
 
 /// What the list of users is called in the server's folder.
 const USERS_FILE: &str = "users.csv";

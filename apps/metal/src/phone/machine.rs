@@ -379,6 +379,7 @@ fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
     Account {
         display_name: settings.name.clone(),
         username: settings.auth_user.clone(),
+        realm: settings.realm.clone(),
         secret: settings.password.clone().map_or(Secret::None, Secret::Password),
         server,
         register: settings.registers(),

@@ -19,6 +19,8 @@ pub(crate) struct PhoneSettings {
     pub(crate) name: String,
     /// The user name for digest; `None`: the account's.
     pub(crate) auth_user: Option<String>,
+    /// The one realm whose challenges are answered; `None`: the one that the server asks for at the registration.
+    pub(crate) realm: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) server: Option<HostPort>,
     /// `None`: UDP, and TCP for what does not fit a datagram.
@@ -79,6 +81,7 @@ impl Default for PhoneSettings {
             account: None,
             name: String::new(),
             auth_user: None,
+            realm: None,
             password: None,
             server: None,
             transport: None,
@@ -138,6 +141,12 @@ impl PhoneSettings {
             "account" => self.account = Some(account(value)?),
             "name" => self.name = value.to_string(),
             "user" => self.auth_user = Some(value.to_string()),
+            "realm" => {
+                if value.is_empty() {
+                    return Err(Refused::Wrong("is empty; give the realm that the server asks for"));
+                }
+                self.realm = Some(value.to_string());
+            }
             "password" => {
                 if value.is_empty() {
                     return Err(Refused::Wrong("is empty; leave it out where there is none"));
@@ -305,7 +314,7 @@ mod tests {
     #[test]
     fn every_word_is_read() {
         let settings = PhoneSettings::read(
-            "account=sip:alice@example.org password=secret=1 server=192.0.2.9:5070 transport=tcp srtp=zrtp \
+            "account=sip:alice@example.org realm=asterisk password=secret=1 server=192.0.2.9:5070 transport=tcp srtp=zrtp \
              source=tone:440 answer=auto stun=stun.example.org dial1=sip:bob@example.org dial3=sip:carol@192.0.2.3 \
              rtp=20000 sip=5070 outside=198.51.100.1:15060 name=\"Alice A\" ip=192.0.2.7/24 gateway=192.0.2.1 \
              dns=192.0.2.1,192.0.2.2 fault=stop",
@@ -314,6 +323,7 @@ mod tests {
         .unwrap_or_else(|wrong| panic!("{wrong:?}"));
         assert_eq!(settings.account.as_deref(), Some("sip:alice@example.org"));
         assert_eq!((settings.password.as_deref(), settings.name.as_str()), (Some("secret=1"), "Alice A"));
+        assert_eq!(settings.realm.as_deref(), Some("asterisk"));
         let server = HostPort { host: "192.0.2.9".to_string(), port: Some(5070) };
         assert_eq!((settings.server.clone(), settings.transport), (Some(server), Some(Transport::Tcp)));
         assert_eq!((settings.srtp, settings.answer), (Srtp::Zrtp, Answer::Auto));
@@ -336,6 +346,7 @@ mod tests {
             ("source=tone:4000", "1 to 3999"),
             ("account=alice", "no SIP address"),
             ("account=sip:example.org", "no user"),
+            ("realm=", "that the server asks for"),
             ("dial1=tel:110", "sip:bob@example.org"),
             ("dial0=sip:bob@example.org", "unknown"),
             ("rtp=16385", "even"),

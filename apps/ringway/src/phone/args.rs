@@ -13,6 +13,8 @@ Examples:
   ringway call sip:bob@192.0.2.7 --play tone:440 --record heard.wav --duration 10
   echo \"$PASSWORD\" | ringway call sip:bob@example.org --server 127.0.0.1:5060 \\
       --from sip:alice@example.org --password-stdin --srtp sdes --duration 10 --json
+  echo \"$PASSWORD\" | ringway call sip:600@192.0.2.5 --server 192.0.2.5 --realm asterisk \\
+      --from sip:alice@192.0.2.5 --password-stdin --duration 10
 
 Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
 pub(crate) struct CallArgs {
@@ -36,6 +38,8 @@ Examples:
   ringway answer --as sip:bob@192.0.2.7 --record heard.wav --count 1
   echo \"$PASSWORD\" | ringway answer --as sip:bob@example.org --register \\
       --server 127.0.0.1:5060 --password-stdin --play tone:600 --json
+  echo \"$PASSWORD\" | ringway answer --as sip:alice@192.0.2.5 --register \\
+      --server 192.0.2.5 --realm asterisk --password-stdin
 
 Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
 pub(crate) struct AnswerArgs {
@@ -75,6 +79,10 @@ pub(crate) struct PhoneArgs {
     /// The name for digest authentication (default: the user of the URI)
     #[arg(long, value_name = "NAME")]
     pub(crate) username: Option<String>,
+    /// Answer only challenges of this realm (default: the realm that the server asks for at --register; without
+    /// --register the account's domain or the server's host)
+    #[arg(long, value_name = "REALM", value_parser = realm)]
+    pub(crate) realm: Option<String>,
     /// Send everything to this server first
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) server: Option<String>,
@@ -174,6 +182,17 @@ pub(crate) enum CodecArg {
     #[value(name = "opus", hide = true)]
     Opus,
 }
+
+/// A realm as digest authentication writes it, without the quotes around it.
+pub(crate) fn realm(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(char::is_control) {
+        return Err(format!("give 1 to {REALM_BYTES_MAX} bytes without control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// As many as `auth.realm` of the server may have.
+const REALM_BYTES_MAX: usize = 255;
 
 /// Seconds, 0 to a day; parts of a second too.
 fn seconds(text: &str) -> Result<f64, String> {

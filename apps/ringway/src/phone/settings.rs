@@ -300,6 +300,7 @@ fn account(
     Ok(Account {
         username: args.username.clone(),
         secret,
+        realm: args.realm.clone(),
         server,
         register: args.register,
         ..Account::direct(&own)

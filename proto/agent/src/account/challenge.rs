@@ -4,6 +4,10 @@
 //! really sent to), and the kind of request. A challenge that comes from a call made directly, from a host that is not
 //! the server, of another realm, or (unless configured) inside a dialog gets nothing: whoever sends it wants to guess
 //! the password with our answer, or to use it in our name.
+//!
+//! The account's realm is the configured one. Without one it is learnt from the first challenge to a REGISTER, which no
+//! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
+//! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
 
 use crate::agent::Out;
 use crate::event::text;
@@ -11,6 +15,7 @@ use crate::request::Request;
 use crate::{Account, InDialogChallenges, Secret, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use ringway_media::Entropy;
 use ringway_sansio::Instant;
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
@@ -62,8 +67,13 @@ pub(crate) enum Unanswered {
     NotOurServer,
     /// It came inside a dialog.
     InDialog,
-    /// None of its challenges is for our realm; this is the first one's.
-    OtherRealm(String),
+    /// None of its challenges is for the account's realm.
+    OtherRealm {
+        /// The realm of the first challenge.
+        asked: String,
+        /// The account's realm; `None`: neither configured nor learnt.
+        own: Option<String>,
+    },
     /// Nothing in it that we can compute.
     Unsupported,
     /// There is no password.
@@ -78,11 +88,14 @@ impl Unanswered {
         match self {
             Self::NotOurServer => "asked for a password by something that is not our server".into(),
             Self::InDialog => "asked for a password inside a call".into(),
-            Self::OtherRealm(realm) => {
-                alloc::format!(
-                    "asked for a password of realm \"{realm}\", which is not the account's; set its realm"
-                )
-            }
+            Self::OtherRealm { asked, own: None } => alloc::format!(
+                "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
+                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm)"
+            ),
+            Self::OtherRealm { asked, own: Some(own) } => alloc::format!(
+                "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
+                 --realm (phone.toml: realm) sets another"
+            ),
             Self::Unsupported => "asked for a password in a way that is not supported".into(),
             Self::NoSecret => "asked for a password, and none is known".into(),
             Self::Refused => "the user name or password is wrong".into(),
@@ -147,18 +160,20 @@ impl UserAgent {
         &mut self,
         now: Instant,
         key: SlabKey,
-        message: &Message<'_>,
+        (message, source): (&Message<'_>, SocketAddr),
         status: u16,
         out: &mut Out<'_>,
     ) -> Result<(), Unanswered> {
-        let learnt = self.judge_challenge(key, message, status);
-        match learnt {
+        match self.judge_challenge(key, (message, source), status) {
             Ok(known) => {
                 let Some(request) = self.requests.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
                 request.answered.push(known.field);
                 let account = request.draft.account;
                 if let Some(state) = self.accounts.get_mut(account.0) {
+                    if known.area == Area::Registrar {
+                        state.realm.get_or_insert_with(|| unescape(&known.realm).into_owned());
+                    }
                     state.wallet.learn(known);
                 }
                 self.counters.challenges_answered += 1;
@@ -172,11 +187,19 @@ impl UserAgent {
         }
     }
 
-    fn judge_challenge(&self, key: SlabKey, message: &Message<'_>, status: u16) -> Result<Known, Unanswered> {
+    fn judge_challenge(
+        &self,
+        key: SlabKey,
+        (message, source): (&Message<'_>, SocketAddr),
+        status: u16,
+    ) -> Result<Known, Unanswered> {
         let request = self.requests.get(key).ok_or(Unanswered::NotOurServer)?;
         let account = self.config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
-        let at_server = self.goes_to_server(request);
-        if !at_server {
+        let state = self.accounts.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
+        // A callee sees the branch of an INVITE and could answer it past the server (RFC 3581 §4: responses come from
+        // where the request went).
+        let comes_from_there = request.flow.is_some_and(|flow| flow.remote == source);
+        if !self.goes_to_server(request) || !comes_from_there {
             return Err(Unanswered::NotOurServer);
         }
         if request.draft.is_in_dialog
@@ -188,7 +211,8 @@ impl UserAgent {
             401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
             _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
         };
-        let (challenge, algorithm) = choose(account, message, asks)?;
+        let realms = Realms { account, learnt: state.realm.as_deref(), area: Area::of(request.draft.method) };
+        let (challenge, algorithm) = realms.choose(message, asks)?;
         // A nonce that was new to this request and is not merely stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
         if (was_answered && !challenge.is_stale) || request.rounds >= self.config.limits.challenge_rounds_max
@@ -220,42 +244,81 @@ impl UserAgent {
     }
 }
 
-/// The best challenge for the account's realm: SHA-256 before MD5, whatever their order.
-fn choose<'m>(
-    account: &Account,
-    message: &Message<'m>,
-    asks: HeaderName,
-) -> Result<(ReceivedChallenge<'m>, Algorithm), Unanswered> {
-    let mut best: Option<(ReceivedChallenge<'m>, Algorithm)> = None;
-    let (mut first_realm, mut has_ours) = (None, false);
-    for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
-        first_realm = first_realm.or(Some(challenge.realm));
-        if !is_own_realm(account, &unescape(challenge.realm)) {
-            continue;
-        }
-        has_ours = true;
-        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else { continue };
-        let is_better =
-            best.is_none_or(|(_, known)| known == Algorithm::Md5 && algorithm == Algorithm::Sha256);
-        if is_better {
-            best = Some((challenge, algorithm));
-        }
-    }
-    match (best, first_realm) {
-        (Some(best), _) => Ok(best),
-        (None, Some(realm)) if !has_ours => Err(Unanswered::OtherRealm(text(realm))),
-        (None, _) => Err(Unanswered::Unsupported),
-    }
+/// The realms whose challenges one request answers.
+struct Realms<'a> {
+    account: &'a Account,
+    /// The realm of the first challenge to a REGISTER that was answered.
+    learnt: Option<&'a [u8]>,
+    area: Area,
 }
 
-/// Without a configured realm: the domain of the address-of-record, or the host of the server as it is configured.
-fn is_own_realm(account: &Account, realm: &[u8]) -> bool {
-    if let Some(own) = &account.realm {
-        return own.as_bytes() == realm;
+/// How well a realm fits; less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    Own,
+    /// Only the registrar can ask for it.
+    AtRegistrar,
+}
+
+impl Realms<'_> {
+    /// The challenge of the best realm; of its challenges SHA-256 before MD5, whatever their order.
+    fn choose<'m>(
+        &self,
+        message: &Message<'m>,
+        asks: HeaderName,
+    ) -> Result<(ReceivedChallenge<'m>, Algorithm), Unanswered> {
+        let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
+        let (mut first_realm, mut has_ours) = (None, false);
+        for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
+            first_realm = first_realm.or(Some(challenge.realm));
+            let Some(fit) = self.fit(&unescape(challenge.realm)) else { continue };
+            has_ours = true;
+            let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+            let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+                continue;
+            };
+            let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
+                let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
+                fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
+            });
+            if is_better {
+                best = Some((fit, challenge, algorithm));
+            }
+        }
+        match (best, first_realm) {
+            (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
+            (None, Some(realm)) if !has_ours => {
+                Err(Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) })
+            }
+            (None, _) => Err(Unanswered::Unsupported),
+        }
     }
-    let domain = account.uri().is_some_and(|uri: Uri<'_>| uri.host().equals(realm));
-    domain || account.server.as_ref().is_some_and(|server| server.host.as_bytes().eq_ignore_ascii_case(realm))
+
+    /// `None`: a challenge of this realm is not answered.
+    fn fit(&self, realm: &[u8]) -> Option<Fit> {
+        let at_registrar = (self.area == Area::Registrar).then_some(Fit::AtRegistrar);
+        match (&self.account.realm, self.learnt, &self.account.secret) {
+            (Some(own), _, _) => (own.as_bytes() == realm).then_some(Fit::Own),
+            (None, Some(learnt), _) if learnt == realm => Some(Fit::Own),
+            // An outbound proxy and the registrar behind it may have a realm each.
+            (None, Some(_), _) => at_registrar.filter(|_| self.is_server(realm)),
+            (None, None, _) if self.is_server(realm) => Some(Fit::Own),
+            (None, None, Secret::Password(_)) => at_registrar,
+            (None, None, Secret::None | Secret::Ha1(_)) => None,
+        }
+    }
+
+    /// The one realm of the account, if there is one.
+    fn one(&self) -> Option<&[u8]> {
+        self.account.realm.as_deref().map(str::as_bytes).or(self.learnt)
+    }
+
+    /// True for the domain of the address-of-record, and for the host of the server as it is configured.
+    fn is_server(&self, realm: &[u8]) -> bool {
+        let domain = self.account.uri().is_some_and(|uri: Uri<'_>| uri.host().equals(realm));
+        let server = self.account.server.as_ref();
+        domain || server.is_some_and(|server| server.host.as_bytes().eq_ignore_ascii_case(realm))
+    }
 }
 
 fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {

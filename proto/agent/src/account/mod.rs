@@ -39,11 +39,13 @@ pub(crate) struct AccountState {
     pub(crate) wallet: Wallet,
     /// The address that its server turned out to have; credentials go nowhere else.
     pub(crate) server: Option<SocketAddr>,
+    /// The realm that its server asked for when it registered, unescaped; see [`challenge`].
+    pub(crate) realm: Option<Vec<u8>>,
 }
 
 impl AccountState {
     pub(crate) const fn new(registration: Registration) -> Self {
-        Self { registration, wallet: Wallet::new(), server: None }
+        Self { registration, wallet: Wallet::new(), server: None, realm: None }
     }
 }
 

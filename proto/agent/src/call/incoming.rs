@@ -131,7 +131,7 @@ impl UserAgent {
         let unanswered = unanswered.ok_or(CallError::WrongState)?;
         let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);
         let message = Message::parse(&unanswered.request, &self.config.message_limits);
-        let mut session = Session::new(media, &mut self.entropy);
+        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
         let agreed = match message.as_deref().map(|message| carried(message, limits.body_bytes_max)) {
             Ok(Ok(Carried::Description(offer))) => {
                 session.answer(offer, Direction::SendRecv).map(|(body, params)| (body, Some(params)))

@@ -104,7 +104,7 @@ impl UserAgent {
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
-        let mut session = Session::new(media, &mut self.entropy);
+        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
         let body = Body { content_type: SDP, bytes: session.offer(Direction::SendRecv) };
         let mut call = Call::new(invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);
@@ -339,6 +339,11 @@ impl UserAgent {
         {
             return;
         }
+        if let (CallState::Calling, 406 | 488 | 606, Some(_)) = (state, answer.status, answer.message)
+            && self.insist_on_srtp(now, id, out)
+        {
+            return;
+        }
         self.report_progress(now, id, answer.status, out);
         match state {
             CallState::Cancelling => self.tell_ended(id, 487, "cancelled", By::Local, out),
@@ -365,8 +370,26 @@ impl UserAgent {
         draft.routes.clear();
         let Some(call) = self.call_mut(id) else { return false };
         call.redirects += 1;
-        call.early.clear();
         call.dialog.target = uri;
+        self.invite_again(now, id, draft, out)
+    }
+
+    /// Calls once more with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
+    /// that insist on SRTP refuse: 488, pjsua 406. True when the call goes on.
+    fn insist_on_srtp(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) -> bool {
+        let Some(old) = self.call_at(id).and_then(|call| call.invite) else { return false };
+        let Some(mut draft) = self.requests.get(old).map(|old| old.draft.clone()) else { return false };
+        let session = self.call_mut(id).and_then(|call| call.session.as_mut());
+        let Some(bytes) = session.and_then(Session::offer_as_savp) else { return false };
+        draft.body = Some(Body { content_type: SDP, bytes });
+        self.counters.srtp_insisted += 1;
+        self.invite_again(now, id, draft, out)
+    }
+
+    /// Sends a changed INVITE in place of one that was refused: the same call, with the next CSeq. True when it was sent.
+    fn invite_again(&mut self, now: Instant, id: CallId, mut draft: Draft, out: &mut Out<'_>) -> bool {
+        let Some(call) = self.call_mut(id) else { return false };
+        call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
         match self.submit(now, draft, Purpose::Invite(id), out) {

@@ -1,8 +1,11 @@
 //! Calls that the agent makes.
 
-use crate::harness::{ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, sdp};
-use ringway_agent::{AgentEvent, By, CallError, CallState, Ended, NoWay};
-use ringway_media::Direction;
+use crate::harness::{
+    ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
+};
+use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, NoWay};
+use ringway_media::sdp::SecurityPolicy;
+use ringway_media::{Direction, Protection, Suite};
 use std::time::Duration;
 
 fn bob() -> String {
@@ -237,6 +240,113 @@ fn refusals_and_silence_end_the_call() {
     let cause = Ended { status: 408, reason: "nobody answered".into(), by: By::Local };
     assert_eq!(table.events(), [AgentEvent::Ended { call, cause }]);
     table.pass_s(100);
+    assert!(table.agent.is_empty());
+}
+
+fn optional_srtp() -> SecurityPolicy {
+    SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: None }
+}
+
+/// Calls with this protection and is refused once; the INVITE, and the next one if there is one.
+fn refused_once(table: &mut Table, policy: SecurityPolicy, status: u16) -> (CallId, Sent, Option<Sent>) {
+    let target = format!("sip:bob@{PEER}");
+    let media = media_with(policy);
+    let call =
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+    let first = table.only();
+    table.receive(PEER, &answer(&first, 180, "bob1", &contact(PEER), None));
+    table.receive(PEER, &answer(&first, status, "bob1", "", None));
+    let mut sent = table.sent();
+    assert!(sent.remove(0).line().starts_with("ACK "));
+    (call, first, sent.pop())
+}
+
+#[test]
+fn keys_do_not_come_from_the_generator_that_tags_come_from() {
+    let key_after = |queries: u32| {
+        let mut table = Table::direct();
+        let target = format!("sip:bob@{PEER}");
+        for _ in 0..queries {
+            table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+        }
+        table.sent();
+        let media = media_with(optional_srtp());
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+        let invite = table.only();
+        let key = invite.body().lines().find(|line| line.starts_with("a=crypto:")).unwrap().to_owned();
+        (key, invite.field("Call-ID").unwrap().to_owned())
+    };
+    let ((key, call_id), (same_key, other_call_id)) = (key_after(0), key_after(3));
+    assert_eq!(key, same_key);
+    assert_ne!(call_id, other_call_id);
+}
+
+#[test]
+fn a_phone_that_insists_on_srtp_is_called_again_with_savp() {
+    for status in [406, 488, 606] {
+        let mut table = Table::direct();
+        let (call, first, second) = refused_once(&mut table, optional_srtp(), status);
+        let second = second.unwrap();
+        assert!(first.body().contains(" RTP/AVP ") && second.body().contains(" RTP/SAVP "), "{second:?}");
+        assert!(second.body().contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 "));
+        // RFC 3261 §8.1.3.5: the same but for CSeq and branch.
+        for field in ["Call-ID", "From", "To", "Contact"] {
+            assert_eq!(first.field(field), second.field(field));
+        }
+        assert_eq!(second.field("CSeq"), Some("2 INVITE"));
+        assert_ne!(first.field("Via"), second.field("Via"));
+        assert_eq!(table.events(), [AgentEvent::Progress { call, status: 180 }]);
+        assert_eq!(table.agent.counters().srtp_insisted, 1);
+        let key = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
+        let body = sdp_with("10.0.0.2", 7000, key).replace("RTP/AVP", "RTP/SAVP");
+        table.receive(PEER, &answer(&second, 200, "bob2", &contact(PEER), Some(&body)));
+        assert_eq!(table.only().field("CSeq"), Some("2 ACK"));
+        let events = table.events();
+        let [AgentEvent::Answered { call: answered, params }] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert!(*answered == call && matches!(params.protection, Protection::Sdes { .. }));
+    }
+}
+
+#[test]
+fn a_call_is_made_again_with_savp_once_and_only_where_srtp_is_optional() {
+    let mut table = Table::direct();
+    let (_, _, second) = refused_once(&mut table, optional_srtp(), 488);
+    table.events();
+    table.receive(PEER, &answer(&second.unwrap(), 488, "bob2", "", None));
+    assert!(table.only().line().starts_with("ACK "));
+    assert!(matches!(table.events().as_slice(), [AgentEvent::Ended { cause, .. }] if cause.status == 488));
+    assert!(table.agent.is_empty());
+
+    let sdes = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    for (policy, status) in [
+        (SecurityPolicy::None, 488),
+        (SecurityPolicy::Zrtp { hello_hash: [1; 32] }, 488),
+        (sdes, 488),
+        (optional_srtp(), 486),
+        (optional_srtp(), 603),
+    ] {
+        let mut table = Table::direct();
+        let (_, _, second) = refused_once(&mut table, policy, status);
+        assert!(second.is_none(), "{second:?}");
+        assert!(
+            matches!(table.events().as_slice(), [_, AgentEvent::Ended { cause, .. }] if cause.status == status)
+        );
+    }
+}
+
+#[test]
+fn a_call_that_was_given_up_is_not_made_again_with_savp() {
+    let mut table = Table::direct();
+    let target = format!("sip:bob@{PEER}");
+    let media = media_with(optional_srtp());
+    let call =
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+    let first = table.only();
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.receive(PEER, &answer(&first, 488, "bob1", "", None));
+    assert!(table.only().line().starts_with("ACK "));
     assert!(table.agent.is_empty());
 }
 

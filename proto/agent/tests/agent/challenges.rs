@@ -120,18 +120,100 @@ fn a_server_that_finds_every_nonce_stale_is_given_up() {
     panic!("it goes on for ever");
 }
 
+/// A proxy's challenge to an INVITE, and what became of the call: the next INVITE, or the reason of its end.
+fn challenged_call(table: &mut Table, realm: &str) -> Result<Sent, String> {
+    let (_, first) = table.call("sip:bob@example.org");
+    table.receive(SERVER, &answer(&first, 407, "p", &proxy(realm, "p1", ""), None));
+    let invite = table.sent().into_iter().find(|sent| sent.line().starts_with("INVITE "));
+    let events = table.events();
+    match (invite, events.as_slice()) {
+        (Some(invite), []) => Ok(invite),
+        (None, [AgentEvent::Ended { cause, .. }]) => Err(cause.reason.clone()),
+        (invite, events) => panic!("{invite:?} {events:?}"),
+    }
+}
+
+/// Registers with a server whose realm is this.
+fn registered(table: &mut Table, realm: &str) {
+    let first = register(table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both(realm), None));
+    let second = table.only();
+    assert!(proves(&second, "Authorization", "REGISTER"));
+    table.receive(SERVER, &answer(&second, 200, "r", "Expires: 600\r\n", None));
+    table.events();
+}
+
 #[test]
-fn another_realm_gets_nothing_and_the_person_is_told_which() {
+fn the_realm_is_learnt_from_the_challenge_to_register_and_calls_are_proved_in_it_alone() {
     let mut table = Table::at_server();
-    let first = register(&mut table);
-    table.receive(SERVER, &answer(&first, 401, "r", &both("evil.example"), None));
+    registered(&mut table, "asterisk");
+    let invite = challenged_call(&mut table, "asterisk").unwrap();
+    assert!(proves(&invite, "Proxy-Authorization", "INVITE"));
+    // A callee behind the server would collect material for guessing with these.
+    for realm in ["example.org", "10.0.0.9", "ASTERISK", "evil.example"] {
+        let mut table = Table::at_server();
+        registered(&mut table, "asterisk");
+        let reason = challenged_call(&mut table, realm).unwrap_err();
+        assert!(reason.contains(realm) && reason.contains("\"asterisk\""), "{reason}");
+        assert_eq!(table.agent.counters().challenges_ignored, 1);
+    }
+}
+
+#[test]
+fn the_learnt_realm_stays_for_the_session() {
+    let mut table = Table::at_server();
+    registered(&mut table, "asterisk");
+    let refresh = register(&mut table);
+    table.receive(SERVER, &answer(&refresh, 401, "r", &both("evil.example"), None));
     assert!(table.sent().is_empty());
     let events = table.events();
-    let [AgentEvent::RegistrationFailed { reason, retry_s: None, .. }] = events.as_slice() else {
-        panic!("{events:?}")
-    };
-    assert!(reason.contains("evil.example"), "{reason}");
-    assert_eq!(table.agent.counters().challenges_ignored, 1);
+    let [AgentEvent::RegistrationFailed { reason, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert!(reason.contains("evil.example") && reason.contains("--realm"), "{reason}");
+    assert!(challenged_call(&mut table, "evil.example").is_err());
+}
+
+#[test]
+fn the_own_domain_is_learnt_before_a_realm_beside_it() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    let fields = [both("evil.example"), both("example.org")].concat();
+    table.receive(SERVER, &answer(&first, 401, "r", &fields, None));
+    assert!(table.only().field("Authorization").unwrap().contains("realm=\"example.org\""));
+}
+
+#[test]
+fn a_registration_teaches_nothing_that_its_server_did_not_send() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(PEER, &answer(&first, 401, "r", &both("asterisk"), None));
+    assert!(is_silent(&mut table));
+    let events = table.events();
+    let [AgentEvent::RegistrationFailed { reason, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert!(reason.contains("not our server"), "{reason}");
+    assert!(challenged_call(&mut table, "asterisk").is_err());
+}
+
+#[test]
+fn without_a_registration_another_realm_gets_nothing_and_the_option_is_named() {
+    for realm in ["evil.example", "asterisk"] {
+        let mut table = Table::at_server();
+        let reason = challenged_call(&mut table, realm).unwrap_err();
+        assert!(reason.contains(&format!("--realm \"{realm}\"")), "{reason}");
+        assert_eq!(table.agent.counters().challenges_ignored, 1);
+    }
+    for realm in ["example.org", "10.0.0.9"] {
+        let mut table = Table::at_server();
+        assert!(proves(&challenged_call(&mut table, realm).unwrap(), "Proxy-Authorization", "INVITE"));
+    }
+}
+
+#[test]
+fn a_stored_hash_is_for_one_realm_and_learns_no_other() {
+    let secret = Secret::Ha1(Ha1::new(b"alice", b"example.org", b"secret"));
+    let mut table = Table::with(Account { secret, ..account_at_server() }, |_| {});
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("asterisk"), None));
+    assert!(is_silent(&mut table));
 }
 
 #[test]

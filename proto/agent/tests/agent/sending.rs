@@ -1,10 +1,11 @@
 //! How requests find their way: names, transports, sizes, queries, and what is traced.
 
-use crate::harness::{ALICE, OWN, PEER, Table, account_at_server, answer, invite, media, sdp};
+use crate::harness::{ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, sdp};
 use ringway_agent::{
-    Account, Action, AgentEvent, Config, Ended, LargeRequests, MessageDirection, ServerAddress, Trace,
+    Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection, ServerAddress,
+    Trace,
 };
-use ringway_sansio::{Event, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
 
 fn resolve(table: &mut Table) -> u64 {
     let found = table.actions.iter().find_map(|action| match action {
@@ -132,6 +133,76 @@ fn a_peer_that_cannot_be_reached_ends_the_call() {
         [AgentEvent::Ended { cause: Ended { status: 503, .. }, .. }]
     ));
     assert!(table.agent.is_empty());
+}
+
+/// What the peer's TCP connection of this number brings.
+fn by_tcp(number: u64, from: &str) -> Flow {
+    Flow { connection: Some(ConnectionId(number)), ..Flow::dial(ListenerId(1), from.parse().unwrap()) }
+}
+
+#[test]
+fn a_connection_that_ends_during_an_invite_ends_the_call_at_once() {
+    for status in [100, 180] {
+        let mut table = Table::direct();
+        let (call, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
+        table.receive_bytes(by_tcp(4, PEER), answer(&invite, status, "b", "", None).as_bytes());
+        table.events();
+        table.event(Event::Closed(ConnectionId(5)));
+        assert!(table.events().is_empty(), "another connection is none of its business");
+        table.event(Event::Closed(ConnectionId(4)));
+        let events = table.events();
+        let [AgentEvent::Ended { call: ended, cause }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((*ended, cause.status), (call, 503));
+        assert!(cause.reason.contains("connection"), "{}", cause.reason);
+        assert!(table.agent.is_empty() && table.agent.is_idle());
+    }
+}
+
+#[test]
+fn a_connection_that_a_registration_went_by_ends_the_invite_that_went_by_it_too() {
+    let mut account = account_at_server();
+    account.server.as_mut().unwrap().transport = Transport::Tcp;
+    let mut table = Table::with(account, |_| {});
+    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    let register = table.only();
+    table.receive_bytes(by_tcp(4, SERVER), answer(&register, 200, "r", "Expires: 600\r\n", None).as_bytes());
+    table.events();
+    let (call, _) = table.call("sip:bob@example.org");
+    table.event(Event::Closed(ConnectionId(4)));
+    let events = table.events();
+    let [AgentEvent::Ended { call: ended, cause: Ended { status: 503, .. } }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*ended, call);
+    assert!(table.agent.is_empty());
+    table.pass_s(3);
+    assert_eq!(table.only().field("CSeq"), Some("2 REGISTER"), "and the phone registers again");
+}
+
+#[test]
+fn a_cancelled_invite_ends_with_its_connection_and_an_answered_one_does_not() {
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
+    table.receive_bytes(by_tcp(4, PEER), answer(&invite, 180, "b", "", None).as_bytes());
+    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.sent();
+    table.events();
+    table.event(Event::Closed(ConnectionId(4)));
+    assert!(matches!(
+        table.events().as_slice(),
+        [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
+    ));
+    assert!(table.agent.is_empty() && table.agent.is_idle());
+
+    let mut table = Table::direct();
+    let (call, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
+    let contact = format!("Contact: <sip:bob@{PEER};transport=tcp>\r\n");
+    let ok = answer(&invite, 200, "b", &contact, Some(&sdp("10.0.0.2", 7000)));
+    table.receive_bytes(by_tcp(4, PEER), ok.as_bytes());
+    table.events();
+    table.event(Event::Closed(ConnectionId(4)));
+    assert!(table.events().is_empty());
+    assert_eq!(table.agent.call_state(call), Some(CallState::Established));
 }
 
 #[test]

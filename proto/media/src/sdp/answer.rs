@@ -131,7 +131,11 @@ impl OfferAnswer {
             self.forget_key_for(offered.suite);
         }
         let send = self.key_for(offered.suite);
-        let line = CryptoLine::new(offered.tag, offered.suite, send.clone());
+        self.spelling = offered.suite_name.clone().map(|name| (offered.suite, name));
+        let line = CryptoLine {
+            suite_name: offered.suite_name,
+            ..CryptoLine::new(offered.tag, offered.suite, send.clone())
+        };
         let line = crypto_attribute(&line).ok_or(Refused::Crypto)?;
         Ok((Protection::Sdes { suite: offered.suite, send, receive: offered.key }, Some(line)))
     }

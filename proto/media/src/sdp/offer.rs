@@ -3,7 +3,7 @@
 use super::formats::{Formats, taken_by, telephone_event_type};
 use super::offer_answer::Pending;
 use super::protect::{Promise, zrtp_attribute};
-use super::{Attribute, MediaDescription, OfferAnswer};
+use super::{Attribute, MediaDescription, OfferAnswer, Profile, SecurityPolicy};
 use crate::sdes::CryptoLine;
 use crate::{Codec, Direction, Protection, Suite};
 use alloc::format;
@@ -18,7 +18,9 @@ impl OfferAnswer {
         let promise = Promise { lines, profile: self.profile };
         let mut section = self.own_section(&formats, self.local.ptime_ms, RtcpMux::from(self.local.rtcp_mux));
         section.attributes.extend(promise.lines.iter().filter_map(crypto_attribute));
-        section.attributes.extend(self.local.policy.hello_hash().map(zrtp_attribute));
+        // ZRTP begins in plain RTP (RFC 6189 §8).
+        let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
+        section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
         let published = (self.version, self.sent.clone());
         self.pending = Some(Pending { direction, formats, promise, published });
@@ -33,6 +35,22 @@ impl OfferAnswer {
             }
         }
         self.publish(description)
+    }
+
+    /// The first offer once more, as RTP/SAVP: for a peer that refuses RTP/AVP with keys (RFC 8643) because it insists on SRTP.
+    /// Only an answer with a key is accepted then. `None`: SRTP is not optional here, there is no suite to offer, something
+    /// has been agreed, or this has been offered before.
+    pub fn offer_as_savp(&mut self, direction: Direction) -> Option<Vec<u8>> {
+        let has_optional_suites = match &self.local.policy {
+            SecurityPolicy::Opportunistic { suites, .. } => !suites.is_empty(),
+            SecurityPolicy::None | SecurityPolicy::Sdes { .. } | SecurityPolicy::Zrtp { .. } => false,
+        };
+        if !has_optional_suites || self.agreed().is_some() || self.profile.is_secure() {
+            return None;
+        }
+        self.abandon_offer();
+        self.profile = Profile::Savp;
+        Some(self.offer(direction))
     }
 
     /// Our section's first line, formats and ports.
@@ -77,7 +95,16 @@ impl OfferAnswer {
         let mut suites: Vec<Suite> = self.local.policy.suites().to_vec();
         suites.sort_by_key(|suite| Some(*suite) != in_use);
         let keys = suites.into_iter().map(|suite| (suite, self.key_for(suite)));
-        (1..).zip(keys).map(|(tag, (suite, key))| CryptoLine::new(tag, suite, key)).collect()
+        let lines: Vec<CryptoLine> =
+            (1..).zip(keys).map(|(tag, (suite, key))| CryptoLine::new(tag, suite, key)).collect();
+        let spelling = |line: &CryptoLine| self.spelling.clone().filter(|(suite, _)| *suite == line.suite);
+        lines
+            .into_iter()
+            .map(|line| match spelling(&line) {
+                Some((_, name)) => CryptoLine { suite_name: Some(name), ..line },
+                None => line,
+            })
+            .collect()
     }
 }
 

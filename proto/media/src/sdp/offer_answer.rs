@@ -13,6 +13,7 @@ use super::protect::{Before, Method, Promise};
 use super::write::address;
 use super::{Connection, Limits, MediaDescription, Origin, Profile, SessionDescription};
 use crate::{Codec, Direction, Entropy, MasterKey, MediaParams, Protection, Suite};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Seed};
@@ -126,6 +127,8 @@ pub struct OfferAnswer {
     /// Dynamic payload types that stand for something else in this call, a bit each.
     pub(super) taken: u128,
     pub(super) pending: Option<Pending>,
+    /// The suite that was last taken from the peer under another name than ours, and that name.
+    pub(super) spelling: Option<(Suite, String)>,
     agreed: Option<MediaParams>,
     protected_by: Option<Method>,
 }
@@ -168,6 +171,7 @@ impl OfferAnswer {
             telephone_event_type: TELEPHONE_EVENT_TYPE,
             taken: 0,
             pending: None,
+            spelling: None,
             agreed: None,
             protected_by: None,
         }
@@ -192,6 +196,7 @@ impl OfferAnswer {
             telephone_event_type: self.telephone_event_type,
             taken: self.taken,
             pending: self.pending.clone(),
+            spelling: self.spelling.clone(),
             agreed: self.agreed.clone(),
             protected_by: self.protected_by,
         }

@@ -134,6 +134,93 @@ fn the_offerers_order_of_suites_counts() {
     assert!(text(answer).contains("a=crypto:7 AES_CM_128_HMAC_SHA1_32 "));
 }
 
+/// A base64 key of the suite's length.
+fn key_of(suite: Suite, byte: u8) -> String {
+    use base64ct::{Base64, Encoding};
+    let mut room = [0; 64];
+    Base64::encode(&vec![byte; suite.key_bytes() + suite.salt_bytes()], &mut room).unwrap().to_owned()
+}
+
+#[test]
+fn a_suite_is_answered_and_offered_again_as_the_peer_spells_it() {
+    for (name, suite) in [
+        ("AES_CM_256_HMAC_SHA1_80", Suite::AesCm256HmacSha1_80),
+        ("AES_256_CM_HMAC_SHA1_80", Suite::AesCm256HmacSha1_80),
+        ("AES_CM_192_HMAC_SHA1_32", Suite::AesCm192HmacSha1_32),
+        ("aes_cm_128_hmac_sha1_80", Suite::AesCm128HmacSha1_80),
+    ] {
+        let offer = sdp("RTP/SAVP", &crypto(3, name, &key_of(suite, 1)));
+        let mut bob = phone(2, opportunistic());
+        let (answer, params) = bob.answer(offer.as_bytes(), BOTH).unwrap();
+        let start = format!("3 {name} inline:");
+        let answer = text(answer);
+        assert!(matches!(lines(&answer).as_slice(), [line] if line.starts_with(&start)), "{answer}");
+        assert_eq!(keys(&params).0, suite);
+        // A hold of ours is read by the same phone.
+        let hold = text(bob.offer(Direction::SendOnly));
+        assert!(
+            lines(&hold).first().is_some_and(|line| line.starts_with(&format!("1 {name} inline:"))),
+            "{hold}"
+        );
+        assert!(phone(1, opportunistic()).answer(hold.as_bytes(), BOTH).is_ok());
+    }
+}
+
+#[test]
+fn profiles_with_feedback_are_answered_as_they_were_offered() {
+    for (profile, key, policy) in [
+        ("RTP/SAVPF", true, opportunistic()),
+        ("RTP/SAVPF", true, sdes()),
+        ("RTP/AVPF", true, opportunistic()),
+        ("RTP/AVPF", true, sdes()),
+        ("RTP/AVPF", false, opportunistic()),
+        ("RTP/AVPF", false, SecurityPolicy::None),
+    ] {
+        let feedback = "a=rtcp-fb:* trr-int 5000\r\n";
+        let offer = sdp(profile, &format!("{}{feedback}", if key { usual(KEY_1) } else { String::new() }));
+        let mut bob = phone(2, policy);
+        let (answer, params) = bob.answer(offer.as_bytes(), BOTH).unwrap();
+        let answer = text(answer);
+        assert!(answer.contains(&format!("m=audio 7078 {profile} 0\r\n")), "{answer}");
+        assert!(!answer.contains("rtcp-fb"), "no feedback is promised: {answer}");
+        assert_eq!(matches!(params.protection, Protection::Sdes { .. }), key);
+        assert!(text(bob.offer(BOTH)).contains(&format!(" {profile} 0")));
+    }
+    let bare = sdp("RTP/SAVPF", "");
+    assert_eq!(phone(2, opportunistic()).answer(bare.as_bytes(), BOTH).unwrap_err(), Refused::Unprotected);
+}
+
+#[test]
+fn an_offer_that_was_refused_is_made_again_as_savp_and_then_insists() {
+    let policy =
+        SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: Some([1; 32]) };
+    let mut alice = phone(1, policy.clone());
+    let first = text(alice.offer(BOTH));
+    assert!(first.contains(" RTP/AVP 0") && first.contains("a=zrtp-hash"), "{first}");
+    let second = text(alice.offer_as_savp(BOTH).unwrap());
+    assert!(second.contains(" RTP/SAVP 0") && !second.contains("a=zrtp-hash"), "{second}");
+    assert!(second.contains("o=- 1001 2 "), "{second}");
+    assert_eq!(lines(&second), lines(&first));
+    let bare = sdp("RTP/SAVP", "");
+    assert_eq!(alice.accept_answer(bare.as_bytes()).unwrap_err(), Refused::Unprotected);
+    assert!(alice.offer_as_savp(BOTH).is_none(), "once");
+
+    let mut alice = phone(1, policy);
+    alice.offer(BOTH);
+    let second = alice.offer_as_savp(BOTH).unwrap();
+    let (answer, _) = phone(2, sdes()).answer(&second, BOTH).unwrap();
+    assert!(matches!(alice.accept_answer(&answer).unwrap().protection, Protection::Sdes { .. }));
+    assert!(text(alice.offer(BOTH)).contains(" RTP/SAVP 0"));
+    assert!(alice.offer_as_savp(BOTH).is_none(), "something is agreed");
+
+    let without_suites = SecurityPolicy::Opportunistic { suites: vec![], hello_hash: Some([1; 32]) };
+    for policy in [SecurityPolicy::None, sdes(), zrtp(), without_suites] {
+        let mut alice = phone(1, policy);
+        alice.offer(BOTH);
+        assert!(alice.offer_as_savp(BOTH).is_none());
+    }
+}
+
 #[test]
 fn keys_live_on_through_hold_and_resume_and_both_sides_offers() {
     for policy in [opportunistic(), sdes()] {

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 use core::time::Duration;
-use ringway_sansio::{Deadline, Instant};
+use ringway_sansio::{Deadline, Instant, Seed};
 
 /// Who we are and what we want.
 #[derive(Clone, Debug)]
@@ -65,7 +65,10 @@ pub enum Initiative {
 /// for DH3k, at most [`COMPUTATIONS_MAX`] times.
 pub struct Zrtp {
     pub(super) config: ZrtpConfig,
-    pub(super) entropy: Entropy,
+    /// Private Diffie-Hellman values, and the hash chain's first value.
+    pub(super) secrets: Entropy,
+    /// What stands readable in packets.
+    pub(super) visible: Entropy,
     pub(super) chain: HashChain,
     pub(super) hello: Vec<u8>,
     pub(super) cache: ZidCache,
@@ -156,7 +159,8 @@ pub(super) type Out<'a> = &'a mut dyn FnMut(&[u8]);
 impl Zrtp {
     /// Makes the Hello and sends nothing. `cache` is what is remembered of earlier calls.
     pub fn new(config: ZrtpConfig, cache: ZidCache, mut entropy: Entropy) -> Self {
-        let chain = HashChain::new(&mut entropy);
+        let [mut secrets, mut visible] = [(); 2].map(|()| Entropy::new(&Seed::from_bytes(entropy.bytes())));
+        let chain = HashChain::new(&mut secrets);
         let config = ZrtpConfig { algorithms: config.algorithms.completed(), ..config };
         let hello = Hello {
             version: VERSION,
@@ -168,9 +172,10 @@ impl Zrtp {
         };
         Self {
             hello: hello.write(&chain.h2),
-            sequence: u16::from_be_bytes(entropy.bytes()),
+            sequence: u16::from_be_bytes(visible.bytes()),
             config,
-            entropy,
+            secrets,
+            visible,
             chain,
             cache,
             ssrc: 0,
@@ -433,7 +438,7 @@ impl Zrtp {
 
     pub(super) fn key_pair(&mut self, chosen: Chosen) -> Result<KeyPair, ZrtpFailure> {
         self.may_compute()?;
-        Ok(KeyPair::new(chosen.key_agreement, chosen.cipher, &mut self.entropy))
+        Ok(KeyPair::new(chosen.key_agreement, chosen.cipher, &mut self.secrets))
     }
 
     /// A GoClear and a SASrelay as our end in `role` would send them.

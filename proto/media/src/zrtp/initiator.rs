@@ -24,7 +24,7 @@ impl Zrtp {
         };
         let Some(peer) = &self.peer else { return State::Discovering };
         let retained = self.cache.find(&peer.hello.zid);
-        let ids = secret_ids(chosen.hash, Role::Initiator, retained, &mut self.entropy);
+        let ids = secret_ids(chosen.hash, Role::Initiator, retained, &mut self.visible);
         let dh_part2 = DhPart { h1: self.chain.h1, ids, public: key_pair.public() }
             .write(MessageType::DhPart2, &self.chain.h0);
         let hvi = chosen.hash.digest(&[&dh_part2, &peer.message]).leftmost();

@@ -125,7 +125,7 @@ impl Zrtp {
             discloses: false,
             cache_interval_s: self.config.cache_interval_s,
         };
-        let iv = self.entropy.bytes();
+        let iv = self.visible.bytes();
         confirm.write(kind, agreed.chosen.hash, agreed.keys.of(agreed.role), iv)
     }
 
@@ -191,7 +191,7 @@ impl Zrtp {
             },
         };
         let retained = self.cache.find(&commit.zid);
-        let ids = secret_ids(chosen.hash, Role::Responder, retained, &mut self.entropy);
+        let ids = secret_ids(chosen.hash, Role::Responder, retained, &mut self.visible);
         let dh_part1 = DhPart { h1: self.chain.h1, ids, public: key_pair.public() }
             .write(MessageType::DhPart1, &self.chain.h0);
         self.send(&dh_part1, out);

@@ -6,6 +6,8 @@
 
 mod again;
 mod call;
+mod insisted;
+mod realm;
 mod refused;
 mod stun;
 mod subject;
@@ -37,6 +39,8 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
     scenarios.extend(again::scenarios());
     scenarios.extend(refused::scenarios());
+    scenarios.extend(insisted::scenarios());
+    scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());
     scenarios
 }

@@ -34,6 +34,7 @@ impl Wired {
         let args = PhoneArgs {
             password_stdin: false,
             username: account.auth_user.clone(),
+            realm: account.realm.clone(),
             server: account.server.clone(),
             register: account.registration == settings::Registration::Wanted,
             transport: Some(match account.transport {

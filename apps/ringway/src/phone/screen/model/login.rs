@@ -89,10 +89,12 @@ pub(super) fn read(form: &mut Form, settings: &Settings, file: &Path) -> Option<
         (keep, _) if keep == KEEPS[1] => PasswordPlace::from_text(PASSWORD_FILE, file)?,
         _ => PasswordPlace::Ask,
     };
+    // Another address has another user, and perhaps another realm.
+    let same = before.filter(|account| account.uri == uri);
     let account = Account {
         name: before.map(|account| account.name.clone()).unwrap_or_default(),
-        // Another address has another user.
-        auth_user: before.filter(|account| account.uri == uri).and_then(|account| account.auth_user.clone()),
+        auth_user: same.and_then(|account| account.auth_user.clone()),
+        realm: same.and_then(|account| account.realm.clone()),
         uri,
         server: host(SERVER),
         transport: if form.text(TRANSPORT) == TRANSPORTS[1] { SipTransport::Tcp } else { SipTransport::Udp },

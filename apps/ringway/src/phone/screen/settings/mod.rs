@@ -40,6 +40,8 @@ pub(crate) struct Account {
     pub(crate) name: String,
     /// The user name for digest; `None`: the URI's.
     pub(crate) auth_user: Option<String>,
+    /// The one realm whose challenges are answered; `None`: the one that the server asks for at the registration.
+    pub(crate) realm: Option<String>,
     /// `HOST[:PORT]` that everything goes through; `None`: to the host of each URI.
     pub(crate) server: Option<String>,
     pub(crate) transport: SipTransport,

@@ -6,6 +6,7 @@ use super::{
     complete_uri, is_host_port,
 };
 use crate::config::{ConfigError, Reader, Section, read_document};
+use crate::phone::args;
 use std::path::Path;
 
 /// More would not fit a screen, nor a memory.
@@ -50,6 +51,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
         uri: checked.clone().unwrap_or_default(),
         name: plain(reader, &mut section, "name").unwrap_or_default(),
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
+        realm: realm(reader, &mut section),
         server: host(reader, &mut section, "server"),
         transport: word(reader, &mut section, "transport", SipTransport::Udp, &transports, &["tls"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
@@ -57,6 +59,17 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
     };
     section.finish(reader);
     checked.map(|_| account)
+}
+
+fn realm(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
+    let (text, at) = section.text(reader, "realm")?;
+    match args::realm(text) {
+        Ok(realm) => Some(realm),
+        Err(why) => {
+            reader.error(at, section.path("realm"), why);
+            None
+        }
+    }
 }
 
 fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path) -> PasswordPlace {

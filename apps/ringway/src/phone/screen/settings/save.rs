@@ -43,11 +43,16 @@ pub(super) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
 }
 
 fn write_account(document: &mut DocumentMut, account: &Account) -> Result<(), String> {
-    let Account { uri, name, auth_user, server, transport, registration, password } = account;
+    let Account { uri, name, auth_user, realm, server, transport, registration, password } = account;
     let table = table(document, "account")?;
     table.insert("uri", value(uri));
-    for (key, text) in [("name", Some(name)), ("auth_user", auth_user.as_ref()), ("server", server.as_ref())]
-    {
+    let texts = [
+        ("name", Some(name)),
+        ("auth_user", auth_user.as_ref()),
+        ("realm", realm.as_ref()),
+        ("server", server.as_ref()),
+    ];
+    for (key, text) in texts {
         match text.filter(|text| !text.is_empty()) {
             Some(text) => table.insert(key, value(text)),
             None => table.remove(key),

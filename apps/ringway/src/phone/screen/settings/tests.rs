@@ -19,6 +19,7 @@ fn every_key_is_read() {
         uri = "alice@example.org"
         name = "Alice"
         auth_user = "al"
+        realm = "asterisk"
         server = "[2001:db8::1]:5080"
         transport = "tcp"
         register = false
@@ -40,6 +41,7 @@ fn every_key_is_read() {
         uri: "sip:alice@example.org".into(),
         name: "Alice".into(),
         auth_user: Some("al".into()),
+        realm: Some("asterisk".into()),
         server: Some("[2001:db8::1]:5080".into()),
         transport: SipTransport::Tcp,
         registration: Registration::Unwanted,

@@ -1,0 +1,76 @@
+//! The phone at a registrar whose realm is not its domain: Kamailio with the realm of a default Asterisk.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::process::Running;
+use super::super::server::{Server, Wanted};
+use super::super::{Scenario, Stage, Transport};
+
+/// By UDP and TCP.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let scenario = |transport: Transport| {
+        let name = format!("phone/realm-of-kamailio/{}", transport.name());
+        let mut scenario = Scenario::new(name, move |stage: &Stage| calls(stage, transport));
+        scenario.reference = false;
+        scenario.is_patient = true;
+        scenario
+    };
+    Transport::ALL.map(scenario).into()
+}
+
+/// Both phones register. Calls are challenged: proved in the learnt realm, in the pinned one, and in no other.
+fn calls(stage: &Stage, transport: Transport) -> Result<()> {
+    let server = Server::start_reference(stage, Wanted { realm: REALM, ..Wanted::default() })?;
+    let address = format!("127.0.0.1:{}", server.port);
+    let answer = ["answer", "--as", "sip:bob@example.org", "--register", "--count", "2"];
+    let mut bob = phone(stage, transport, ("bob", "bob"), &address, &answer)?;
+    bob.wait_for_output("ready")?;
+    let call = ["call", "sip:bob@example.org", "--from", "sip:alice@example.org", "--duration", "1"];
+    for (name, more, is_answered) in [
+        ("learnt", &["--register"][..], true),
+        ("pinned", &["--realm", REALM], true),
+        ("unknown", &[], false),
+    ] {
+        let mut alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
+        let status = alice.wait()?;
+        let output = alice.output();
+        let told = output.lines().find(|line| line.starts_with('{'));
+        let told = told.with_context(|| format!("{name}: no JSON object: {}", output.trim()))?;
+        stage.keep_text(told, &format!("{name}.json"))?;
+        let told: Value = serde_json::from_str(told)?;
+        ensure!(output.contains(" SIP/2.0 407 "), "{name}: the call was not challenged");
+        ensure!(status.success() == is_answered, "{name}: {status}: {told}");
+        if is_answered {
+            ensure!(told["result"] == "answered", "{name}: {told}");
+        } else {
+            let reason = told["reason"].as_str().unwrap_or_default();
+            ensure!(told["status"] == 407 && reason.contains("--realm \"asterisk\""), "{name}: {told}");
+        }
+    }
+    let status = bob.wait()?;
+    ensure!(status.success(), "bob ended with {status}: {}", bob.output().trim());
+    Ok(())
+}
+
+/// A phone of Ringway's at the server; `name` is that of its files.
+fn phone(
+    stage: &Stage,
+    transport: Transport,
+    (name, user): (&str, &str),
+    server: &str,
+    arguments: &[&str],
+) -> Result<Running> {
+    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--server", server, "--transport", transport.name()]);
+    command.args(["--bind", "127.0.0.1:0", "--password-stdin", "--trace", "--json"]);
+    let mut running = Running::start(name, &mut command, &stage.folder)?;
+    running.type_line(&format!("secret-{user}"))?;
+    running.close_input();
+    Ok(running)
+}
+
+const REALM: &str = "asterisk";
