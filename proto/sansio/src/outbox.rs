@@ -68,6 +68,13 @@ impl Outbox {
         self.send_with(flow, token, |arena| arena.extend_from_slice(bytes));
     }
 
+    /// Takes the last packet added away again.
+    pub fn drop_last(&mut self) {
+        if let Some(packet) = self.packets.pop() {
+            self.bytes.truncate(packet.start as usize);
+        }
+    }
+
     /// Says of the last packet added that it promises what is being stored (see [`Packet::after_store`]).
     pub fn hold_last(&mut self) {
         if let Some(packet) = self.packets.last_mut() {
@@ -135,6 +142,9 @@ mod tests {
         out.send_with(flow, Token::NONE, |_| {});
         let seen: Vec<_> = out.packets().map(|(packet, bytes)| (packet.token.0, bytes)).collect();
         assert_eq!(seen, [(0, &b"one"[..]), (9, &b"three"[..])]);
+        assert_eq!(out.last_bytes(), b"three");
+        out.send(flow, Token::NONE, b"four");
+        out.drop_last();
         assert_eq!(out.last_bytes(), b"three");
         out.clear();
         assert!(out.is_empty() && out.last_bytes().is_empty());

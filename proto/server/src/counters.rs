@@ -49,6 +49,8 @@ counters! {
     forbidden,
     /// Requests of callers without a password that the policy for strangers does not let through.
     strangers_refused,
+    /// Responses without a transaction that were not sent because they were over the allowance of an unverified address.
+    unverified_limited,
     /// Requests forwarded, each branch counted.
     forwarded,
     /// Requests answered with where the user is (302).

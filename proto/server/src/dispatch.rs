@@ -1,6 +1,6 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
-use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Verifier, decide};
+use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Sender, Verifier, decide};
 use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
@@ -173,16 +173,20 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) -> Option<Grant> {
         let parties = self.parties(request, routed);
+        let mark = self.live_mark(request, routed);
         let facts = Facts {
             method: request.method,
             from_us: parties.from_us,
             to_us: parties.to_us,
-            mark: self.live_mark(request, routed),
+            mark,
             is_trusted: self.config.is_trusted(request.flow.remote.ip()),
             asks_passwords: self.config.auth.enabled,
             asks_in_dialog: self.config.auth.in_dialog,
             strangers: self.config.auth.strangers,
         };
+        // Whoever holds the mark of a dialog gets a refusal with a transaction.
+        let sender = if mark.is_some() { Sender::InDialog } else { Sender::Stranger };
+        let request = &Request { grant: Grant { sender, ..Grant::UNKNOWN }, ..*request };
         match decide(&facts) {
             Access::Forward(grant) => Some(grant),
             Access::Challenge(grant) if parties.from_us => {
@@ -221,7 +225,7 @@ impl<S: Services> Server<S> {
             Mark::Accepted { .. } => {
                 mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted)
             }
-            Mark::Dialog { to, id, .. } => {
+            Mark::Dialog { to, from, id, .. } => {
                 let is_in_dialog = request.message.to().tag().is_some();
                 let is_live =
                     mark.is_younger_than(now, lifetime) || self.services.is_dialog_extended(now, id);
@@ -236,7 +240,8 @@ impl<S: Services> Server<S> {
                 if leads_there && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                     self.services.extend_dialog(now, id, now + lifetime);
                 }
-                Some(LiveMark::Dialog { to, leads_there })
+                let is_from_side = from.is_source(&self.keys.route, &request.flow);
+                Some(LiveMark::Dialog { to, leads_there, is_from_side })
             }
         }
     }
@@ -302,7 +307,7 @@ impl<S: Services> Server<S> {
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
-                self.answer_unproven(request, 503, "Too Many Wrong Passwords", out, retry);
+                self.refuse(request, 503, "Too Many Wrong Passwords", out, retry);
             }
             Outcome::Malformed => self.refuse_plainly(request, 400, "Bad Credentials Header", out),
             Outcome::OtherUri => {
@@ -344,25 +349,8 @@ impl<S: Services> Server<S> {
                 response.header_with(name, |out| challenge.write(out));
             }
         };
-        self.answer_unproven(request, status, phrase, out, add);
+        self.refuse(request, status, phrase, out, add);
         self.record = nonce;
-    }
-
-    /// Answers a request whose sender is not proven, without state where the ACK is known by our tag.
-    fn answer_unproven(
-        &mut self,
-        request: &Request<'_, '_>,
-        status: u16,
-        phrase: &str,
-        out: &mut Out<'_>,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
-    ) {
-        // The ACK of an INVITE in a dialog has the dialog's tag and not ours: only a transaction knows it.
-        if request.message.to().tag().is_some() {
-            self.refuse(request, status, phrase, out, add);
-        } else {
-            self.reply(request, status, phrase, out, add);
-        }
     }
 
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.

@@ -1,16 +1,18 @@
 //! Answers this server gives by itself.
 
+use crate::auth::Sender;
 use crate::server::{Out, Request};
 use crate::{Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
-use ringway_transaction::{DEFAULT_PORT, answer_rejected, reply_flow};
+use ringway_transaction::{Allowance, DEFAULT_PORT, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
 
 impl<S: Services> Server<S> {
-    /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again.
+    /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again. Towards an address that is not
+    /// verified a response over its allowance is not sent.
     pub(crate) fn reply(
         &mut self,
         request: &Request<'_, '_>,
@@ -19,10 +21,19 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
+        let before = out.packets.len();
         write_reply(&self.keys.tag, request, status, phrase, out, add);
+        let is_over =
+            out.packets.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
+        if out.packets.len() > before && is_over && !request.is_verified() {
+            self.counters.unverified_limited += 1;
+            out.packets.drop_last();
+        }
     }
 
-    /// Answers a request that goes no further. An INVITE gets a transaction that sees to its ACK, where state is kept.
+    /// Answers a request that goes no further, without a transaction: our To tag tells its ACK, and its client retransmits it
+    /// until the response arrives. The ACK of an INVITE inside a dialog has the dialog's tag, so that one gets a transaction if its
+    /// sender holds the dialog's mark.
     pub(crate) fn refuse(
         &mut self,
         request: &Request<'_, '_>,
@@ -37,7 +48,8 @@ impl<S: Services> Server<S> {
             self.counters.stray += 1;
             return;
         }
-        if request.method != Method::Invite || !keeps_state {
+        let is_in_dialog = request.grant.sender == Sender::InDialog && message.to().tag().is_some();
+        if request.method != Method::Invite || !keeps_state || !is_in_dialog {
             return self.reply(request, status, phrase, out, add);
         }
         let flow = reply_flow(message.via(), request.flow);
@@ -46,6 +58,9 @@ impl<S: Services> Server<S> {
         let Some(id) = self.transactions.start_server(key, true, flow, port, 0) else {
             return self.reply(request, status, phrase, out, add);
         };
+        if !request.is_verified() {
+            self.transactions.limit(id, Allowance::for_request(message.as_bytes().len()));
+        }
         let tag = self.to_tag(message);
         let source = request.flow.remote;
         let was_sent = self.transactions.respond(request.now, id, status, out.packets, |arena| {

@@ -112,6 +112,13 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) grant: Grant,
 }
 
+impl Request<'_, '_> {
+    /// True when its source is known to receive what is sent to it.
+    pub(crate) const fn is_verified(&self) -> bool {
+        self.flow.transport.is_reliable() || self.grant.is_verified
+    }
+}
+
 /// Where a server puts what it wants.
 #[derive(Debug)]
 pub(crate) struct Out<'o> {

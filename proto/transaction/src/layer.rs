@@ -110,6 +110,8 @@ pub struct Counters {
     pub stray_responses: u64,
     /// Requests for which there was no room for a transaction.
     pub refused_full: u64,
+    /// Responses that were not sent because an unverified address had got its allowance.
+    pub unverified_limited: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

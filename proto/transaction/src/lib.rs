@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod state;
 
 mod address;
+mod allowance;
 mod branch;
 mod client;
 mod config;
@@ -32,6 +33,7 @@ mod token;
 mod via;
 
 pub use address::{DEFAULT_PORT, may_send_to};
+pub use allowance::Allowance;
 pub use branch::{Branch, BranchKey, shard_of_response};
 pub use client::{ClientId, Outgoing};
 pub use config::{Limits, Timers};

@@ -1,5 +1,6 @@
 //! A server transaction as it is kept.
 
+use crate::allowance::Allowance;
 use crate::matching::MatchKey;
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_server, non_invite_server};
@@ -21,6 +22,8 @@ pub(crate) struct Server {
     pub(crate) fallback: Option<SocketAddr>,
     pub(crate) owner: u64,
     pub(crate) key: MatchKey,
+    /// What may be sent; `None` for a peer that is known to receive what is sent to it.
+    pub(crate) allowance: Option<Allowance>,
     /// The last response, as long as it may be asked for again.
     pub(crate) last: Vec<u8>,
     pub(crate) retransmit: TimerKey,

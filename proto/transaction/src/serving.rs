@@ -1,5 +1,6 @@
 //! The server side of [`Transactions`]: requests that came, and their responses.
 
+use crate::allowance::{Allowance, Origin};
 use crate::layer::{Due, Incoming, Side, Transactions, recycle};
 use crate::matching::MatchKey;
 use crate::server::{self, Server, ServerId};
@@ -22,6 +23,9 @@ impl Transactions {
             Method::Ack => server::Event { invite: invite_server::Event::Ack, non_invite: None },
             _ => {
                 self.counters.requests_absorbed += 1;
+                if let Some(allowance) = &mut server.allowance {
+                    allowance.receive(message.as_bytes().len());
+                }
                 server::Event {
                     invite: invite_server::Event::Request,
                     non_invite: Some(non_invite_server::Event::Request),
@@ -53,6 +57,7 @@ impl Transactions {
             fallback,
             owner,
             key,
+            allowance: None,
             last: self.spare.pop().unwrap_or_default(),
             retransmit: TimerKey::NONE,
             wait: TimerKey::NONE,
@@ -62,6 +67,25 @@ impl Transactions {
         Some(ServerId(place))
     }
 
+    /// Bounds what is sent for a request whose source is not verified.
+    pub fn limit(&mut self, id: ServerId, allowance: Allowance) {
+        if let Some(server) = self.servers.get_mut(id.0) {
+            server.allowance = Some(allowance);
+        }
+    }
+
+    /// Sends a response of another element, as [`Transactions::respond`] does one of ours.
+    pub fn forward(
+        &mut self,
+        now: Instant,
+        id: ServerId,
+        status: u16,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        self.send_response(now, id, status, Origin::Forwarded, out, write)
+    }
+
     /// Sends a response, written by `write`. After a final response nothing more is sent, except further 2xx to an
     /// INVITE. Returns whether it was sent.
     pub fn respond(
@@ -69,6 +93,18 @@ impl Transactions {
         now: Instant,
         id: ServerId,
         status: u16,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        self.send_response(now, id, status, Origin::Generated, out, write)
+    }
+
+    fn send_response(
+        &mut self,
+        now: Instant,
+        id: ServerId,
+        status: u16,
+        origin: Origin,
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
@@ -90,6 +126,11 @@ impl Transactions {
         let is_accepted = class == Class::Success && matches!(server.machine, server::Machine::Invite(_));
         if !is_accepted || server.reply.connection.is_some() {
             server.last.extend_from_slice(out.last_bytes());
+        }
+        let length = out.last_bytes().len();
+        if server.allowance.as_mut().is_some_and(|allowance| !allowance.send(origin, length)) {
+            self.counters.unverified_limited += 1;
+            out.drop_last();
         }
         self.step_server_after_send(now, id.0, event);
         true
@@ -126,8 +167,14 @@ impl Transactions {
         let Some(server) = self.servers.get_mut(place) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
         if step.effects.contains(&Effect::Send) && !server.last.is_empty() {
-            self.counters.responses_retransmitted += 1;
-            out.send(server.reply, server_token(self.shard, place), &server.last);
+            let length = server.last.len();
+            let may_send = |allowance: &mut Allowance| allowance.send(Origin::Generated, length);
+            if server.allowance.as_mut().is_none_or(may_send) {
+                self.counters.responses_retransmitted += 1;
+                out.send(server.reply, server_token(self.shard, place), &server.last);
+            } else {
+                self.counters.unverified_limited += 1;
+            }
         }
         self.step_server_after_send(now, place, event)
     }

@@ -49,6 +49,9 @@ pub(crate) enum Sender {
 pub(crate) struct Grant {
     pub(crate) reach: Reach,
     pub(crate) sender: Sender,
+    /// The source address proved that it receives what is sent to it, by a password or by the mark that was sent there.
+    /// Streams prove it by themselves.
+    pub(crate) is_verified: bool,
 }
 
 /// The outcome for a request.
@@ -75,6 +78,8 @@ pub(crate) enum LiveMark {
         to: Side,
         /// True when its next hop is that side, or a host name whose address is compared once it is resolved.
         leads_there: bool,
+        /// True when it comes from the address of the other side.
+        is_from_side: bool,
     },
 }
 
@@ -101,8 +106,9 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) => return forward(Reach::Anywhere, Sender::Trusted),
-        Some(LiveMark::Dialog { to, leads_there: true }) if !is_asked_in_dialog(facts) => {
-            return forward(Reach::Side(to), Sender::InDialog);
+        Some(LiveMark::Dialog { to, leads_there: true, is_from_side }) if !is_asked_in_dialog(facts) => {
+            let grant = Grant { reach: Reach::Side(to), sender: Sender::InDialog, is_verified: is_from_side };
+            return Access::Forward(grant);
         }
         Some(LiveMark::Dialog { .. }) | None => {}
     }
@@ -113,7 +119,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
         return match (facts.is_trusted, facts.asks_passwords) {
             (true, _) => forward(Reach::Anywhere, Sender::Trusted),
             (false, false) => forward(Reach::Anywhere, Sender::Believed),
-            (false, true) => Access::Challenge(Grant { reach: Reach::Anywhere, sender: Sender::Proven }),
+            (false, true) => Access::Challenge(Grant::new(Reach::Anywhere, Sender::Proven)),
         };
     }
     if !facts.to_us {
@@ -130,7 +136,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
             forward(Reach::OurUsers, Sender::Stranger)
         }
         (Strangers::Call | Strangers::None, _) => {
-            Access::Challenge(Grant { reach: Reach::OurUsers, sender: Sender::Proven })
+            Access::Challenge(Grant::new(Reach::OurUsers, Sender::Proven))
         }
     }
 }
@@ -161,12 +167,16 @@ fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
 }
 
 const fn forward(reach: Reach, sender: Sender) -> Access {
-    Access::Forward(Grant { reach, sender })
+    Access::Forward(Grant::new(reach, sender))
 }
 
 impl Grant {
     /// What every request has before the rules were applied: its sender is a stranger.
-    pub(crate) const UNKNOWN: Self = Self { reach: Reach::OurUsers, sender: Sender::Stranger };
+    pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Stranger);
+
+    const fn new(reach: Reach, sender: Sender) -> Self {
+        Self { reach, sender, is_verified: sender.is_believed() }
+    }
 }
 
 impl Sender {
@@ -243,10 +253,10 @@ mod tests {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
             let method = Method::from_bytes(name.as_bytes());
             for asks_in_dialog in [false, true] {
-                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true });
+                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true, is_from_side: true });
                 let request = Facts { mark: there, to_us: false, asks_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");
-                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false });
+                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false, is_from_side: true });
                 assert_eq!(reach(decide(&Facts { mark: elsewhere, ..request })), None, "{name}");
             }
         }

@@ -5,6 +5,7 @@ use crate::server::{Out, Request};
 use crate::{Aor, Server, Services};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Uri};
+use ringway_transaction::Allowance;
 
 impl<S: Services> Server<S> {
     /// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those that are not there.
@@ -24,6 +25,9 @@ impl<S: Services> Server<S> {
             return self.refuse_absent(request, &aor, out);
         }
         found.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+        if !request.is_verified() {
+            self.keep_within_allowance(request, &mut found);
+        }
         self.counters.redirected += 1;
         self.refuse(request, 302, "Moved Temporarily", out, |response| {
             for (q, uri) in &found {
@@ -37,6 +41,23 @@ impl<S: Services> Server<S> {
         });
     }
 
+    /// Leaves away the least preferred contacts that an unverified source would get over its allowance.
+    fn keep_within_allowance(&mut self, request: &Request<'_, '_>, found: &mut Vec<(u16, Vec<u8>)>) {
+        let received = request.message.as_bytes().len();
+        let mut left = Allowance::generated_max(received).saturating_sub(received + STATUS_BYTES);
+        let kept = found.iter().take_while(|(_, uri)| {
+            let line = uri.len() + CONTACT_BYTES;
+            let fits = line <= left;
+            left = left.saturating_sub(line);
+            fits
+        });
+        let kept = kept.count();
+        if kept < found.len() {
+            self.counters.unverified_limited += 1;
+            found.truncate(kept.max(1));
+        }
+    }
+
     /// 404 or 480.
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor, out: &mut Out<'_>) {
         if self.services.is_known(aor.user(), aor.domain()) {
@@ -46,3 +67,8 @@ impl<S: Services> Server<S> {
         }
     }
 }
+
+/// What a 302 has beside its request's header fields and its Contacts, at most.
+const STATUS_BYTES: usize = 128;
+/// `Contact: <`, `>;q=0.123` and the end of the line.
+const CONTACT_BYTES: usize = 24;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, TimerKey};
 use ringway_sip::{HeaderName, Message, Method, Start};
-use ringway_transaction::{ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
+use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 /// One request being forwarded.
 #[derive(Debug)]
@@ -84,6 +84,9 @@ impl<S: Services> Server<S> {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         };
+        if !request.is_verified() {
+            self.transactions.limit(server, Allowance::for_request(message.as_bytes().len()));
+        }
         let context = self.contexts.insert(Context {
             server,
             request: Vec::new(),

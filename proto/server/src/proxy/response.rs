@@ -137,7 +137,7 @@ impl<S: Services> Server<S> {
         }
         let server = context.server;
         let Self { transactions, space, config, keys, .. } = self;
-        let was_sent = transactions.respond(now, server, status, out.packets, |arena| {
+        let was_sent = transactions.forward(now, server, status, out.packets, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
             super::remote_target::record(config, &keys.route, message, source, &mut edit);
@@ -210,7 +210,7 @@ impl<S: Services> Server<S> {
     fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        let was_sent = self.transactions.respond(now, server, best.status, out.packets, |arena| {
+        let was_sent = self.transactions.forward(now, server, best.status, out.packets, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
         self.end_unanswered(server, best.status, was_sent);

@@ -103,7 +103,7 @@ fn a_refused_call_that_is_cancelled_is_not_answered_twice() {
     let mut world = World::open();
     let call = invite("sip:ghost@example.org");
     assert_eq!(only(world.udp(ALICE, &call)).status(), 404);
-    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200]);
+    assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [481], "a refusal keeps nothing to cancel");
     assert_eq!(only(world.udp(ALICE, &call)).status(), 404, "still the same");
 }
 

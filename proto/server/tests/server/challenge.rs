@@ -1,6 +1,6 @@
 //! Digest as clients compute it (RFC 7616 §3.4), and what the server's challenges look like.
 
-use crate::harness::{ALICE, BOB, Request, Sent, World, invite, only, query, register};
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, query, register};
 use md5::{Digest, Md5};
 use ringway_server::Ha1;
 use ringway_server::auth::Algorithm;
@@ -181,12 +181,24 @@ fn a_challenge_keeps_no_state_and_its_ack_is_ours() {
 
 #[test]
 fn the_ack_of_a_challenge_in_a_dialog_goes_no_further() {
-    let mut world = World::closed();
-    let to = "<sip:bob@example.org>;tag=bob-has-one";
-    let again = invite("sip:bob@example.org").to(to);
+    let mut world = World::with(|config| (config.auth.enabled, config.auth.in_dialog) = (true, true));
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let got = forwarded(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice"));
+    let answer = only(world.udp(&got.to(), &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
+    let mut again = invite("sip:bob@192.0.2.20").to(&answer.header("To")).cseq(7);
+    again.lines.push(format!("Route: {}", answer.header("Record-Route")));
     let challenge = only(world.udp(ALICE, &again));
-    assert_eq!((challenge.status(), challenge.header("To").as_str()), (407, to));
+    assert_eq!((challenge.status(), challenge.header("To")), (407, answer.header("To")));
     assert!(world.udp(ALICE, &again.ack_of(&challenge)).is_empty(), "RFC 3261 §17.1.1.3: hop by hop");
-    assert_eq!(world.server.counters().forwarded, 0);
+    assert_eq!(world.server.counters().forwarded, 1);
+}
+
+/// Without the mark of a dialog there is no transaction, so that a made-up To tag makes the server repeat nothing.
+#[test]
+fn a_challenge_for_a_made_up_dialog_is_sent_once() {
+    let mut world = World::with(|config| (config.auth.enabled, config.auth.in_dialog) = (true, true));
+    let again = invite("sip:bob@example.org").to("<sip:bob@example.org>;tag=made-up");
+    assert_eq!(only(world.udp(STRANGER, &again)).status(), 407);
+    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert!(world.pass(Duration::from_secs(64)).is_empty());
 }

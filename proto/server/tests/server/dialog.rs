@@ -252,9 +252,11 @@ fn a_mark_that_was_changed_or_is_of_another_call_proves_nothing() {
     {
         let mut again = from_caller("INVITE", 3, &answer);
         again.lines = vec![format!("Route: {route}")];
-        assert_eq!(only(world.udp(ALICE, &again.clone().call_id("call"))).status(), 407, "{route}");
+        let status = only(world.udp(ALICE, &again.clone().call_id("call"))).status();
+        assert_eq!(status, if route.ends_with("rw=>") { 400 } else { 407 }, "{route}");
         again.from = "<sip:eve@example.net>;tag=1".into();
-        assert_eq!(only(world.udp(STRANGER, &again.cseq(4))).status(), 403, "{route}");
+        let status = only(world.udp(STRANGER, &again.cseq(4))).status();
+        assert_eq!(status, if route.ends_with("rw=>") { 400 } else { 403 }, "{route}");
     }
     let other = from_caller("INVITE", 3, &answer).call_id("another");
     assert_eq!(only(world.udp(ALICE, &other)).status(), 407);

@@ -23,6 +23,7 @@ mod mark;
 mod nat;
 mod proxy;
 mod redirect;
+mod reflection;
 mod register;
 mod register_order;
 mod regress;

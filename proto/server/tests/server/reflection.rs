@@ -1,0 +1,84 @@
+//! What one datagram makes the server send to its source, which may be forged.
+
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, requests};
+use std::time::Duration;
+
+const EVE: &str = "sip:eve@example.net";
+
+fn world() -> World {
+    let mut world = World::closed();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    world
+}
+
+/// Bytes towards the source of a call.
+fn bytes_to(sent: &[Sent], to: &str) -> usize {
+    sent.iter().filter(|one| one.to() == to).map(|one| one.bytes.len()).sum()
+}
+
+/// Everything that the server sends to `source` within 64·T1, if nothing ever comes back.
+fn reflected(world: &mut World, source: &str, call: &Request) -> (usize, usize) {
+    let mut sent = world.udp(source, call);
+    sent.extend(world.pass(Duration::from_secs(64)));
+    (bytes_to(&sent, source), call.wire().len())
+}
+
+#[test]
+fn an_unacknowledged_failure_is_at_most_three_times_its_request() {
+    for uri in ["sip:ghost@example.org", "sip:carol@example.org", "sip:x@192.0.2.77", "sips:bob@example.org"]
+    {
+        let mut world = world();
+        let (out, received) =
+            reflected(&mut world, STRANGER, &invite(uri).from(EVE).to("<sip:x@example.org>"));
+        assert!(out > 0 && out <= (3 * received).max(800), "{uri}: {out} for {received}");
+        assert_eq!(world.server.transactions().len(), (0, 0), "refusals keep no transaction");
+    }
+    // Not forwarded, because nobody is there: a failure of our own after 32 s, retransmitted within the allowance.
+    let mut world = world();
+    let (out, received) = reflected(&mut world, STRANGER, &invite("sip:bob@example.org").from(EVE));
+    assert!(out > 0 && out <= (3 * received).max(800), "408: {out} for {received}");
+    assert!(world.server.transactions().counters().unverified_limited > 0);
+}
+
+#[test]
+fn a_challenge_is_at_most_three_times_its_request_or_800_bytes() {
+    for method in ["INVITE", "MESSAGE", "REGISTER"] {
+        let mut world = world();
+        let to = if method == "REGISTER" { "sip:example.org" } else { "sip:bob@example.org" };
+        let tagged = crate::harness::request(method, to).to("<sip:bob@example.org>;tag=x");
+        let (out, received) = reflected(&mut world, STRANGER, &tagged);
+        assert!(out > 0 && out <= (3 * received).max(800), "{method}: {out} for {received}");
+    }
+}
+
+#[test]
+fn forwarded_responses_pass_once_each_and_together_ten_times_their_request() {
+    let mut world = world();
+    let call = invite("sip:bob@example.org").from(EVE);
+    let received = call.wire().len();
+    let mut sent = world.udp(STRANGER, &call);
+    let got = requests(sent.clone()).remove(0);
+    for number in 0..200 {
+        let ringing =
+            got.answer(180, &[&format!("X-Number: {number}"), &format!("X-Pad: {}", "x".repeat(400))]);
+        sent.extend(world.udp(BOB, &ringing));
+    }
+    sent.extend(world.udp(BOB, &got.answer(486, &[])));
+    sent.extend(world.pass(Duration::from_secs(64)));
+    let out = bytes_to(&sent, STRANGER);
+    assert!(out <= 10 * received + (3 * received).max(800), "{out} for {received}");
+    assert!(world.server.transactions().counters().unverified_limited > 100);
+}
+
+/// An authenticated caller and one by TCP proved their address: what is lost is retransmitted as RFC 3261 says.
+#[test]
+fn a_verified_caller_gets_all_retransmissions() {
+    let mut world = world();
+    let call = invite("sip:bob@example.org");
+    let got = requests(crate::challenge::proven(&mut world, ALICE, &call, "alice")).remove(0);
+    let mut sent = world.udp(BOB, &got.answer(486, &[]));
+    sent.extend(world.pass(Duration::from_secs(64)));
+    let failures = sent.iter().filter(|one| one.status() == 486).count();
+    assert_eq!(failures, 11, "timer G until timer H");
+    assert_eq!(world.server.transactions().counters().unverified_limited, 0);
+}
