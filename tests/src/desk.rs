@@ -3,7 +3,7 @@
 use md5::Md5;
 use ringway_sansio::{Instant, Seed};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
-use ringway_server::{Ha1, Services, StoreFailed};
+use ringway_server::{Ha1, MemoryBudget, Services, StoreFailed};
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ struct Inside {
     realm: String,
     users: RefCell<Subscribers>,
     nonces: RefCell<ReplayWindows>,
+    budget: RefCell<MemoryBudget>,
     store: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
     store_fails: Cell<bool>,
 }
@@ -34,6 +35,7 @@ impl Desk {
             realm: realm.to_string(),
             users: RefCell::default(),
             nonces: RefCell::new(nonces),
+            budget: RefCell::new(MemoryBudget::new(64 << 20, seed)),
             store: RefCell::default(),
             store_fails: Cell::new(false),
         }))
@@ -44,6 +46,11 @@ impl Desk {
         let text = format!("{user}:{}:{password}", self.0.realm);
         let ha1 = Ha1 { md5: Md5::digest(&text).into(), sha256: Sha256::digest(&text).into() };
         self.0.users.borrow_mut().insert((user.into(), domain.into()), ha1);
+    }
+
+    /// Bytes reserved for requests under way.
+    pub fn reserved_bytes(&self) -> usize {
+        self.0.budget.borrow().used()
     }
 
     /// What is stored: for each address-of-record its record.
@@ -68,6 +75,14 @@ impl Services for Desk {
 
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
         self.0.nonces.borrow_mut().use_count(now, nonce, count, request)
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.0.budget.borrow_mut().reserve(source, bytes, is_stranger)
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        self.0.budget.borrow_mut().release(source, bytes);
     }
 
     fn admit(&self, _: Instant, _: IpAddr) -> bool {

@@ -206,6 +206,7 @@ impl World {
         self.sim.set_faults(Faults::default());
         self.wait(100);
         assert_eq!(self.under_way(), (0, 0, 0), "contexts, server and client transactions are left");
+        assert_eq!(self.desk.reserved_bytes(), 0, "memory is reserved for nothing");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());

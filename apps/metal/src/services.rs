@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{BindingChange, Ha1, Services, SourceRates, StoreFailed};
+use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates, StoreFailed};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. One thread: nothing is locked.
@@ -20,6 +20,7 @@ struct Inside {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
     dialogs: RefCell<DialogExtensions>,
+    budget: RefCell<MemoryBudget>,
     guesses: RefCell<GuessLimits>,
     rates: RefCell<SourceRates>,
     changes: RefCell<VecDeque<Changed>>,
@@ -53,6 +54,7 @@ impl MemoryServices {
         Self(Rc::new(Inside {
             users,
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
+            budget: RefCell::new(MemoryBudget::new(MEMORY_BYTES_MAX, &seed.part(5))),
             dialogs: RefCell::new(DialogExtensions::new(&seed.part(4))),
             guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
@@ -97,6 +99,16 @@ impl Services for MemoryServices {
         match self.0.windows.try_borrow_mut() {
             Ok(mut windows) => windows.use_count(now, nonce, count, request),
             Err(_) => NonceUse::Replayed,
+        }
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve(source, bytes, is_stranger))
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
+            budget.release(source, bytes);
         }
     }
 
@@ -146,6 +158,9 @@ impl Services for MemoryServices {
         }
     }
 }
+
+/// Bytes that requests under way may keep; the heap has 32 MiB at least.
+const MEMORY_BYTES_MAX: usize = 8 << 20;
 
 /// What is shown of an address-of-record.
 const AOR_BYTES_MAX: usize = 64;

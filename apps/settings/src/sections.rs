@@ -73,6 +73,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Accepted connections of one source at once; 0: no limit.
     pub max_connections_per_source: usize,
+    /// Bound on what requests under way keep, in MiB: 16 to 1,048,576; 0: a quarter of what the machine has.
+    pub memory_mb: u32,
 }
 
 /// How many connections a machine can have.
@@ -279,6 +281,7 @@ impl Limits {
             max_message_bytes: MESSAGE_BYTES_MAX as usize,
             max_connections: connections.default as usize,
             max_connections_per_source: connections.per_source.unwrap_or(0) as usize,
+            memory_mb: 0,
         }
     }
 
@@ -301,10 +304,11 @@ impl Limits {
             max_message_bytes: section.number(reader, "max_message_bytes", MESSAGE_BYTES_MAX, bytes) as usize,
             max_connections: section.number(reader, "max_connections", connections.default, connections.range)
                 as usize,
+            memory_mb: section.number(reader, "memory_mb", default.memory_mb, 0..=MEMORY_MB_MAX),
         };
-        if section.number(reader, "memory_mb", 0, 0..=u32::MAX) != 0 {
+        if (1..MEMORY_MB_MIN).contains(&limits.memory_mb) {
             let at = section.place("memory_mb").unwrap_or_default();
-            let message = "cannot be had: this version does not bound its memory yet; give 0 or take it out";
+            let message = format!("{} is too little; give {MEMORY_MB_MIN} or more, or 0", limits.memory_mb);
             reader.error(at, section.path("memory_mb"), message);
         }
         section.finish(reader);
@@ -385,6 +389,10 @@ const NONCE_LIFETIME_S_MAX: u32 = 86_400;
 const MESSAGE_BYTES_MIN: u32 = 1300;
 /// The largest UDP datagram, and the largest message whose parts 16-bit offsets reach (RFC 3261 §18.1.1).
 const MESSAGE_BYTES_MAX: u32 = 65_535;
+/// Less holds no two large messages of each source.
+const MEMORY_MB_MIN: u32 = 16;
+/// A tebibyte.
+const MEMORY_MB_MAX: u32 = 1_048_576;
 const REALM_BYTES_MAX: usize = 255;
 /// RFC 3261 §16.6 step 11: more than three minutes.
 const TIMER_C: Duration = Duration::from_secs(185);

@@ -85,6 +85,7 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
         max_message_bytes: 65_535,
         max_connections: 256,
         max_connections_per_source: 0,
+        memory_mb: 0,
     };
     assert_eq!(settings.limits, limits);
 }
@@ -119,7 +120,8 @@ fn every_key_is_read() {
             per_source_rate: 0,
             max_message_bytes: 4000,
             max_connections: 7,
-            max_connections_per_source: 0
+            max_connections_per_source: 0,
+            memory_mb: 0,
         }
     );
 }

@@ -18,6 +18,7 @@ mod inbox;
 mod listen;
 mod listing;
 pub mod media;
+pub mod memory;
 pub mod resolve;
 mod runtime;
 mod shard;

@@ -105,6 +105,11 @@ impl Outbox {
         self.packets.len()
     }
 
+    /// How many bytes the waiting packets have.
+    pub fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// True when nothing waits.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()

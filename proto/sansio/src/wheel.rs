@@ -32,6 +32,8 @@ pub struct Wheel<T> {
     used: [[u64; 4]; LEVELS],
     /// The tick up to which everything has fired.
     tick: u64,
+    /// The generation of a new entry. It rises when the entries are given back, so that no key comes twice.
+    first: u32,
     /// No timer is due before this tick. Cancelling leaves it, so it can be too early.
     earliest: u64,
 }
@@ -57,6 +59,7 @@ impl<T> Wheel<T> {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
             used: [[0; 4]; LEVELS],
             tick: now.as_millis(),
+            first: 0,
             earliest: u64::MAX,
         }
     }
@@ -205,7 +208,14 @@ impl<T> Wheel<T> {
     fn free_entry(&mut self, due: u64) -> Option<u32> {
         if self.free == NIL {
             let index = u32::try_from(self.entries.len()).ok().filter(|&index| index != NIL)?;
-            self.entries.push(Entry { due, next: NIL, previous: NIL, generation: 0, slot: 0, value: None });
+            self.entries.push(Entry {
+                due,
+                next: NIL,
+                previous: NIL,
+                generation: self.first,
+                slot: 0,
+                value: None,
+            });
             return Some(index);
         }
         let index = self.free;
@@ -222,6 +232,11 @@ impl<T> Wheel<T> {
             entry.value = None;
             self.free = index;
             self.len -= 1;
+        }
+        if self.len == 0 && self.entries.len() > KEPT_ENTRIES_MAX {
+            self.first = self.entries.iter().map(|entry| entry.generation).max().unwrap_or(self.first);
+            self.entries = Vec::new();
+            self.free = NIL;
         }
     }
 
@@ -288,6 +303,8 @@ impl<T> Wheel<T> {
     }
 }
 
+/// Entries that an empty wheel keeps.
+const KEPT_ENTRIES_MAX: usize = 4096;
 const NANOS_PER_TICK: u64 = 1_000_000;
 const BITS: usize = 8;
 const SLOTS: usize = 1 << BITS;

@@ -73,6 +73,10 @@ counters! {
     too_many_contacts,
     /// INVITEs cancelled because nobody answered in time.
     timer_c,
+    /// Requests refused because their source, or all sources together, keep as much memory as they may.
+    over_memory,
+    /// Requests refused because too many of strangers wait for the same user.
+    over_user_requests,
     /// Requests that could not be given a transaction or a way.
     overflow,
     /// Responses and ACKs that belong to nothing and were dropped.

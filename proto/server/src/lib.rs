@@ -16,6 +16,7 @@ pub mod auth;
 pub mod location;
 
 mod aor;
+mod budget;
 mod config;
 mod counters;
 mod date;
@@ -33,6 +34,7 @@ mod token;
 
 pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
+pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
 pub use counters::Counters;
 pub use location::{Registration, RegistrationRef};

@@ -3,7 +3,7 @@
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Location, Unstored};
-use crate::proxy::{Context, Lookup, Targets};
+use crate::proxy::{Context, Lookup, Pending, Targets};
 use crate::{Aor, BindingChange, Config, Counters, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Server<S> {
     pub(crate) lookups: Wheel<u64>,
     /// How many of them requests wait for that are forwarded without state.
     pub(crate) waiting: usize,
+    /// The bytes of those requests.
+    pub(crate) waiting_bytes: usize,
     pub(crate) counters: Counters,
     /// Why nothing new is begun, in the words of the answer.
     pub(crate) refuses: Option<&'static str>,
@@ -44,6 +46,7 @@ pub struct Server<S> {
     pub(crate) date: DateText,
     pub(crate) space: EditSpace,
     pub(crate) targets: Targets,
+    pub(crate) pending: Pending,
     pub(crate) record: Vec<u8>,
     /// Room for the address-of-record of the REGISTER being worked on.
     pub(crate) aor: Aor,
@@ -157,12 +160,14 @@ impl<S: Services> Server<S> {
             next_query: 1,
             lookups: Wheel::new(now),
             waiting: 0,
+            waiting_bytes: 0,
             counters: Counters::default(),
             refuses: None,
             gives_up_at: None,
             date: DateText::default(),
             space: EditSpace::default(),
             targets: Targets::default(),
+            pending: Pending::new(&seed.part(PENDING_KEY)),
             record: Vec::new(),
             aor: Aor::default(),
             notices: Vec::new(),
@@ -427,6 +432,9 @@ fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>)
 
 /// The part of a shard's seed that keys the matching of transactions.
 const MATCH_KEY: u64 = 0;
+
+/// The part of a shard's seed that keys the users of pending requests.
+const PENDING_KEY: u64 = 1;
 
 /// A key for one purpose.
 fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {

@@ -37,6 +37,14 @@ pub trait Services {
     /// False when this source sent more requests than it may (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
 
+    /// Takes memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false: there is none.
+    fn reserve(&self, _source: IpAddr, _bytes: usize, _is_stranger: bool) -> bool {
+        true
+    }
+
+    /// Gives back what was reserved for one request.
+    fn release(&self, _source: IpAddr, _bytes: usize) {}
+
     /// Moves the end of a dialog's Record-Route mark (see [`DialogExtensions`](crate::auth::DialogExtensions)).
     fn extend_dialog(&self, _now: Instant, _mark: u64, _until: Instant) {}
 
@@ -81,6 +89,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         (**self).admit(now, source)
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        (**self).reserve(source, bytes, is_stranger)
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        (**self).release(source, bytes);
     }
 
     fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {

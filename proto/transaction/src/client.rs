@@ -2,6 +2,7 @@
 
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_client, non_invite_client};
+use crate::stored::StoredRequest;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, TimerKey};
@@ -30,7 +31,10 @@ pub(crate) struct Client {
     /// What its branch has that no other has.
     pub(crate) unique: u64,
     /// The request as sent, as long as it may be needed again: to repeat it, cancel it, or acknowledge its failure.
-    pub(crate) request: Vec<u8>,
+    /// Once an INVITE failed, its ACK instead.
+    pub(crate) request: StoredRequest,
+    /// True when the ACK of a failed INVITE stands in the place of the request.
+    pub(crate) is_acknowledged: bool,
     pub(crate) retransmit: TimerKey,
     pub(crate) wait: TimerKey,
     pub(crate) interval: Duration,

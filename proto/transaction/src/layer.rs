@@ -178,9 +178,10 @@ impl Transactions {
         self.step_client_alone(now, place, client::Event::TransportError, out, notices);
     }
 
-    /// Does what is due.
+    /// Does what is due. A full outbox ends it early; the next deadline has passed then, so that it is called again.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox, notices: &mut Vec<Notice>) {
-        while let Some(due) = self.wheel.expire(now) {
+        while out.bytes_len() < OUTBOX_BYTES_MAX {
+            let Some(due) = self.wheel.expire(now) else { break };
             match due.of {
                 Side::Server => {
                     let event = server::Event {
@@ -237,7 +238,10 @@ pub(crate) fn recycle(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     }
 }
 
-const SPARE_MAX: usize = 1024;
+/// Bytes that retransmissions add to one batch.
+const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
+const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 4096;
 
 /// Match keys are hashes already.

@@ -28,6 +28,7 @@ mod requesting;
 mod server;
 mod serving;
 mod slab;
+mod stored;
 mod stream;
 mod token;
 mod via;

@@ -5,7 +5,9 @@ use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_c
 use crate::layer::{Answer, Due, Notice, Side, Transactions, recycle};
 use crate::slab::SlabKey;
 use crate::state::{Class, Effect, Timer, invite_client, non_invite_client};
+use crate::stored::StoredRequest;
 use crate::token::client_token;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Outbox, TimerKey, Token, Wheel};
@@ -45,7 +47,8 @@ impl Transactions {
             flow: outgoing.flow,
             owner: outgoing.owner,
             unique,
-            request,
+            request: StoredRequest::new(request),
+            is_acknowledged: false,
             retransmit: TimerKey::NONE,
             wait: TimerKey::NONE,
             interval: Duration::ZERO,
@@ -65,6 +68,13 @@ impl Transactions {
             }
         }
         Some(ClientId(place))
+    }
+
+    /// Keeps what a request has in common with `original`, of which it was made, once for all its branches.
+    pub fn share(&mut self, id: ClientId, original: &Arc<[u8]>) {
+        if let Some(client) = self.clients.get_mut(id.0) {
+            client.request.share(original);
+        }
     }
 
     /// Looks a response up and runs its transaction. The ACK of a failed INVITE is sent here.
@@ -184,7 +194,10 @@ impl Transactions {
                 Effect::Send => {
                     if let Some(client) = self.clients.get(place) {
                         self.counters.requests_retransmitted += 1;
-                        out.send(client.flow, client_token(self.shard, place), &client.request);
+                        let request = &client.request;
+                        out.send_with(client.flow, client_token(self.shard, place), |arena| {
+                            request.write(arena)
+                        });
                     }
                 }
                 Effect::Repeat(timer) => {
@@ -223,8 +236,7 @@ impl Transactions {
             end_cancel(&mut self.wheel, client);
         }
         if state.is_done_with_request() {
-            let request = core::mem::take(&mut client.request);
-            recycle(&mut self.spare, request);
+            recycle(&mut self.spare, client.request.take_buffer());
         }
     }
 
@@ -233,7 +245,7 @@ impl Transactions {
             self.wheel.cancel(client.retransmit);
             self.wheel.cancel(client.wait);
             end_cancel(&mut self.wheel, &mut client);
-            recycle(&mut self.spare, client.request);
+            recycle(&mut self.spare, client.request.take_buffer());
         }
     }
 
@@ -257,8 +269,24 @@ impl Transactions {
     }
 
     fn send_ack(&mut self, place: SlabKey, response: &Message<'_>, out: &mut Outbox) {
-        if let Some(client) = self.clients.get(place) {
-            out.send_with(client.flow, Token::NONE, |arena| write_ack(&client.request, response, arena));
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let is_acknowledged = client.is_acknowledged;
+        let request = &client.request;
+        let before = out.len();
+        out.send_with(client.flow, Token::NONE, |arena| match is_acknowledged {
+            true => request.write(arena),
+            false => write_ack(&request.bytes(), response, arena),
+        });
+        // From here on the request is needed for nothing but its ACK.
+        if !is_acknowledged && out.len() > before {
+            let mut buffer = client.request.take_buffer();
+            buffer.clear();
+            buffer.extend_from_slice(out.last_bytes());
+            if buffer.capacity() > 2 * buffer.len() {
+                buffer.shrink_to_fit();
+            }
+            client.request = StoredRequest::new(buffer);
+            client.is_acknowledged = true;
         }
     }
 
@@ -267,7 +295,7 @@ impl Transactions {
         if client.cancel != Cancel::Wanted {
             return;
         }
-        out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request, arena));
+        out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
         let reliable = client.flow.transport.is_reliable();
         let due = |timer| Due { of: Side::CancelOfClient, key: place, timer };
         let interval = self.timers.length(Timer::E);
@@ -293,7 +321,9 @@ impl Transactions {
             match effect {
                 Effect::Send => {
                     self.counters.requests_retransmitted += 1;
-                    out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request, arena));
+                    out.send_with(client.flow, Token::NONE, |arena| {
+                        write_cancel(&client.request.bytes(), arena)
+                    });
                 }
                 Effect::Repeat(timer) => {
                     *interval = self.timers.interval_after(timer, *interval, step.state);

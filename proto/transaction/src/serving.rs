@@ -235,7 +235,14 @@ impl Transactions {
                 self.index.remove(&server.key);
             }
             recycle(&mut self.spare, server.last);
+            if self.index.is_empty() && self.index.capacity() > INDEX_KEPT_MAX {
+                self.index.shrink_to(INDEX_KEPT_MAX);
+                self.spare = Vec::new();
+            }
             self.gone.push(server.owner);
         }
     }
 }
+
+/// Room for transactions that an empty index keeps.
+const INDEX_KEPT_MAX: usize = 4096;

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 pub struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
+    /// The generation of a new place. It rises when the places are given back, so that no key comes twice.
+    first: u32,
 }
 
 /// A place and which of its tenants is meant.
@@ -26,7 +28,7 @@ struct Place<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: Vec::new(), first: FIRST_GENERATION }
     }
 }
 
@@ -46,14 +48,11 @@ impl<T> Slab<T> {
         match self.free.last() {
             Some(&index) => SlabKey {
                 index,
-                generation: self
-                    .places
-                    .get(index as usize)
-                    .map_or(FIRST_GENERATION, |place| place.generation),
+                generation: self.places.get(index as usize).map_or(self.first, |place| place.generation),
             },
             None => SlabKey {
                 index: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
-                generation: FIRST_GENERATION,
+                generation: self.first,
             },
         }
     }
@@ -83,7 +82,16 @@ impl<T> Slab<T> {
             generation => generation + 1,
         };
         self.free.push(key.index);
+        if self.places.len() > KEPT_PLACES_MAX && self.is_empty() {
+            self.give_back();
+        }
         Some(value)
+    }
+
+    /// Gives the memory of all places back.
+    fn give_back(&mut self) {
+        let last = self.places.iter().map(|place| place.generation).max().unwrap_or(self.first);
+        *self = Self { first: last.max(FIRST_GENERATION), ..Self::default() };
     }
 
     /// The value at `key`, if it is still that tenant.
@@ -115,6 +123,8 @@ impl<T> Slab<T> {
     }
 }
 
+/// Places that an empty slab keeps.
+const KEPT_PLACES_MAX: usize = 1024;
 /// Never 0, so that no key makes a token of 0, which means that nobody wants to know.
 const FIRST_GENERATION: u32 = 1;
 /// Generations fit the bits that tokens and branches give them.
@@ -133,6 +143,18 @@ mod tests {
         assert_eq!((one.index, slab.len()), (two.index, 1));
         assert_eq!((slab.get(one), slab.get(two)), (None, Some(&"two")));
         assert_eq!((slab.remove(one), slab.remove(two)), (None, Some("two")));
+    }
+
+    #[test]
+    fn an_empty_slab_gives_its_memory_back_and_repeats_no_key() {
+        let mut slab = Slab::default();
+        let keys: Vec<_> = (0..2000).map(|number| slab.insert(number)).collect();
+        for &key in &keys {
+            slab.remove(key);
+        }
+        assert_eq!(slab.places.capacity(), 0);
+        let again = slab.insert(1);
+        assert!(!keys.contains(&again) && keys.iter().all(|&key| slab.get(key).is_none()));
     }
 
     #[test]

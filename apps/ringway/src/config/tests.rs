@@ -35,7 +35,7 @@ per_source_rate = 0
 max_message_bytes = 4000
 max_connections = 7
 max_connections_per_source = 5
-memory_mb = 0
+memory_mb = 512
 [admin]
 listen = "0.0.0.0:8060"
 token = "s3cret"
@@ -76,6 +76,7 @@ fn nothing_gives_the_safe_defaults_of_the_contract() {
         max_message_bytes: 65_535,
         max_connections: 20_000,
         max_connections_per_source: 100,
+        memory_mb: 0,
     };
     assert_eq!(config.limits, limits);
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8060");
@@ -123,6 +124,7 @@ fn every_key_is_read() {
         max_message_bytes: 4000,
         max_connections: 7,
         max_connections_per_source: 5,
+        memory_mb: 512,
     };
     assert_eq!(config.limits, limits);
     assert_eq!(config.admin.token, "s3cret");
@@ -187,7 +189,7 @@ fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
         ("[limits]\nmax_connections = 0", 2, "[limits] max_connections", "1 to"),
         ("[limits]\nmax_connections_per_source = -1", 2, "[limits] max_connections_per_source", "0 to"),
         ("[limits]\nper_source_rate = 99999999999999999999", 2, "[limits] per_source_rate", "0 to"),
-        ("[limits]\nmemory_mb = 512", 2, "[limits] memory_mb", "give 0"),
+        ("[limits]\nmemory_mb = 15", 2, "[limits] memory_mb", "give 16 or more"),
         ("[admin]\nlisten = \"8060\"", 2, "[admin] listen", "ADDRESS:PORT"),
         ("[admin]\nlisten = \"0.0.0.0:8060\"", 2, "[admin] listen", "token"),
         ("[admin]\nlisten = \"[::]:8060\"\ntoken = \"\"", 2, "[admin] listen", "token"),

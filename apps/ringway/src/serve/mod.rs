@@ -117,6 +117,7 @@ impl Running {
 
     /// Until a signal ends it.
     fn serve(mut self, signals: &Receiver<Signal>) -> Result<(), Failure> {
+        let mut high_water = 0;
         let end = loop {
             match signals.recv_timeout(FOLLOW_EVERY) {
                 Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
@@ -127,6 +128,13 @@ impl Running {
                 break Err(Failure::failed("a worker thread ended by itself; start the server again"));
             }
             self.follower.follow();
+            // What a flood made the allocator take is given back once the requests are over.
+            let reserved = self.services.reserved_bytes();
+            high_water = high_water.max(reserved);
+            if high_water - reserved > TRIMMED_BYTES_MIN {
+                ringway_linux::memory::release_unused();
+                high_water = reserved;
+            }
         };
         self.stop();
         end
@@ -347,6 +355,9 @@ fn say_few_files(wanted: usize, possible: usize) {
 }
 
 /// How often changes by `ringway user` are looked for; they are seen within a second.
+/// Memory that requests gave back before it is worth asking the allocator for it.
+const TRIMMED_BYTES_MIN: usize = 16 << 20;
+
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a connection without a registration and a call lives without a message.

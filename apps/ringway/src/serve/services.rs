@@ -6,7 +6,7 @@ use ringway_sansio::{Instant, Seed, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
+use ringway_server::{Ha1, MemoryBudget, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,6 +19,7 @@ pub(crate) struct SharedServices {
     dialogs: Mutex<DialogExtensions>,
     guesses: Mutex<GuessLimits>,
     rates: Vec<Mutex<SourceRates>>,
+    budgets: Vec<Mutex<MemoryBudget>>,
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
     last_stored: AtomicU64,
@@ -38,7 +39,11 @@ impl SharedServices {
                 Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, &seed.part(1 + part), now))
             })
             .collect();
+        let all = MemoryBudget::new(memory_bytes(config.limits.memory_mb), &seed.part(300));
+        let budgets =
+            (1..=PARTS as u64).map(|part| Mutex::new(all.sibling(&seed.part(300 + part)))).collect();
         let services = Self {
+            budgets,
             directory: Directory::new(key),
             windows,
             dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
@@ -100,6 +105,11 @@ impl SharedServices {
         self.writer.get().is_some_and(Writer::failed)
     }
 
+    /// Bytes that requests under way keep.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.budgets.first().map_or(0, |budget| lock(budget).used())
+    }
+
     /// Nonces remembered, and how many were forgotten early.
     pub(crate) fn nonces(&self) -> (usize, u64) {
         self.windows.iter().fold((0, 0), |(remembered, evicted), windows| {
@@ -142,15 +152,18 @@ impl Services for SharedServices {
         if !self.is_rate_limited.load(Ordering::Relaxed) {
             return true;
         }
-        let source = source_of(source);
-        let part = match source {
-            IpAddr::V4(v4) => v4.octets().into_iter().fold(0, |sum, octet| sum * 31 + usize::from(octet)),
-            IpAddr::V6(v6) => v6
-                .segments()
-                .into_iter()
-                .fold(0, |sum: usize, segment| sum.wrapping_mul(31).wrapping_add(usize::from(segment))),
-        };
-        self.rates.get(part % PARTS).is_none_or(|rates| lock(rates).admit(now, source))
+        self.rates.get(part_of(source)).is_none_or(|rates| lock(rates).admit(now, source))
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        let budget = self.budgets.get(part_of(source));
+        budget.is_none_or(|budget| lock(budget).reserve(source, bytes, is_stranger))
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        if let Some(budget) = self.budgets.get(part_of(source)) {
+            lock(budget).release(source, bytes);
+        }
     }
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
@@ -175,12 +188,36 @@ impl Services for SharedServices {
     }
 }
 
+/// The part of the tables by source that a source belongs to.
+fn part_of(source: IpAddr) -> usize {
+    let part = match source_of(source) {
+        IpAddr::V4(v4) => v4.octets().into_iter().fold(0, |sum, octet| sum * 31 + usize::from(octet)),
+        IpAddr::V6(v6) => v6
+            .segments()
+            .into_iter()
+            .fold(0, |sum: usize, segment| sum.wrapping_mul(31).wrapping_add(usize::from(segment))),
+    };
+    part % PARTS
+}
+
+/// What requests under way may keep: `[limits] memory_mb`, or a quarter of what the machine has.
+fn memory_bytes(memory_mb: u32) -> usize {
+    let bytes = match memory_mb {
+        0 => ringway_linux::memory::available_bytes().map_or(MEMORY_UNKNOWN, |bytes| bytes / 4),
+        mb => u64::from(mb) << 20,
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks that shards spread over.
 const PARTS: usize = 16;
+
+/// Where the system does not say how much memory there is.
+const MEMORY_UNKNOWN: u64 = 256 << 20;
 
 /// Nonces whose counts are remembered at once, about 64 bytes each.
 const NONCES_MAX: usize = 1 << 20;

@@ -158,6 +158,11 @@ impl ServerView {
         let failed = f64::from(u8::from(self.services.store_has_failed()));
         vec![
             Stat::gauge("nonces_remembered", "Nonces whose counts are remembered.", nonces as f64),
+            Stat::gauge(
+                "reserved_bytes",
+                "Bytes that requests under way keep.",
+                self.services.reserved_bytes() as f64,
+            ),
             Stat::counter("nonces_evicted", "Nonces forgotten early because there were too many.", evicted),
             Stat::gauge("store_failed", "1 while bindings cannot be brought to the disk.", failed),
             Stat::counter("store_records", "Records given to the store.", store.appended),
@@ -177,6 +182,11 @@ fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
         Stat::counter("responses_retransmitted", "Responses sent again.", counters.responses_retransmitted),
         Stat::counter("requests_absorbed", "Requests recognised as repetitions.", counters.requests_absorbed),
         Stat::counter("client_timeouts", "Requests nobody answered in time.", counters.client_timeouts),
+        Stat::counter(
+            "responses_limited",
+            "Responses not sent because an unverified address had got its allowance.",
+            counters.unverified_limited,
+        ),
         Stat::counter("acks_missed", "Failed INVITEs whose ACK never came.", counters.acks_missed),
         Stat::counter("stray_responses", "Responses to nothing this server sent.", counters.stray_responses),
         Stat::counter(
@@ -195,6 +205,7 @@ fn add(sum: &mut ringway_transaction::Counters, one: &ringway_transaction::Count
     sum.acks_missed += one.acks_missed;
     sum.stray_responses += one.stray_responses;
     sum.refused_full += one.refused_full;
+    sum.unverified_limited += one.unverified_limited;
 }
 
 fn read_cursor(text: &str) -> Option<(u16, u32)> {

@@ -55,6 +55,13 @@ pub fn lock_memory() -> io::Result<()> {
     done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })
 }
 
+/// Gives free pages of the allocator's heap back to the system, where it is glibc's.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; it may be called at any time from any thread.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 fn done(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

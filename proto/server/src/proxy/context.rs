@@ -7,6 +7,7 @@ use crate::route::{Hop, Routed, preprocess};
 use crate::server::{Out, Request, TimerC};
 use crate::{Server, Services};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant, TimerKey};
@@ -19,7 +20,11 @@ pub(crate) struct Context {
     /// Towards the caller.
     pub(super) server: ServerId,
     /// The request as it came, as long as an answer of our own or a further branch may need it.
-    pub(super) request: Vec<u8>,
+    pub(super) request: Option<Arc<[u8]>>,
+    /// What was reserved for it.
+    pub(super) reserved: usize,
+    /// Of a stranger: the user it is for.
+    pub(super) strangers_user: Option<u64>,
     pub(super) source: Flow,
     pub(super) grant: Grant,
     pub(super) since: Instant,
@@ -72,6 +77,12 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         let message = request.message;
+        let reserved = cost_of(message, targets.list.len());
+        if !self.has_room(request, targets.strangers_user, reserved) {
+            return self.reply(request, 503, "Too Many Requests Under Way", out, |response| {
+                response.header_number(HeaderName::RetryAfter, 5);
+            });
+        }
         let is_invite = request.method == Method::Invite;
         let reply = reply_flow(message.via(), request.flow);
         let port = message.via().port.unwrap_or(DEFAULT_PORT);
@@ -80,6 +91,7 @@ impl<S: Services> Server<S> {
         let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
         let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, owner) else {
             self.counters.overflow += 1;
+            self.give_back(request.flow, reserved, targets.strangers_user);
             return self.reply(request, 503, "Too Many Transactions", out, |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
@@ -89,7 +101,9 @@ impl<S: Services> Server<S> {
         }
         let context = self.contexts.insert(Context {
             server,
-            request: Vec::new(),
+            request: Some(Arc::from(message.as_bytes())),
+            reserved,
+            strangers_user: targets.strangers_user,
             source: request.flow,
             grant: request.grant,
             since: request.now,
@@ -109,13 +123,48 @@ impl<S: Services> Server<S> {
                 let _ = response.finish();
             });
         }
-        if let Some(context) = self.contexts.get_mut(context) {
-            context.request.extend_from_slice(message.as_bytes());
-        }
         for target in &targets.list {
             self.start_branch(context, request, routed, targets, target, out);
         }
         self.finish_if_done(request.now, context, out);
+    }
+
+    /// Reserves what a request makes this server keep; false, and counted, when a limit is reached.
+    fn has_room(&mut self, request: &Request<'_, '_>, strangers_user: Option<u64>, bytes: usize) -> bool {
+        if strangers_user.is_some_and(|user| !self.pending.has_room(user)) {
+            self.counters.over_user_requests += 1;
+            return false;
+        }
+        let is_stranger = !request.grant.sender.is_believed();
+        if !self.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
+            self.counters.over_memory += 1;
+            return false;
+        }
+        if let Some(user) = strangers_user {
+            self.pending.begin(user);
+        }
+        true
+    }
+
+    /// Gives back what [`Server::has_room`] reserved.
+    fn give_back(&mut self, source: Flow, reserved: usize, strangers_user: Option<u64>) {
+        if reserved > 0 {
+            self.services.release(source.remote.ip(), reserved);
+        }
+        if let Some(user) = strangers_user {
+            self.pending.end(user);
+        }
+    }
+
+    /// An INVITE was accepted. Its 2xx is retransmitted by the callee, so that over datagrams nothing of it is kept.
+    pub(super) fn give_back_accepted(&mut self, key: SlabKey) {
+        let Some(context) = self.contexts.get_mut(key).filter(|context| context.source.connection.is_none())
+        else {
+            return;
+        };
+        let (source, reserved) = (context.source, core::mem::take(&mut context.reserved));
+        let user = context.strangers_user.take();
+        self.give_back(source, reserved, user);
     }
 
     fn start_branch(
@@ -183,6 +232,9 @@ impl<S: Services> Server<S> {
             return self.note_failure(key, number, 503);
         };
         self.counters.forwarded += 1;
+        if let Some(original) = self.contexts.get(key).and_then(|context| context.request.as_ref()) {
+            self.transactions.share(client, original);
+        }
         let timer_c = if is_invite {
             let due = TimerC { context: key, branch: number };
             self.wheel.arm(request.now + self.config.timer_c, due)
@@ -245,7 +297,7 @@ impl<S: Services> Server<S> {
     /// Sends a branch from the stored request.
     fn send_stored(&mut self, now: Instant, key: SlabKey, number: usize, flow: Flow, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let bytes = core::mem::take(&mut context.request);
+        let bytes = context.request.clone().unwrap_or_default();
         let (source, grant, branches) = (context.source, context.grant, context.branches.len());
         let limits = self.config.message_limits.clone();
         if let Ok(message) = Message::parse(&bytes, &limits)
@@ -259,9 +311,6 @@ impl<S: Services> Server<S> {
             if let Some(target) = targets.list.first() {
                 self.send_branch(key, number, &request, &routed, &targets, target, flow, out);
             }
-        }
-        if let Some(context) = self.contexts.get_mut(key) {
-            context.request = bytes;
         }
     }
 
@@ -342,6 +391,7 @@ impl<S: Services> Server<S> {
         }
         let (key, _) = read_owner(owner);
         let Some(context) = self.contexts.remove(key) else { return };
+        self.give_back(context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
             self.wheel.cancel(branch.timer_c);
             if let BranchState::Resolving { query, .. } = branch.state {
@@ -356,11 +406,8 @@ impl Context {
     pub(crate) fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
         let rings =
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
-        (self.is_invite && !self.request.is_empty() && !self.is_done()).then_some((
-            &self.request,
-            rings,
-            self.since,
-        ))
+        let request = self.request.as_deref().filter(|_| self.is_invite && !self.is_done())?;
+        Some((request, rings, self.since))
     }
 
     /// True when no branch can still answer.
@@ -378,6 +425,14 @@ impl Context {
             self.best = Some(answer);
         }
     }
+}
+
+/// Bytes that a request makes this server keep at most, until its context ends: the request, as long a response, and for each
+/// branch the header that was written for it.
+fn cost_of(message: &Message<'_>, branches: usize) -> usize {
+    let whole = message.as_bytes().len();
+    let header = whole - message.body().len().min(whole);
+    CONTEXT_BYTES + 2 * whole + branches * (BRANCH_BYTES + header)
 }
 
 fn rank(status: u16) -> u16 {
@@ -404,3 +459,8 @@ pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
     let key = SlabKey { index: owner as u32, generation: ((owner >> 32) & 0xffff) as u32 };
     (key, (owner >> 48) as usize)
 }
+
+/// A context with its server transaction, their timers and what allocating them costs.
+const CONTEXT_BYTES: usize = 2048;
+/// A branch with its client transaction, and what is added to the header.
+const BRANCH_BYTES: usize = 2048;

@@ -3,12 +3,14 @@
 mod breadth;
 mod context;
 mod forward;
+mod pending;
 mod remote_target;
 mod response;
 mod stateless;
 
 pub(crate) use context::Context;
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
+pub(crate) use pending::Pending;
 
 use crate::auth::Reach;
 use crate::location::{Binding, Kind, means_tcp};
@@ -37,6 +39,8 @@ pub(crate) enum Lookup {
 /// The target set of the request being worked on (RFC 3261 §16.5); its room is kept for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
+    /// Names the user that a stranger's request is for.
+    strangers_user: Option<u64>,
     text: Vec<u8>,
     list: Vec<Target>,
     /// How many branches the request has, those to other targets included.
@@ -59,6 +63,7 @@ impl Targets {
     fn clear(&mut self) {
         self.text.clear();
         self.list.clear();
+        self.strangers_user = None;
         self.branches = 0;
     }
 
@@ -125,6 +130,9 @@ impl<S: Services> Server<S> {
                 targets.push_binding(binding);
             }
             targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
+            if !request.grant.sender.is_believed() {
+                targets.strangers_user = Some(self.pending.name_of(aor.as_bytes()));
+            }
         }
         let is_stateless = !self.config.stateful || request.method == Method::Ack;
         targets.branches = if is_stateless { 1 } else { targets.list.len() };

@@ -45,6 +45,7 @@ impl<S: Services> Server<S> {
                     self.keep_caller(key, out);
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
+                    self.give_back_accepted(key);
                 }
             }
             _ => self.on_failure_response(now, key, number, message, status, out),
@@ -227,7 +228,7 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let request = core::mem::take(&mut context.request);
+        let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);
         let Ok(message) = Message::parse(&request, &self.config.message_limits) else {
             // Only a reload that allows less can have made it unreadable.
@@ -248,7 +249,7 @@ impl<S: Services> Server<S> {
     /// The request was answered for good: what is left of it only absorbs repetitions.
     fn forget_request(&mut self, key: SlabKey) {
         if let Some(context) = self.contexts.get_mut(key) {
-            context.request = Vec::new();
+            context.request = None;
             context.best = None;
             context.challenges = Vec::new();
         }

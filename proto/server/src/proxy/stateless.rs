@@ -42,7 +42,8 @@ impl<S: Services> Server<S> {
         match hop {
             Hop::Flow(flow) => self.send_without_state(request, routed, targets, target, flow, out),
             Hop::Name { host, port, transport } => {
-                if self.waiting >= WAITING_MAX {
+                let bytes = request.message.as_bytes().len();
+                if self.waiting >= WAITING_MAX || self.waiting_bytes + bytes > WAITING_BYTES_MAX {
                     self.counters.overflow += 1;
                     return self.refuse_plainly(request, 503, "Too Many Look-Ups", out);
                 }
@@ -56,6 +57,7 @@ impl<S: Services> Server<S> {
                     transport,
                 };
                 self.waiting += 1;
+                self.waiting_bytes += bytes;
                 self.look_up(request.now, host, Lookup::Stateless(Box::new(waiting)), out);
             }
             Hop::Unreachable => self.refuse_plainly(request, 480, "Temporarily Unavailable", out),
@@ -71,6 +73,7 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         self.waiting -= 1;
+        self.waiting_bytes -= waiting.request.len();
         let limits = self.config.message_limits.clone();
         let Ok(message) = Message::parse(&waiting.request, &limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
@@ -178,3 +181,6 @@ impl<S: Services> Server<S> {
 
 /// Requests that wait for an address at once.
 const WAITING_MAX: usize = 1024;
+
+/// Their bytes, in one shard.
+const WAITING_BYTES_MAX: usize = 4 << 20;

@@ -19,6 +19,7 @@ fn nothing_is_left(world: &mut World, what: &str) {
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");
     assert_eq!(world.server.transactions().len(), (0, 0), "transactions are left: {what}");
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0, "memory is reserved for nothing: {what}");
     world.still_answers();
 }
 

@@ -7,8 +7,8 @@ use ringway_server::auth::{
     Algorithm, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
-    StoreFailed,
+    Action, AuthConfig, Config, Ha1, Listener, MemoryBudget, Mode, RegistrarConfig, Server, Services,
+    SourceRates, StoreFailed,
 };
 use ringway_sip::{Field, HeaderName, Limits, Message};
 use std::collections::BTreeMap;
@@ -61,6 +61,7 @@ pub(crate) struct Memory {
     pub(crate) logins: Mutex<[usize; 3]>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
+    pub(crate) budget: Mutex<MemoryBudget>,
     /// The last record stored for each address-of-record.
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) store_fails: AtomicBool,
@@ -82,6 +83,14 @@ impl Services for Memory {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         self.rates.lock().unwrap().admit(now, source)
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        self.budget.lock().unwrap().reserve(source, bytes, is_stranger)
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        self.budget.lock().unwrap().release(source, bytes);
     }
 
     fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
@@ -158,6 +167,7 @@ impl World {
             logins: Mutex::default(),
             rates: Mutex::new(SourceRates::new(per_second, &seed)),
             dialogs: Mutex::new(DialogExtensions::new(&seed)),
+            budget: Mutex::new(MemoryBudget::new(64 << 20, &seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
         });
@@ -216,6 +226,12 @@ impl World {
         }
         self.now = end;
         sent
+    }
+
+    /// What one call for the timers that are due now sends.
+    pub(crate) fn due(&mut self) -> Vec<Sent> {
+        self.server.on_timeout(self.now, &mut self.out, &mut self.actions);
+        self.drain()
     }
 
     /// The answer to the oldest look-up, which must be for `host`.

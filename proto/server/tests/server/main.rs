@@ -20,6 +20,7 @@ mod guessing;
 mod harness;
 mod hostile;
 mod mark;
+mod memory;
 mod nat;
 mod proxy;
 mod redirect;

@@ -1,0 +1,134 @@
+//! Memory that peers make a server keep for requests under way.
+
+use crate::rate::SeededHash;
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use hashbrown::HashMap;
+use ringway_sansio::{Seed, source_of};
+
+/// A bound on the bytes of all requests under way, and on those of each source (an IPv6 /64 network counts as one).
+///
+/// Several budgets can share the bound on all ([`MemoryBudget::sibling`]); each source belongs to one of them.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    all: Arc<All>,
+    /// Sources with requests under way. Keys come from peers: a seeded hash.
+    sources: HashMap<IpAddr, Kept, SeededHash>,
+}
+
+#[derive(Debug)]
+struct All {
+    max: usize,
+    used: AtomicUsize,
+}
+
+/// What one source makes the server keep.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    bytes: usize,
+    requests: usize,
+}
+
+impl MemoryBudget {
+    /// Bytes for one source that proved nothing.
+    pub const STRANGER_BYTES_MAX: usize = 8 << 20;
+    /// Requests under way of one source that proved nothing.
+    pub const STRANGER_REQUESTS_MAX: usize = 1000;
+    /// Any other source may have this part of all bytes.
+    pub const SOURCE_SHARE: usize = 4;
+
+    /// A budget of `max` bytes.
+    pub fn new(max: usize, seed: &Seed) -> Self {
+        let all = All { max, used: AtomicUsize::new(0) };
+        Self { all: Arc::new(all), sources: HashMap::with_hasher(SeededHash::new(seed)) }
+    }
+
+    /// A budget for other sources out of the same bytes.
+    pub fn sibling(&self, seed: &Seed) -> Self {
+        Self { all: Arc::clone(&self.all), sources: HashMap::with_hasher(SeededHash::new(seed)) }
+    }
+
+    /// Takes `bytes` for a request from `source`; false when it has no more, or nobody has.
+    pub fn reserve(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        let share = self.all.max / Self::SOURCE_SHARE;
+        let (bytes_max, requests_max) = match is_stranger {
+            true => (share.min(Self::STRANGER_BYTES_MAX), Self::STRANGER_REQUESTS_MAX),
+            false => (share, usize::MAX),
+        };
+        let source = source_of(source);
+        let kept = self.sources.get(&source).copied().unwrap_or_default();
+        if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests >= requests_max {
+            return false;
+        }
+        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.all.max);
+        if self.all.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return false;
+        }
+        self.sources.insert(source, Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
+        true
+    }
+
+    /// Gives back what was reserved for one request.
+    pub fn release(&mut self, source: IpAddr, bytes: usize) {
+        let source = source_of(source);
+        let Some(kept) = self.sources.get_mut(&source) else { return };
+        let given = bytes.min(kept.bytes);
+        kept.bytes -= given;
+        kept.requests = kept.requests.saturating_sub(1);
+        if kept.requests == 0 {
+            self.sources.remove(&source);
+            if self.sources.is_empty() {
+                self.sources.shrink_to_fit();
+            }
+        }
+        self.all.used.fetch_sub(given, Ordering::Relaxed);
+    }
+
+    /// Bytes in use, over all siblings.
+    pub fn used(&self) -> usize {
+        self.all.used.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    #[test]
+    fn strangers_have_eight_mebibytes_and_a_thousand_requests_each() {
+        let mut budget = MemoryBudget::new(1 << 30, &Seed::from_number(1));
+        assert!(budget.reserve(ip(1), 8 << 20, true) && !budget.reserve(ip(1), 1, true));
+        assert!(budget.reserve(ip(1), 1 << 20, false), "the same address with a password");
+        assert_eq!((0..2000).filter(|_| budget.reserve(ip(2), 1, true)).count(), 1000);
+        budget.release(ip(2), 1);
+        assert!(budget.reserve(ip(2), 1, true));
+    }
+
+    #[test]
+    fn all_together_have_the_bound_and_everything_comes_back() {
+        let mut one = MemoryBudget::new(1000, &Seed::from_number(1));
+        let mut other = one.sibling(&Seed::from_number(2));
+        for source in 0..4 {
+            let budget = if source % 2 == 0 { &mut one } else { &mut other };
+            assert!(budget.reserve(ip(source), 250, false), "a quarter for each");
+        }
+        assert!(!one.reserve(ip(9), 1, false) && !other.reserve(ip(8), 1, true));
+        for source in 0..4 {
+            let budget = if source % 2 == 0 { &mut one } else { &mut other };
+            budget.release(ip(source), 250);
+        }
+        assert_eq!((one.used(), one.sources.len(), other.sources.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        let mut budget = MemoryBudget::new(1000, &Seed::from_number(1));
+        assert!(budget.reserve("2001:db8::1".parse().unwrap(), 250, false));
+        assert!(!budget.reserve("2001:db8::2".parse().unwrap(), 1, false));
+    }
+}

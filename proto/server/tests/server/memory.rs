@@ -1,0 +1,115 @@
+//! What strangers can make the server keep: bytes and requests under way, of one source, of many, and for one user.
+
+use crate::harness::{ALICE, Request, STRANGER, Sent, Wire, World, invite, only, requests};
+use ringway_sansio::Node;
+use ringway_server::MemoryBudget;
+use std::time::Duration;
+
+const EVE: &str = "sip:eve@example.net";
+
+/// A server that asks for passwords, with bob at ten silent contacts.
+fn world() -> World {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.registrar.max_contacts = 10;
+    });
+    let contacts: Vec<String> = (0..10).map(|number| format!("sip:bob@192.0.2.{}", 20 + number)).collect();
+    let contacts: Vec<&[u8]> = contacts.iter().map(|contact| contact.as_bytes()).collect();
+    for user in ["bob@example.org", "carol@example.org"] {
+        world.server.set_permanent_contacts(user.as_bytes(), &contacts);
+    }
+    world
+}
+
+fn call(user: &str, number: usize) -> Request {
+    invite(&format!("sip:{user}@example.org")).from(EVE).call_id(&format!("{user}-{number}"))
+}
+
+/// The same with a body of 60 kB.
+fn large(user: &str, number: usize) -> Vec<u8> {
+    let text = String::from_utf8(call(user, number).wire()).unwrap();
+    let body = "x".repeat(58_000);
+    text.replace("Content-Length: 0\r\n\r\n", &format!("Content-Length: {}\r\n\r\n{body}", body.len()))
+        .into_bytes()
+}
+
+fn was_refused(sent: &[Sent]) -> bool {
+    sent.iter().any(|one| one.status() == 503)
+}
+
+#[test]
+fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
+    let mut world = world();
+    let taken = (0..400).filter(|&number| !was_refused(&world.udp(STRANGER, &large("bob", number)))).count();
+    let used = world.memory.budget.lock().unwrap().used();
+    assert!(taken > 20 && used <= MemoryBudget::STRANGER_BYTES_MAX, "{taken} calls keep {used} bytes");
+    assert_eq!(world.server.counters().over_memory, 400 - taken as u64);
+    assert!(!was_refused(&world.udp("203.0.113.77:5060", &call("carol", 1))), "another source has its own");
+    let own =
+        crate::challenge::proven(&mut world, ALICE, &invite("sip:carol@example.org").call_id("own"), "alice");
+    assert!(!requests(own).is_empty(), "and so has a user of ours");
+    world.pass(Duration::from_secs(400));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!((world.server.contexts_len(), world.server.transactions().len()), (0, (0, 0)));
+}
+
+#[test]
+fn all_sources_together_keep_the_budget() {
+    let mut world = world();
+    let mut most = 0;
+    for source in 0..20 {
+        for number in 0..100 {
+            let user = if number % 2 == 0 { "bob" } else { "carol" };
+            world.udp(&format!("203.0.113.{source}:5060"), &large(user, source * 1000 + number));
+            most = most.max(world.memory.budget.lock().unwrap().used());
+        }
+    }
+    assert!(most > 32 << 20 && most <= 64 << 20, "{most}");
+    world.pass(Duration::from_secs(400));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+}
+
+#[test]
+fn one_user_has_256_calls_of_strangers_waiting_and_others_are_untouched() {
+    let mut world = world();
+    let sources = (0..600).map(|number| format!("203.0.{}.{}:5060", number / 200, 1 + number % 200));
+    let taken = sources
+        .enumerate()
+        .filter(|(number, source)| !was_refused(&world.udp(source, &call("bob", *number))));
+    assert_eq!(taken.count(), 256);
+    assert_eq!(world.server.counters().over_user_requests, 600 - 256);
+    assert!(!was_refused(&world.udp(STRANGER, &call("carol", 1))));
+    let own =
+        crate::challenge::proven(&mut world, ALICE, &invite("sip:bob@example.org").call_id("own"), "alice");
+    assert!(!requests(own).is_empty(), "our own users still reach bob");
+    world.pass(Duration::from_secs(400));
+    assert!(!was_refused(&world.udp(STRANGER, &call("bob", 9999))));
+}
+
+#[test]
+fn refused_strangers_fill_nothing() {
+    let mut world = world();
+    for number in 0..5000 {
+        let uri = ["sip:ghost@example.org", "sip:alice@example.org", "sip:x@192.0.2.77"][number % 3];
+        let refused = invite(uri).from(EVE).call_id(&format!("refused-{number}")).to("<sip:x@example.org>");
+        assert!(only(world.udp(STRANGER, &refused)).status() >= 400);
+    }
+    assert_eq!(world.server.transactions().len(), (0, 0));
+}
+
+/// Retransmissions of many large requests are sent in pieces that the driver can take.
+#[test]
+fn a_batch_of_retransmissions_is_bounded() {
+    let mut world = world();
+    for number in 0..100 {
+        world.udp(STRANGER, &large("bob", number));
+    }
+    world.now = world.now + Duration::from_secs(1);
+    let (mut rounds, mut most) = (0, 0);
+    while world.server.next_deadline().is_some_and(|due| due.at <= world.now) {
+        let sent = world.due();
+        most = most.max(sent.iter().map(|one| one.bytes.len()).sum());
+        rounds += 1;
+    }
+    assert!(rounds > 10 && most <= (1 << 20) + 65_536, "{rounds} rounds of up to {most} bytes");
+}
