@@ -298,11 +298,11 @@ impl<S: Services> Server<S> {
                 return Some(user);
             }
             Outcome::Challenge { is_stale } => self.challenge(request, header, is_stale, out),
-            Outcome::Wrong(_) => {
+            Outcome::Wrong => {
                 self.counters.wrong_passwords += 1;
                 self.challenge(request, header, false, out);
             }
-            Outcome::Slowed(_) => {
+            Outcome::Slowed => {
                 self.counters.slowed_logins += 1;
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);

@@ -154,7 +154,13 @@ impl<'a> Fields<'a> {
             let (field, end) = match plain_field(bytes, at) {
                 Some(found) => found,
                 None => match any_field(bytes, at) {
-                    Next::Field(field, end) => (field, end),
+                    Next::Field(field, end) => {
+                        let value = bytes.get(field.value.clone()).unwrap_or_default();
+                        if has_control(field.name, value) {
+                            wrong = wrong.or(Some(Reason::Header(field.name)));
+                        }
+                        (field, end)
+                    }
                     Next::Body(body) => break body,
                     Next::End => return wrong.or(Some(Reason::HeaderLine)),
                     Next::Bad(end) => {
@@ -173,7 +179,15 @@ impl<'a> Fields<'a> {
             }
             at = end;
         };
-        wrong.or(self.cut_body(body_at))
+        wrong.or(self.find_delete(body_at)).or(self.cut_body(body_at))
+    }
+
+    /// Looks for DEL in the values; other controls were seen line by line.
+    fn find_delete(&self, body_at: usize) -> Option<Reason> {
+        memchr::memchr(DELETE, self.bytes.get(self.start_line_end..body_at)?)?;
+        let name_of = |line: &Line| HeaderName::from_bytes(line.name(self.bytes));
+        let is_bad = |line: &&Line| has_control(name_of(line), line.value(self.bytes));
+        self.lines().iter().find(is_bad).map(|line| Reason::Header(name_of(line)))
     }
 
     /// True when a line of this name was there before.
@@ -221,6 +235,28 @@ impl<'a> Fields<'a> {
         None
     }
 }
+
+/// True when a value holds a control other than HTAB and those of a fold (RFC 3261 §25.1). A quoted display name may hold any
+/// behind a backslash.
+fn has_control(name: HeaderName, value: &[u8]) -> bool {
+    let has_display_name = matches!(name, HeaderName::From | HeaderName::To | HeaderName::Contact);
+    let mut is_quoted = false;
+    let mut bytes = value.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'"' if has_display_name => is_quoted = !is_quoted,
+            b'\\' if is_quoted => {
+                bytes.next();
+            }
+            b'\t' | b'\r' | b'\n' => {}
+            ..b' ' | DELETE => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+const DELETE: u8 = 127;
 
 /// Fields that RFC 3261 §20 table 2 allows once and that decide where a message goes.
 const fn is_single(name: HeaderName) -> bool {

@@ -113,7 +113,7 @@ pub(crate) fn plain_field(bytes: &[u8], at: usize) -> Option<(FieldAt, usize)> {
     let value_at = colon + 1 + usize::from(is_spaced);
     let value_on = rest.get(value_at..)?;
     // CR, LF, or a tab or a control that hardly any message holds.
-    let len = first_below::<{ b'\r' + 1 }>(value_on)?;
+    let len = first_below::<b' '>(value_on)?;
     let [.., last, b'\r', b'\n', next] = value_on.get(..len + 3)? else { return None };
     if value_on.first() == Some(&b' ') || *last == b' ' || matches!(next, b' ' | b'\t') {
         return None;

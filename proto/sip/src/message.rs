@@ -192,7 +192,8 @@ fn read_status_line(line: &[u8]) -> Result<Start<'_>, Reason> {
         [b' ', reason @ ..] => reason,
         _ => return Err(Reason::StartLine),
     };
-    if !(100..700).contains(&status) || memchr::memchr2(b'\r', 0, reason).is_some() {
+    let is_control = |&byte: &u8| (byte < b' ' && byte != b'\t') || byte == 127;
+    if !(100..700).contains(&status) || reason.iter().any(is_control) {
         return Err(Reason::StartLine);
     }
     Ok(Start::Response { status, reason })

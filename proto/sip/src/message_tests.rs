@@ -343,6 +343,38 @@ fn content_length_in_a_datagram() {
 }
 
 #[test]
+fn control_characters_in_values_are_refused() {
+    for control in (0..=31).chain([127]).filter(|control| !b"\t\r\n".contains(control)) {
+        for (line, name) in [
+            ("Subject: a_b", HeaderName::Subject),
+            ("Subject: _", HeaderName::Subject),
+            ("X-Unknown: \"\\_\"", HeaderName::Other),
+            ("Subject: folded\n _ twice", HeaderName::Subject),
+            ("Subject:\t\"quoted \\_\"", HeaderName::Subject),
+            ("Contact: \"a\\_\" <sip:a>;x=_", HeaderName::Contact),
+            ("Contact: \"a_\" <sip:a>", HeaderName::Contact),
+            ("Contact: \"a\\\\_\" <sip:a>", HeaderName::Contact),
+        ] {
+            let mut bytes = with(REQUEST, "Content-Length: 0", &format!("{line}\nContent-Length: 0"));
+            bytes.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = control);
+            assert_eq!(reason(&bytes), Reason::Header(name), "{control} in {line}");
+        }
+        // RFC 3261 §25.1: a quoted-pair.
+        let mut bytes = with(REQUEST, "Content-Length: 0", "m: \"a\\_\" <sip:a>\nContent-Length: 0");
+        bytes.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = control);
+        accepted(&bytes);
+    }
+    for line in ["Subject: a\tb", "Subject: a\n\tb", "Subject: \u{e4}\u{20ac}", "X: \u{80}\u{9f}"] {
+        accepted(&with(REQUEST, "Content-Length: 0", &format!("{line}\nContent-Length: 0")));
+    }
+    // On a stream the connection goes on.
+    let mut framer = crate::StreamFramer::new(65_535);
+    let bytes = with(REQUEST, "Content-Length: 0", "Subject: \u{1b}\nContent-Length: 0");
+    framer.push(&bytes);
+    assert_eq!(framer.next_message(), Ok(Some(&bytes[..])));
+}
+
+#[test]
 fn limits_at_their_edges() {
     let message = |extra: usize| with(REQUEST, "Content-Length: 0\n", &"X: y\n".repeat(extra));
     accepted(&message(128 - 6));

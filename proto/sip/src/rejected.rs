@@ -102,7 +102,7 @@ impl Reason {
 impl core::fmt::Display for Reason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Missing(name) | Self::Repeated(name) | Self::Header(name) => {
+            Self::Missing(name) | Self::Repeated(name) | Self::Header(name) if *name != HeaderName::Other => {
                 write!(f, "{} ({})", self.phrase(), core::str::from_utf8(name.as_bytes()).unwrap_or_default())
             }
             _ => f.write_str(self.phrase()),

@@ -119,7 +119,7 @@ fn a_strangers_answers_are_stray() {
 #[test]
 fn texts_for_a_person_have_no_control_characters() {
     let mut table = Table::direct();
-    let text = invite("c", 1, Some(&sdp("10.0.0.2", 7000))).replace("\"Bob\"", "\"B\x1b[2Jb\\\"\u{9b}\"");
+    let text = invite("c", 1, Some(&sdp("10.0.0.2", 7000))).replace("\"Bob\"", "\"B\\\x1b[2Jb\\\"\u{9b}\"");
     table.receive(PEER, &text);
     let events = table.events();
     let told = format!("{events:?}");

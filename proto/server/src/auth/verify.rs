@@ -20,10 +20,10 @@ pub(crate) enum Outcome {
     Malformed,
     /// They are for another Request-URI.
     OtherUri,
-    /// The password of this user is wrong, or there is no such user.
-    Wrong(Vec<u8>),
-    /// The password of this user was not checked: too many were wrong.
-    Slowed(Vec<u8>),
+    /// The password is wrong, or there is no such user.
+    Wrong,
+    /// The password was not checked: too many were wrong.
+    Slowed,
     /// The password was proven.
     Proven {
         /// The digest's `username`, escapes undone.
@@ -84,10 +84,10 @@ impl<S: Services> Verifier<'_, S> {
             match self.check(message, algorithm, &given, &user) {
                 LoginResult::Proven => {}
                 LoginResult::Wrong => {
-                    outcome = Outcome::Wrong(user.into_owned());
+                    outcome = Outcome::Wrong;
                     continue;
                 }
-                LoginResult::Slowed => return Outcome::Slowed(user.into_owned()),
+                LoginResult::Slowed => return Outcome::Slowed,
             }
             outcome = match self.nonces.check(self.now, given.nonce) {
                 NonceAge::Fresh(id) => match self.services.use_nonce(self.now, id, count, request()) {

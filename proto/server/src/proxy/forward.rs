@@ -10,7 +10,8 @@ use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::{Credentials, unescape};
-use ringway_sip::{Edit, EditSpace, HeaderName, Method, NameAddr, Uri, write_host, write_number};
+use ringway_sip::grammar::{is_lws, is_token_str};
+use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Uri, write_host, write_number};
 use ringway_transaction::reply_flow;
 
 /// What stands before the loop mark in our branches.
@@ -93,14 +94,17 @@ impl Plan<'_, '_, '_> {
         edit.set_request_uri(next.as_bytes());
     }
 
-    /// RFC 3261 §22.3: credentials for our realm were for us.
+    /// RFC 3261 §22.3: credentials for our realm were for us. Those that cannot be read, or that name no realm because they are
+    /// the password itself (Basic), may be for us too.
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
-            edit.remove_lines(name, |value| {
-                Credentials::parse(value)
-                    .ok()
-                    .flatten()
-                    .is_some_and(|given| unescape(given.realm).as_ref() == self.config.auth.realm.as_bytes())
+            edit.remove_lines(name, |value| match Credentials::parse(value) {
+                Ok(Some(given)) => self.is_own_realm(&unescape(given.realm)),
+                Ok(None) => {
+                    let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
+                    !is_token_str(scheme) || scheme.eq_ignore_ascii_case(b"Basic")
+                }
+                Err(Malformed) => true,
             });
         }
     }
@@ -121,6 +125,10 @@ impl Plan<'_, '_, '_> {
                 edit.remove_lines(name, |_| true);
             }
         }
+    }
+
+    fn is_own_realm(&self, realm: &[u8]) -> bool {
+        realm.trim_ascii().eq_ignore_ascii_case(self.config.auth.realm.as_bytes().trim_ascii())
     }
 
     /// RFC 3261 §16.6 step 4; with an entry for each side where they differ (RFC 5658 §3).

@@ -182,6 +182,47 @@ fn credentials_for_us_end_here_and_others_go_on() {
 }
 
 #[test]
+fn credentials_for_us_end_here_in_any_spelling() {
+    // Nobody is asked for a password: what comes is not looked at otherwise.
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+    let good = "Digest username=\"a\", realm=\"example.net\", nonce=\"n\", uri=\"u\", response=\"r\"";
+    let ours = good.replace("example.net", "example.org");
+    for (number, (value, passes)) in [
+        (good.to_owned(), true),
+        ("Bearer abc".into(), true),
+        (ours.clone(), false),
+        (ours.replace("example.org", "EXAMPLE.org"), false),
+        (ours.replace("example.org", "ex\\ample.\\org"), false),
+        (ours.replace("example.org", " example.org "), false),
+        (ours.replace("\"example.org\"", "example.org"), false),
+        (ours.replace("Digest", "dIGEST"), false),
+        (ours.replace("Digest ", "Digest\t"), false),
+        (ours.replace("Digest ", "Digest,"), false),
+        (ours.replace(", response=\"r\"", ""), false),
+        (ours.replace("response=\"r\"", "response=\"r"), false),
+        (format!("{ours}, realm=\"example.net\""), false),
+        (format!("{good}, realm=\"example.org\""), false),
+        (format!("{good}, {ours}"), false),
+        ("Basic Ym9iOnBhc3N3b3Jk".into(), false),
+        ("Digest".into(), false),
+        (String::new(), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for name in ["Authorization", "Proxy-Authorization"] {
+            for method in ["INVITE", "MESSAGE", "ACK"] {
+                let request =
+                    request(method, "sip:bob@example.org").call_id(&format!("{number}{name}{method}"));
+                let sent = forwarded(world.udp(ALICE, &request.line(&format!("{name}: {value}"))));
+                assert_eq!(sent.headers(name), if passes { vec![value.clone()] } else { vec![] }, "{value}");
+            }
+        }
+    }
+}
+
+#[test]
 fn two_headers_of_one_client_are_read_both() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
