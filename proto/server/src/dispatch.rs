@@ -5,7 +5,7 @@ use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::token::Mark;
-use crate::{Aor, Authenticated, Mode, Server, Services};
+use crate::{Aor, Authenticated, LoginRefusal, Mode, Server, Services};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
 use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Scheme, Uri, Via};
@@ -248,7 +248,8 @@ impl<S: Services> Server<S> {
         }
         match self.authenticate(request, HeaderName::ProxyAuthorization, from.domain(), out) {
             Some(user) if user == from.user() => Caller::Accepted,
-            Some(_) => {
+            Some(user) => {
+                self.refused_login(request, &user, LoginRefusal::NotItsAddress);
                 self.refuse_plainly(request, 403, "Not Your Address", out);
                 Caller::Answered
             }
@@ -281,6 +282,9 @@ impl<S: Services> Server<S> {
                 Some(user)
             }
             Outcome::Challenge { is_stale } => {
+                if !is_stale {
+                    self.observe_refused_login(request, header, domain);
+                }
                 self.challenge(request, header, is_stale, out);
                 None
             }
@@ -345,6 +349,7 @@ impl<S: Services> Server<S> {
         if user == aor.user() {
             return Some(Authenticated::proven_by_digest(aor));
         }
+        self.refused_login(request, &user, LoginRefusal::NotItsAddress);
         self.refuse_plainly(request, 403, "Not Your Address", out);
         None
     }

@@ -1,7 +1,7 @@
 //! Answers this server gives by itself.
 
 use crate::server::{Out, Request};
-use crate::{Server, Services};
+use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
@@ -73,6 +73,9 @@ impl<S: Services> Server<S> {
             482 => self.counters.loops += 1,
             483 => self.counters.too_many_hops += 1,
             _ => self.counters.refused += 1,
+        }
+        if request.method == Method::Invite {
+            self.observe_call(request, CallStep::Failed(status));
         }
         self.refuse(request, status, phrase, out, |_| {});
     }

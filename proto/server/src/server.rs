@@ -2,9 +2,9 @@
 
 use crate::auth::NonceMaker;
 use crate::date::DateText;
-use crate::location::{BadRecord, Location, Unstored};
+use crate::location::{BadRecord, Binding, Location, Unstored};
 use crate::proxy::{Context, Lookup, Targets};
-use crate::{Aor, BindingChange, Config, Counters, Services};
+use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -329,7 +329,8 @@ impl<S: Services> Node for Server<S> {
         match event {
             Event::Closed(connection) => {
                 let (services, record) = (&self.services, &mut self.record);
-                self.location.on_closed(connection, |location, aor| {
+                let ended = ended(services, now, BindingEnd::ConnectionClosed);
+                self.location.on_closed(connection, ended, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
                     let _ = services.store(aor, record);
@@ -346,7 +347,7 @@ impl<S: Services> Node for Server<S> {
         let mut out = Out { packets: out, actions };
         self.transactions.on_timeout(now, out.packets, &mut self.notices);
         let (services, record) = (&self.services, &mut self.record);
-        self.location.expire(now, |location, aor| {
+        self.location.expire(now, ended(services, now, BindingEnd::Expired), |location, aor| {
             record.clear();
             location.write_record(aor, record);
             let _ = services.store(aor, record);
@@ -386,6 +387,14 @@ impl<S: Services> Server<S> {
 impl<S> core::fmt::Debug for Server<S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Server").field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+/// Reports bindings that end.
+fn ended<S: Services>(services: &S, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
+    move |aor, binding| {
+        let (contact, flow) = (binding.uri(), binding.flow);
+        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
     }
 }
 

@@ -1,10 +1,11 @@
 //! What all shards share: credentials, replay windows, source rates, the store's writing end.
 
+use super::event_log::EventLog;
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed, source_of};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
-use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
+use ringway_server::{Ha1, LogEvent, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +22,7 @@ pub(crate) struct SharedServices {
     /// A binding is promised to be on disk: then a store that fails must refuse.
     is_strict: bool,
     keeps_bindings: bool,
+    log: EventLog,
     seed: Seed,
 }
 
@@ -43,6 +45,7 @@ impl SharedServices {
             last_stored: AtomicU64::new(0),
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_linux::Durability::Strict,
+            log: EventLog::new(&seed),
             seed,
         };
         services.reconfigure(config);
@@ -137,6 +140,10 @@ impl Services for SharedServices {
                 .fold(0, |sum: usize, segment| sum.wrapping_mul(31).wrapping_add(usize::from(segment))),
         };
         self.rates.get(part % PARTS).is_none_or(|rates| lock(rates).admit(now, source))
+    }
+
+    fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        self.log.observe(now, event);
     }
 
     fn keeps_bindings(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::context::{Best, BranchState, read_owner};
 use crate::server::{Out, TimerC};
-use crate::{Server, Services};
+use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use ringway_sansio::{Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
@@ -36,6 +36,7 @@ impl<S: Services> Server<S> {
                 self.note_answer(key, number);
                 self.forward_response(now, key, message, status, out);
                 if is_invite {
+                    self.observe_context(now, key, CallStep::Answered(status));
                     self.keep_caller(key, out);
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
@@ -193,6 +194,7 @@ impl<S: Services> Server<S> {
     fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
+        self.observe_context(now, key, CallStep::Failed(best.status));
         self.transactions.respond(now, server, best.status, out.packets, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
@@ -208,6 +210,7 @@ impl<S: Services> Server<S> {
         phrase: &str,
         out: &mut Out<'_>,
     ) {
+        self.observe_context(now, key, CallStep::Failed(status));
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = core::mem::take(&mut context.request);
         let (server, source) = (context.server, context.source.remote);
