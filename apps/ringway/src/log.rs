@@ -1,12 +1,29 @@
-//! Logs: to standard error, as text or JSON lines.
+//! Logs: to standard error, as text or JSON lines. Who logs never waits for whoever reads them.
 
 use crate::config::{Level, Log, LogFormat};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Started logging; dropping it writes what waits, for at most [`FLUSH_MAX`].
+#[must_use]
+pub(crate) struct Logging {
+    lines: SyncSender<Vec<u8>>,
+    /// Ends with its sender, when the writing thread has written what waits.
+    written: Option<Receiver<()>>,
+}
+
+/// Lines that were dropped because nobody read them fast enough, since the start.
+pub(crate) fn lines_dropped() -> u64 {
+    QUEUE.dropped.load(Ordering::Relaxed)
+}
 
 /// Starts logging. Call it once.
-pub(crate) fn start(log: &Log) {
+pub(crate) fn start(log: &Log) -> Logging {
     let level = match log.level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -15,10 +32,87 @@ pub(crate) fn start(log: &Log) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let builder = fmt().with_writer(io::stderr).with_max_level(level).with_target(false);
+    let (lines, waiting) = sync_channel(LINES_MAX);
+    let (done, written) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
+        write_lines(&waiting, &mut io::stderr());
+        drop(done);
+    });
+    let builder = fmt().with_writer(Lines { lines: lines.clone() }).with_max_level(level).with_target(false);
     // It fails when there is a subscriber already; then that one takes the logs.
     let _ = match log.format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+    Logging { lines, written: thread.is_ok().then_some(written) }
 }
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        // A full queue does not take the end: then the time runs out below.
+        let _ = self.lines.try_send(END);
+        if let Some(written) = self.written.take() {
+            // It ends by a disconnection, or by the time running out when nobody reads.
+            let _: Result<(), RecvTimeoutError> = written.recv_timeout(FLUSH_MAX);
+        }
+    }
+}
+
+/// What the threads that log and the one that writes share.
+struct Queue {
+    bytes: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+static QUEUE: Queue = Queue { bytes: AtomicUsize::new(0), dropped: AtomicU64::new(0) };
+
+/// The queue's end that takes lines; it drops what finds no room.
+struct Lines {
+    lines: SyncSender<Vec<u8>>,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Lines;
+
+    fn make_writer(&'a self) -> &'a Lines {
+        self
+    }
+}
+
+impl Write for &Lines {
+    /// Takes one whole line, as the formatter writes it.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let waiting = QUEUE.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        let taken = waiting + line.len() <= BYTES_MAX && self.lines.try_send(line.to_vec()).is_ok();
+        if !taken {
+            QUEUE.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+            QUEUE.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes lines until logging ends.
+fn write_lines(waiting: &Receiver<Vec<u8>>, to: &mut impl Write) {
+    for line in waiting.iter().take_while(|line| *line != END) {
+        // There is nobody to tell that standard error is gone.
+        let _ = to.write_all(&line);
+        QUEUE.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+    }
+}
+
+/// No line is empty.
+const END: Vec<u8> = Vec::new();
+
+/// Lines that wait to be written.
+const LINES_MAX: usize = 16_384;
+
+/// Bytes of these lines.
+const BYTES_MAX: usize = 8 << 20;
+
+/// How long the end waits for somebody to read what was logged.
+const FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -38,7 +38,7 @@ fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Serve(serve) => {
             let config = Config::load(serve.config.as_deref())?;
-            log::start(&config.log);
+            let _logging = log::start(&config.log);
             serve::run(config)
         }
         Command::User(user) => user::run(user),

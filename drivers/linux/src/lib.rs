@@ -28,6 +28,7 @@ mod sources;
 pub mod store;
 pub mod sys;
 mod tcp;
+mod trace;
 mod udp;
 mod worker;
 
@@ -42,3 +43,4 @@ pub use ringway_sansio::StreamLimits;
 pub use runtime::{Config, Runtime, StartError, Tally};
 pub use shard::{Shards, shard_of_token};
 pub use store::Durability;
+pub use trace::{Direction, MessageTrace};

@@ -10,8 +10,9 @@ use crate::shard::Shards;
 use crate::sources::Sources;
 use crate::store::Durability;
 use crate::sys;
+use crate::trace::{Direction, MessageTrace};
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Node, StreamLimits};
+use ringway_sansio::{Event, Flow, Node, StreamLimits};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +38,8 @@ pub struct Config {
     pub datagram_batch: usize,
     /// What one stream connection may take.
     pub streams: StreamLimits,
+    /// Gets every message, if somebody wants to see them.
+    pub trace: Option<MessageTrace>,
 }
 
 impl Default for Config {
@@ -49,6 +52,7 @@ impl Default for Config {
             max_connections_per_source: 0,
             datagram_batch: 32,
             streams: StreamLimits::default(),
+            trace: None,
         }
     }
 }
@@ -251,6 +255,7 @@ pub(crate) struct Common {
     pub(crate) max_connections: usize,
     pub(crate) datagram_batch: usize,
     pub(crate) streams: StreamLimits,
+    pub(crate) trace: Option<MessageTrace>,
     pub(crate) sources: Sources,
     /// Connections of all workers, accepted or dialled.
     pub(crate) open: AtomicUsize,
@@ -280,6 +285,7 @@ impl Common {
             max_connections: config.max_connections,
             datagram_batch: config.datagram_batch,
             streams: config.streams,
+            trace: config.trace,
             sources: Sources::new(config.max_connections_per_source),
             open: AtomicUsize::new(0),
             connections: Connections::new(inboxes.len()),
@@ -287,6 +293,12 @@ impl Common {
             spread: RandomState::new(),
             phase: AtomicU8::new(Phase::Running as u8),
             failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {
+        if let Some(trace) = self.trace {
+            trace(direction, flow, bytes);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::shard::{Shards, shard_of_token};
 use crate::store::Durability;
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
+use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
     Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
@@ -239,6 +240,7 @@ impl<N: Node> Worker<N> {
                 let Some((remote, bytes)) = self.receive.datagram(index) else { continue };
                 bytes_in += bytes.len() as u64;
                 let flow = Flow::udp(id, Flow::canonical(remote));
+                self.common.trace(Direction::Received, &flow, bytes);
                 self.nodes.on_message(&mut self.batch, self.now, Received { flow, bytes });
             }
             self.counters.datagrams_in.add(count as u64);
@@ -257,8 +259,9 @@ impl<N: Node> Worker<N> {
             return;
         }
         let broken = loop {
-            let Self { streams, nodes, batch, now, .. } = self;
+            let Self { streams, nodes, batch, now, common, .. } = self;
             let frames = streams.frames(id, *now, |flow, bytes| {
+                common.trace(Direction::Received, &flow, bytes);
                 nodes.on_message(batch, *now, Received { flow, bytes });
             });
             match frames {
@@ -360,6 +363,7 @@ impl<N: Node> Worker<N> {
                 }
                 continue;
             }
+            common.trace(Direction::Sent, &packet.flow, bytes);
             match packet.flow.transport {
                 Transport::Udp => {
                     let listener = usize::from(packet.flow.listener.0);

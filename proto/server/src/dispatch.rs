@@ -5,7 +5,7 @@ use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
 use crate::token::{Mark, Place, Side};
-use crate::{Aor, Authenticated, Mode, Server, Services};
+use crate::{Aor, Authenticated, LoginRefusal, Mode, Server, Services};
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Challenge;
@@ -266,7 +266,8 @@ impl<S: Services> Server<S> {
         }
         match self.authenticate(request, HeaderName::ProxyAuthorization, from.domain(), out) {
             Some(user) if user == from.user() => true,
-            Some(_) => {
+            Some(user) => {
+                self.refused_login(request, &user, LoginRefusal::NotItsAddress);
                 self.refuse_plainly(request, 403, "Not Your Address", out);
                 false
             }
@@ -297,13 +298,20 @@ impl<S: Services> Server<S> {
                 self.counters.digest_uri_server += u64::from(names_server);
                 return Some(user);
             }
-            Outcome::Challenge { is_stale } => self.challenge(request, header, is_stale, out),
+            Outcome::Challenge { is_stale } => {
+                if !is_stale {
+                    self.observe_refused_login(request, header, domain);
+                }
+                self.challenge(request, header, is_stale, out);
+            }
             Outcome::Wrong => {
                 self.counters.wrong_passwords += 1;
+                self.observe_refused_login(request, header, domain);
                 self.challenge(request, header, false, out);
             }
             Outcome::Slowed => {
                 self.counters.slowed_logins += 1;
+                self.observe_refused_login(request, header, domain);
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
@@ -367,6 +375,7 @@ impl<S: Services> Server<S> {
         if user == aor.user() {
             return Some(Authenticated::proven_by_digest(aor));
         }
+        self.refused_login(request, &user, LoginRefusal::NotItsAddress);
         self.refuse_plainly(request, 403, "Not Your Address", out);
         None
     }

@@ -2,7 +2,7 @@
 
 use crate::auth::Sender;
 use crate::server::{Out, Request};
-use crate::{Server, Services};
+use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
@@ -89,6 +89,9 @@ impl<S: Services> Server<S> {
             482 => self.counters.loops += 1,
             483 => self.counters.too_many_hops += 1,
             _ => self.counters.refused += 1,
+        }
+        if request.method == Method::Invite {
+            self.observe_call(request, CallStep::Failed(status));
         }
         self.refuse(request, status, phrase, out, |_| {});
     }

@@ -2,9 +2,9 @@
 
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
-use crate::location::{BadRecord, Location, Unstored};
+use crate::location::{BadRecord, Binding, Location, Unstored};
 use crate::proxy::{Context, Lookup, Pending, Targets};
-use crate::{Aor, BindingChange, Config, Counters, Services};
+use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -349,7 +349,8 @@ impl<S: Services> Node for Server<S> {
         match event {
             Event::Closed(connection) => {
                 let (services, record) = (&self.services, &mut self.record);
-                self.location.on_closed(connection, |location, aor| {
+                let ended = ended(services, now, BindingEnd::ConnectionClosed);
+                self.location.on_closed(connection, ended, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
                     let _ = services.store(aor, record);
@@ -366,7 +367,7 @@ impl<S: Services> Node for Server<S> {
         let mut out = Out { packets: out, actions };
         self.transactions.on_timeout(now, out.packets, &mut self.notices);
         let (services, record) = (&self.services, &mut self.record);
-        self.location.expire(now, |location, aor| {
+        self.location.expire(now, ended(services, now, BindingEnd::Expired), |location, aor| {
             record.clear();
             location.write_record(aor, record);
             let _ = services.store(aor, record);
@@ -435,6 +436,14 @@ const MATCH_KEY: u64 = 0;
 
 /// The part of a shard's seed that keys the users of pending requests.
 const PENDING_KEY: u64 = 1;
+
+/// Reports bindings that end.
+fn ended<S: Services>(services: &S, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
+    move |aor, binding| {
+        let (contact, flow) = (binding.uri(), binding.flow);
+        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+    }
+}
 
 /// A key for one purpose.
 fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {

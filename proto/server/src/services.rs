@@ -1,5 +1,6 @@
 //! What a server asks of its surroundings, answered from memory and at once.
 
+use crate::LogEvent;
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -72,6 +73,9 @@ pub trait Services {
 
     /// Takes note of a change, for a listing that follows them; `flow` is that of the REGISTER, where one was the reason.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
+
+    /// Takes note of an event for a log.
+    fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 }
 
 impl<S: Services> Services for Arc<S> {
@@ -125,5 +129,9 @@ impl<S: Services> Services for Arc<S> {
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
         (**self).on_change(aor, change, flow);
+    }
+
+    fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        (**self).observe(now, event);
     }
 }

@@ -5,15 +5,19 @@
 //! administrators see.
 
 mod changes;
+mod escaped;
+mod event_log;
+mod limit_log;
 mod services;
 mod settings;
 mod view;
 
-use crate::config::Config;
+use crate::config::{Config, Level};
 use crate::failure::Failure;
 use crate::random;
 use changes::Follower;
-use ringway_linux::admin::{Admin, AdminServer};
+use limit_log::LimitLog;
+use ringway_linux::admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
 use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards, StreamLimits};
@@ -26,6 +30,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use view::ServerView;
 
 /// The machine that every shard is.
 type Node = Server<Arc<SharedServices>>;
@@ -46,6 +51,8 @@ pub(crate) struct Running {
     runtime: Runtime<Node>,
     services: Arc<SharedServices>,
     follower: Follower,
+    view: Arc<ServerView>,
+    limits: LimitLog,
     admin: AdminServer,
     admin_address: SocketAddr,
     clock: Clock,
@@ -78,6 +85,7 @@ impl Running {
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
             max_connections_per_source: config.limits.max_connections_per_source,
+            trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
             ..ringway_linux::Config::default()
         };
@@ -86,13 +94,24 @@ impl Running {
         say_few_files(config.limits.max_connections, runtime.connections_max());
         // It is empty before: nothing else sets it.
         let _ = shards_cell.set(runtime.shards());
-        let view = view::ServerView::new(&runtime, Arc::clone(&services), clock);
+        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), clock));
         let admin_address = admin.address();
         let admin = admin
-            .serve(Arc::new(view), &config.admin.token)
+            .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token)
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
         let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
-        Ok(Self { config, settings, runtime, services, follower, admin, admin_address, clock })
+        Ok(Self {
+            config,
+            settings,
+            runtime,
+            services,
+            follower,
+            view,
+            limits: LimitLog::default(),
+            admin,
+            admin_address,
+            clock,
+        })
     }
 
     /// The listeners in the order of the configuration, with the ports they have.
@@ -135,9 +154,21 @@ impl Running {
                 ringway_linux::memory::release_unused();
                 high_water = reserved;
             }
+            self.log_limits();
         };
         self.stop();
         end
+    }
+
+    fn log_limits(&mut self) {
+        let now = std::time::Instant::now();
+        if !tracing::enabled!(tracing::Level::INFO) || !self.limits.is_due(now) {
+            return;
+        }
+        let stats = self.view.stats();
+        let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
+        let displaced = ("admin_clients_displaced", self.admin.clients_displaced());
+        limit_log::write(&self.limits.look(now, counters.chain([displaced])));
     }
 
     fn reload(&mut self) {
@@ -166,6 +197,12 @@ impl Running {
     /// The one line on standard output, and what should be said aloud.
     fn say_started(&self) -> Result<(), Failure> {
         say_open(&self.config);
+        tracing::info!(
+            version = %env!("CARGO_PKG_VERSION"),
+            domains = %self.config.domains.join(","),
+            subscribers = self.services.directory().len(),
+            "started"
+        );
         tracing::info!("admin API on http://{}/", self.admin_address);
         let mut line = String::from("ready");
         for listener in self.listeners() {

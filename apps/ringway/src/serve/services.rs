@@ -1,12 +1,13 @@
 //! What all shards share: credentials, replay windows, source rates, the store's writing end.
 
+use super::event_log::EventLog;
 use crate::config::Config;
 use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{Ha1, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,6 +27,7 @@ pub(crate) struct SharedServices {
     /// A binding is promised to be on disk: then a store that fails must refuse.
     is_strict: bool,
     keeps_bindings: bool,
+    log: EventLog,
     seed: Seed,
 }
 
@@ -54,6 +56,7 @@ impl SharedServices {
             last_stored: AtomicU64::new(0),
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_linux::Durability::Strict,
+            log: EventLog::new(&seed),
             seed,
         };
         services.reconfigure(config);
@@ -172,6 +175,10 @@ impl Services for SharedServices {
 
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
         lock(&self.guesses).on_login(now, login, result);
+    }
+
+    fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        self.log.observe(now, event);
     }
 
     fn keeps_bindings(&self) -> bool {

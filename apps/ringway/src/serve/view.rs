@@ -157,6 +157,11 @@ impl ServerView {
         let (nonces, evicted) = self.services.nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
         vec![
+            Stat::counter(
+                "log_lines_dropped",
+                "Log lines nobody read fast enough.",
+                crate::log::lines_dropped(),
+            ),
             Stat::gauge("nonces_remembered", "Nonces whose counts are remembered.", nonces as f64),
             Stat::gauge(
                 "reserved_bytes",

@@ -54,9 +54,20 @@ impl Running {
         Self::start_and_keep_input(folder, args, input).0
     }
 
+    /// The same, and it may open so many files.
+    pub(crate) fn start_with_files(folder: &Path, args: &[&str], files: u32) -> Self {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(env!("CARGO_BIN_EXE_ringway"));
+        Self::run(command, folder, args, "").0
+    }
+
     /// The same, and its standard input does not end.
     pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+        Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)
+    }
+
+    fn run(mut command: Command, folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
+        let mut child = command
             .args(args)
             .current_dir(folder)
             .stdin(Stdio::piped())
@@ -74,6 +85,11 @@ impl Running {
     /// Waits until it has said this on either output, and gives the line.
     pub(crate) fn says(&self, text: &str) -> String {
         self.line(text, |line| line.contains(text))
+    }
+
+    /// True when it has said this already.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.said().contains(text)
     }
 
     /// Waits until it listens, and gives the line that says where.

@@ -85,20 +85,21 @@ impl Admin {
     pub fn serve(self, view: Arc<dyn View>, token: &str) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let clients = Arc::new(Clients::default());
+        let shown = Arc::clone(&clients);
         let router = pages::router(view, Arc::clone(&clients), Arc::new(Gate::new(self.address, token)));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
         let thread = Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    result = accept(listener, router, &clients) => if let Err(error) = result {
+                    result = accept(listener, router, &shown) => if let Err(error) = result {
                         tracing::error!("the admin listener stopped: {error}; restart the server to have it back");
                     },
                     _ = stopped => {}
                 }
             });
         })?;
-        Ok(AdminServer { address: self.address, stop: Some(stop), thread: Some(thread) })
+        Ok(AdminServer { address: self.address, clients, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -106,6 +107,7 @@ impl Admin {
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
+    clients: Arc<Clients>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -114,6 +116,11 @@ impl AdminServer {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Connections closed to make room for newer ones, since the start.
+    pub fn clients_displaced(&self) -> u64 {
+        self.clients.displaced()
     }
 
     /// Closes the listener and all connections, and ends the thread.

@@ -345,30 +345,40 @@ impl Location {
         })
     }
 
-    /// A connection is gone: contacts that only it reached are no longer offered, others will be dialled. `changed` is
-    /// told the users who have fewer bindings now.
-    pub(crate) fn on_closed(&mut self, connection: ConnectionId, mut changed: impl FnMut(&Self, &[u8])) {
+    /// A connection is gone: contacts that only it reached are no longer offered, others will be dialled. `ended` gets each
+    /// binding that ends with its user, `changed` the users who have fewer bindings now.
+    pub(crate) fn on_closed(
+        &mut self,
+        connection: ConnectionId,
+        ended: impl Fn(&[u8], &Binding),
+        mut changed: impl FnMut(&Self, &[u8]),
+    ) {
         let Some(keys) = self.by_connection.remove(&connection) else { return };
         for key in keys {
-            self.change_and_tell(key, &mut changed, |bindings| {
+            self.change_and_tell(key, &mut changed, |name, bindings| {
                 for binding in bindings.iter_mut() {
                     if binding.flow.connection == Some(connection) {
                         binding.flow.connection = None;
                     }
                 }
-                bindings.retain(|binding| binding.is_reachable());
+                retain(bindings, Binding::is_reachable, |binding| ended(name, binding));
             });
         }
     }
 
-    /// Removes what has expired and tells whose it was.
-    pub(crate) fn expire(&mut self, now: Instant, mut changed: impl FnMut(&Self, &[u8])) {
+    /// Removes what has expired. `ended` gets each binding with its user, `changed` the users who have fewer bindings now.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        ended: impl Fn(&[u8], &Binding),
+        mut changed: impl FnMut(&Self, &[u8]),
+    ) {
         while let Some(key) = self.wheel.expire(now) {
             if let Some(user) = self.users.get_mut(key) {
                 user.wakes_at = Instant::FAR;
             }
-            self.change_and_tell(key, &mut changed, |bindings| {
-                bindings.retain(|binding| binding.expires > now)
+            self.change_and_tell(key, &mut changed, |name, bindings| {
+                retain(bindings, |binding| binding.expires > now, |binding| ended(name, binding));
             });
         }
     }
@@ -389,11 +399,11 @@ impl Location {
         &mut self,
         key: SlabKey,
         changed: &mut impl FnMut(&Self, &[u8]),
-        change: impl FnOnce(&mut Bindings),
+        change: impl FnOnce(&[u8], &mut Bindings),
     ) {
         let Some(name) = self.users.get(key).map(|user| user.name.clone()) else { return };
         let before = self.bindings;
-        self.change_bindings(key, change);
+        self.change_bindings(key, |bindings| change(&name, bindings));
         if self.bindings < before {
             changed(self, &name);
         }
@@ -539,6 +549,17 @@ fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
         }
         (None, None) => {}
     }
+}
+
+/// Keeps what `is_kept` and gives the rest to `ended`.
+fn retain(bindings: &mut Bindings, is_kept: impl Fn(&Binding) -> bool, ended: impl Fn(&Binding)) {
+    bindings.retain(|binding| {
+        let is_kept = is_kept(binding);
+        if !is_kept {
+            ended(binding);
+        }
+        is_kept
+    });
 }
 
 fn connections_of(bindings: &[Binding]) -> impl Iterator<Item = ConnectionId> {

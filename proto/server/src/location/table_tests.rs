@@ -124,7 +124,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
                 17 => restart(&mut table, &mut model, now, seed),
                 _ => {
                     now = now + Duration::from_secs(rng.below(200));
-                    table.expire(now, |table, aor| assert!(table.lookup(aor, now).count() < 10));
+                    table.expire(now, |_, _| {}, |table, aor| assert!(table.lookup(aor, now).count() < 10));
                     model.values_mut().for_each(|all| all.retain(|binding| binding.expires > now));
                     assert_eq!(
                         table.bindings_len(),
@@ -135,7 +135,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
             }
             agree(&table, &model, now, seed);
         }
-        table.expire(now + Duration::from_secs(601), |_, _| {});
+        table.expire(now + Duration::from_secs(601), |_, _| {}, |_, _| {});
         assert_eq!((table.users_len(), table.bindings_len(), table.next_due()), (0, 0, None), "seed {seed}");
         assert!(
             table.by_connection.is_empty() && table.by_name.is_empty(),
@@ -145,7 +145,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
 }
 
 fn close(table: &mut Location, model: &mut Model, connection: ConnectionId) {
-    table.on_closed(connection, |_, _| {});
+    table.on_closed(connection, |_, _| {}, |_, _| {});
     for bindings in model.values_mut() {
         bindings.retain(|known| known.connection != Some(connection) || known.kind == Kind::Dialable);
         for known in bindings.iter_mut().filter(|known| known.connection == Some(connection)) {

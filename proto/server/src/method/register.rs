@@ -4,7 +4,7 @@ use crate::location::{Binding, Change, SaveError, Saved};
 use crate::proxy::write_q;
 use crate::reply::{write_reply, write_unfolded};
 use crate::server::{Out, Request};
-use crate::{Aor, BindingChange, Server, Services};
+use crate::{Aor, BindingChange, LogEvent, Server, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -64,6 +64,8 @@ impl<S: Services> Server<S> {
                 if saved.changed {
                     let change = change_of(before, self.location.bindings_len());
                     self.services.on_change(aor.as_bytes(), change, Some(request.flow));
+                    let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
+                    self.services.observe(request.now, &LogEvent::Registered { aor, change, message, flow });
                 }
                 self.confirm(request, aor, saved, out);
             }

@@ -5,7 +5,7 @@ use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
 use crate::route::{Hop, Routed, preprocess};
 use crate::server::{Out, Request, TimerC};
-use crate::{Server, Services};
+use crate::{CallStep, LogEvent, Server, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -236,6 +236,7 @@ impl<S: Services> Server<S> {
             self.transactions.share(client, original);
         }
         let timer_c = if is_invite {
+            self.observe_call(&Request { flow, ..*request }, CallStep::Forwarded);
             let due = TimerC { context: key, branch: number };
             self.wheel.arm(request.now + self.config.timer_c, due)
         } else {
@@ -377,10 +378,19 @@ impl<S: Services> Server<S> {
         branch.timer_c = TimerKey::NONE;
         let BranchState::Sent { client, rings } = branch.state else { return };
         self.counters.timer_c += 1;
+        self.observe_context(now, due.context, CallStep::TimedOut);
         let ends = self.transactions.cancel(now, client, out.packets);
         if !rings || !ends {
             self.note_failure(due.context, due.branch, 408);
             self.finish_if_done(now, due.context, out);
+        }
+    }
+
+    /// Reports what happened to a call whose request is kept.
+    pub(super) fn observe_context(&self, now: Instant, key: SlabKey, step: CallStep) {
+        if let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) {
+            let (message, flow) = (context.request.as_deref().unwrap_or_default(), None);
+            self.services.observe(now, &LogEvent::Call { step, message, flow });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::context::{Best, BranchState, read_owner};
 use crate::server::{Out, TimerC};
-use crate::{Server, Services};
+use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, TimerKey};
@@ -42,6 +42,7 @@ impl<S: Services> Server<S> {
                 self.note_answer(key, number);
                 self.forward_response(now, key, source, message, status, out);
                 if is_invite {
+                    self.observe_context(now, key, CallStep::Answered(status));
                     self.keep_caller(key, out);
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
@@ -211,6 +212,7 @@ impl<S: Services> Server<S> {
     fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
+        self.observe_context(now, key, CallStep::Failed(best.status));
         let was_sent = self.transactions.forward(now, server, best.status, out.packets, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
@@ -227,6 +229,7 @@ impl<S: Services> Server<S> {
         phrase: &str,
         out: &mut Out<'_>,
     ) {
+        self.observe_context(now, key, CallStep::Failed(status));
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);

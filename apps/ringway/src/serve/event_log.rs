@@ -1,0 +1,149 @@
+//! The log of what the server does: logins, registrations, calls, messages.
+//!
+//! Each event is one line, and its fields have stable names. Who writes these lines is on the packet path: where the level
+//! is off, an event costs the comparison of one number.
+
+use super::escaped::{Quoted, Word};
+use ringway_linux::Direction;
+use ringway_sansio::{Flow, Instant, Seed};
+use ringway_server::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, SourceRates};
+use ringway_sip::{HeaderName, Limits, Message, Start};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+/// Writes events; refused logins at most so often.
+pub(super) struct EventLog {
+    logins: Mutex<Logins>,
+}
+
+struct Logins {
+    by_source: SourceRates,
+    of_all: SourceRates,
+    suppressed: u64,
+}
+
+impl EventLog {
+    pub(super) fn new(seed: &Seed) -> Self {
+        let by_source = SourceRates::new(LOGINS_PER_SOURCE_S, seed);
+        let of_all = SourceRates::new(LOGINS_S, seed);
+        Self { logins: Mutex::new(Logins { by_source, of_all, suppressed: 0 }) }
+    }
+
+    pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        match *event {
+            LogEvent::LoginRefused { user, address, reason } => {
+                if tracing::enabled!(tracing::Level::INFO) {
+                    self.login_refused(now, user, address, reason);
+                }
+            }
+            LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
+                if tracing::enabled!(tracing::Level::DEBUG) {
+                    write_event(event);
+                }
+            }
+        }
+    }
+
+    fn login_refused(&self, now: Instant, user: &[u8], address: SocketAddr, reason: LoginRefusal) {
+        let suppressed = {
+            let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            let everybody = SocketAddr::from(([0, 0, 0, 0], 0)).ip();
+            if !logins.by_source.admit(now, address.ip()) || !logins.of_all.admit(now, everybody) {
+                logins.suppressed += 1;
+                return;
+            }
+            std::mem::take(&mut logins.suppressed)
+        };
+        let (user, address, reason) = (Word(user), address.ip(), reason.name());
+        if suppressed == 0 {
+            tracing::info!(%user, %address, %reason, "refused login");
+        } else {
+            tracing::info!(%user, %address, %reason, suppressed, "refused login");
+        }
+    }
+}
+
+/// Writes a message to the log, at level trace.
+pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
+    let (flow, bytes, message) = (ShownFlow(flow), message.len(), Quoted(message));
+    match direction {
+        Direction::Received => tracing::trace!(%flow, bytes, %message, "received"),
+        Direction::Sent => tracing::trace!(%flow, bytes, %message, "sent"),
+    }
+}
+
+fn write_event(event: &LogEvent<'_>) {
+    match *event {
+        LogEvent::LoginRefused { .. } => {}
+        LogEvent::Registered { aor, change, message, flow } => {
+            let (user, flow) = (Word(aor), ShownFlow(&flow));
+            let what = match change {
+                BindingChange::Registered => "registration added",
+                BindingChange::Refreshed => "registration refreshed",
+                BindingChange::Removed | BindingChange::Ended => "registration removed",
+            };
+            let Ok(message) = Message::parse(message, &Limits::default()) else { return };
+            for contact in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
+                tracing::debug!(%user, contact = %Word(contact), %flow, "{what}");
+            }
+        }
+        LogEvent::BindingEnded { aor, contact, flow, reason } => {
+            let (user, contact, flow) = (Word(aor), Word(contact), ShownFlow(&flow));
+            let reason = match reason {
+                BindingEnd::Expired => "expired",
+                BindingEnd::ConnectionClosed => "connection-closed",
+            };
+            tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
+        }
+        LogEvent::Call { step, message, flow } => write_call(step, message, flow.as_ref()),
+    }
+}
+
+fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
+    let Ok(message) = Message::parse(message, &Limits::default()) else { return };
+    // A request of its own in a dialog, a re-INVITE, begins and ends no call.
+    let in_dialog = matches!(message.start(), Start::Request { .. }) && message.to().tag().is_some();
+    if in_dialog && step != CallStep::Bye {
+        return;
+    }
+    let call_id = Word(message.call_id());
+    let (from, to) = (Word(message.from().uri.as_bytes()), Word(message.to().uri.as_bytes()));
+    match (step, flow.map(ShownFlow)) {
+        (CallStep::Begun, Some(flow)) => tracing::debug!(%call_id, %from, %to, %flow, "call begun"),
+        (CallStep::Forwarded, Some(flow)) => tracing::debug!(%call_id, %flow, "call forwarded"),
+        (CallStep::Answered(status), _) => tracing::debug!(%call_id, %from, %to, status, "call answered"),
+        (CallStep::Failed(status), _) => {
+            tracing::debug!(%call_id, %from, %to, status, reason = %"refused", "call ended");
+        }
+        (CallStep::Cancelled, _) => {
+            tracing::debug!(%call_id, %from, %to, reason = %"cancelled", "call ended")
+        }
+        (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
+        (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
+        (CallStep::Begun | CallStep::Forwarded, None) => {}
+    }
+}
+
+/// `udp:192.0.2.1:5060`, and for a connection its number: `tcp:192.0.2.1:40000#68719476737`.
+struct ShownFlow<'a>(&'a Flow);
+
+impl fmt::Display for ShownFlow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Flow { transport, remote, connection, .. } = self.0;
+        write!(f, "{transport}:{remote}")?;
+        match connection {
+            Some(connection) => write!(f, "#{}", connection.0),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Lines a second for the refused logins of one source.
+const LOGINS_PER_SOURCE_S: u32 = 1;
+
+/// Lines a second for all refused logins.
+const LOGINS_S: u32 = 50;
+
+/// Contacts of one REGISTER that are named.
+const CONTACTS_MAX: usize = 16;

@@ -1,0 +1,152 @@
+//! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
+
+use crate::auth::Algorithm;
+use crate::server::Request;
+use crate::{BindingChange, Server, Services};
+use core::net::SocketAddr;
+use ringway_sansio::Flow;
+use ringway_sip::digest::{Credentials, unescape};
+use ringway_sip::{HeaderName, Method};
+
+/// One event. All bytes came from the network, and may hold anything.
+#[derive(Clone, Copy, Debug)]
+pub enum LogEvent<'a> {
+    /// Credentials that prove nothing.
+    LoginRefused {
+        /// The digest's `username`, escapes undone.
+        user: &'a [u8],
+        /// Where the request came from.
+        address: SocketAddr,
+        /// Why.
+        reason: LoginRefusal,
+    },
+    /// A REGISTER changed the bindings of a user.
+    Registered {
+        /// `user@domain`.
+        aor: &'a [u8],
+        /// How.
+        change: BindingChange,
+        /// The REGISTER.
+        message: &'a [u8],
+        /// How it came.
+        flow: Flow,
+    },
+    /// A binding ended by itself.
+    BindingEnded {
+        /// `user@domain`.
+        aor: &'a [u8],
+        /// Its contact URI.
+        contact: &'a [u8],
+        /// How its REGISTER came.
+        flow: Flow,
+        /// Why.
+        reason: BindingEnd,
+    },
+    /// Something happened to a call.
+    Call {
+        /// What.
+        step: CallStep,
+        /// The request or response that it happened with.
+        message: &'a [u8],
+        /// Where that came from, or for [`CallStep::Forwarded`] goes to.
+        flow: Option<Flow>,
+    },
+}
+
+/// Why a login is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefusal {
+    /// The user exists and the digest is not that of its password.
+    WrongPassword,
+    /// There is no such user.
+    UnknownUser,
+    /// The password is that of another user than the address is of.
+    NotItsAddress,
+    /// A digest that this server does not offer.
+    Unusable,
+}
+
+/// Why a binding ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingEnd {
+    /// It was not refreshed.
+    Expired,
+    /// The connection that it was registered over is gone.
+    ConnectionClosed,
+}
+
+/// What happened to a call. A proxy without dialog state sees no more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStep {
+    /// Its INVITE came.
+    Begun,
+    /// Its INVITE was sent to a target.
+    Forwarded,
+    /// A target accepted it with this status.
+    Answered(u16),
+    /// The caller got this status.
+    Failed(u16),
+    /// The caller gave up.
+    Cancelled,
+    /// Nobody answered in time (timer C, RFC 3261 §16.8).
+    TimedOut,
+    /// One side sent a BYE.
+    Bye,
+}
+
+impl LoginRefusal {
+    /// As a log names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WrongPassword => "wrong-password",
+            Self::UnknownUser => "unknown-user",
+            Self::NotItsAddress => "not-its-address",
+            Self::Unusable => "unusable-digest",
+        }
+    }
+}
+
+impl<S: Services> Server<S> {
+    pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
+        let (message, flow) = (request.message.as_bytes(), Some(request.flow));
+        self.services.observe(request.now, &LogEvent::Call { step, message, flow });
+    }
+
+    /// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
+    pub(crate) fn observe_refused_login(&self, request: &Request<'_, '_>, header: HeaderName, domain: &[u8]) {
+        for value in request.message.lines_of(header) {
+            let Ok(Some(given)) = Credentials::parse(value) else { continue };
+            if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
+                continue;
+            }
+            let user = unescape(given.username);
+            let offered = given.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+            let reason = if !self.services.is_known(&user, domain) {
+                LoginRefusal::UnknownUser
+            } else if given.qop.is_none()
+                || !offered.is_some_and(|one| self.config.auth.algorithms.contains(&one))
+            {
+                LoginRefusal::Unusable
+            } else {
+                LoginRefusal::WrongPassword
+            };
+            return self.refused_login(request, &user, reason);
+        }
+    }
+
+    pub(crate) fn refused_login(&self, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
+        let address = request.flow.remote;
+        self.services.observe(request.now, &LogEvent::LoginRefused { user, address, reason });
+    }
+
+    /// An INVITE or BYE that is forwarded.
+    pub(crate) fn observe_forwarding(&self, request: &Request<'_, '_>) {
+        match request.method {
+            Method::Invite if request.message.to().tag().is_none() => {
+                self.observe_call(request, CallStep::Begun)
+            }
+            Method::Bye => self.observe_call(request, CallStep::Bye),
+            _ => {}
+        }
+    }
+}
