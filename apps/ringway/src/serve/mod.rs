@@ -241,6 +241,21 @@ fn recover(config: &Config, nodes: &mut [Node], now: Instant) -> Result<Option<J
             unreadable += 1;
         }
     })?;
+    let found = journal.recovery();
+    for damage in &found.damage {
+        tracing::error!("{damage}");
+    }
+    let names: Vec<String> = found.lost_users.names().collect();
+    for some in names.chunks(NAMES_AT_ONCE) {
+        tracing::error!(
+            "{}: last change lost of {}; what they had before it counts, and their phones register again by themselves",
+            path.display(),
+            some.join(", ")
+        );
+    }
+    if found.lost_users.more() > 0 {
+        tracing::error!("{}: last change lost of {} more", path.display(), found.lost_users.more());
+    }
     if unreadable > 0 {
         tracing::warn!("{unreadable} registrations in {} could not be read and are left out", path.display());
     }
@@ -350,6 +365,9 @@ const SHARDS_MAX: usize = 1024;
 /// Transactions of each kind at once, all shards together. One is kept for 32 s, so this is 60,000 calls a second; a call that
 /// was answered keeps about 600 bytes for that long.
 const TRANSACTIONS_MAX: usize = 2_000_000;
+
+/// Names in one line of the log.
+const NAMES_AT_ONCE: usize = 20;
 
 /// Users that a snapshot copies under one lock.
 const USERS_AT_ONCE: u32 = 256;
