@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
-use ringway_server::{BindingChange, Ha1, Services, SourceRates, StoreFailed};
+use ringway_server::{BindingChange, Ha1, Services, SourceRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. One thread: nothing is locked.
@@ -103,9 +103,7 @@ impl Services for MemoryServices {
         false
     }
 
-    fn store(&self, _aor: &[u8], _record: &[u8]) -> Result<(), StoreFailed> {
-        Ok(())
-    }
+    fn store(&self, _aor: &[u8], _record: &[u8]) {}
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
         // A screen shows no more of them; the newest of a flood are as good as any.

@@ -2,13 +2,14 @@
 
 use crate::auth::NonceMaker;
 use crate::date::DateText;
-use crate::location::{BadRecord, Location, Unstored};
+use crate::location::{BadRecord, Location};
 use crate::proxy::{Context, Lookup, Targets};
 use crate::{Aor, BindingChange, Config, Counters, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
+use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{
     Deadline, Event, Flow, Instant, Node, Outbox, Received, Rng, Seed, Token, Transport, Wheel,
@@ -28,7 +29,6 @@ pub struct Server<S> {
     pub(crate) nonces: NonceMaker,
     pub(crate) transactions: Transactions,
     pub(crate) location: Location,
-    pub(crate) unstored: Unstored,
     pub(crate) contexts: Slab<Context>,
     pub(crate) wheel: Wheel<TimerC>,
     /// Look-ups under way: ours, never a peer's number.
@@ -145,7 +145,6 @@ impl<S: Services> Server<S> {
             keys,
             transactions,
             location: Location::new(&seed, now),
-            unstored: Unstored::new(&seed),
             contexts: Slab::default(),
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
@@ -185,9 +184,11 @@ impl<S: Services> Server<S> {
         self.refuses = reason;
     }
 
-    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given.
+    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given. A binding that ends
+    /// later than one made now could ends then.
     pub fn restore(&mut self, aor: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
-        self.location.restore(aor, record, now, self.config.listeners.len())
+        let latest = now + Duration::from_secs(u64::from(self.config.registrar.max_expires_s));
+        self.location.restore(aor, record, now, latest, self.config.listeners.len())
     }
 
     /// Puts an administrator's contacts for `user@domain` in place of those there were.
@@ -199,8 +200,7 @@ impl<S: Services> Server<S> {
     pub fn remove_user(&mut self, aor: &[u8]) {
         if self.location.forget(aor) {
             self.services.on_change(aor, BindingChange::Removed, None);
-            // A store that fails now brings a binding back at the next start that nobody can authenticate for.
-            let _ = self.services.store(aor, b"");
+            self.services.store(aor, b"");
         }
     }
 
@@ -332,7 +332,7 @@ impl<S: Services> Node for Server<S> {
                 self.location.on_closed(connection, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
-                    let _ = services.store(aor, record);
+                    services.store(aor, record);
                     services.on_change(aor, BindingChange::Ended, None);
                 });
             }
@@ -349,7 +349,7 @@ impl<S: Services> Node for Server<S> {
         self.location.expire(now, |location, aor| {
             record.clear();
             location.write_record(aor, record);
-            let _ = services.store(aor, record);
+            services.store(aor, record);
             services.on_change(aor, BindingChange::Ended, None);
         });
         while let Some(due) = self.wheel.expire(now) {

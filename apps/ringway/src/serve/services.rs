@@ -1,7 +1,7 @@
 //! What all shards share: credentials, replay windows, source rates, the store's writing end.
 
 use crate::config::Config;
-use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
+use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::auth::{NonceId, NonceUse, ReplayWindows};
 use ringway_server::{Ha1, Services, SourceRates, StoreFailed};
@@ -142,13 +142,20 @@ impl Services for SharedServices {
         self.keeps_bindings
     }
 
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
-        let Some(writer) = self.writer.get() else { return Ok(()) };
-        if self.is_strict && writer.failed() {
+    fn record_bytes_max(&self, aor: &[u8]) -> Result<usize, StoreFailed> {
+        if !self.keeps_bindings {
+            return Ok(usize::MAX);
+        }
+        if self.is_strict && self.store_has_failed() {
             return Err(StoreFailed);
         }
-        self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);
-        Ok(())
+        Ok(if aor.len() > KEY_BYTES_MAX { 0 } else { VALUE_BYTES_MAX })
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
+        if let Some(writer) = self.writer.get() {
+            self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);
+        }
     }
 }
 

@@ -223,7 +223,7 @@ fn each_reason_is_counted_by_its_own_name() {
         names.push(name);
     });
     names.dedup();
-    assert_eq!(names.len(), 19 + 12);
+    assert_eq!(names.len(), 20 + 12);
 }
 
 #[test]
