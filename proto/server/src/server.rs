@@ -30,6 +30,8 @@ pub struct Server<S> {
     pub(crate) transactions: Transactions,
     pub(crate) location: Location,
     pub(crate) contexts: Slab<Context>,
+    /// Contexts of INVITEs that nobody has answered yet.
+    pub(crate) unanswered: usize,
     pub(crate) wheel: Wheel<TimerC>,
     /// Look-ups under way: ours, never a peer's number.
     pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
@@ -146,6 +148,7 @@ impl<S: Services> Server<S> {
             transactions,
             location: Location::new(&seed, now),
             contexts: Slab::default(),
+            unanswered: 0,
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
             next_query: 1,
@@ -225,14 +228,17 @@ impl<S: Services> Server<S> {
     }
 
     /// How many calls nobody has answered yet.
-    pub fn ringing_calls_len(&self) -> usize {
-        self.contexts.iter().filter(|(_, context)| context.unanswered().is_some()).count()
+    pub const fn ringing_calls_len(&self) -> usize {
+        self.unanswered
     }
 
-    /// Calls that nobody has answered yet: Call-ID, From, To, whether it rings, and since when.
-    pub fn ringing_calls(&self, mut each: impl FnMut(RingingCall<'_>)) {
-        for (_, context) in self.contexts.iter() {
-            let Some((request, rings, since)) = context.unanswered() else { continue };
+    /// Calls that nobody has answered yet, in up to `count` places from place `from` on; returns the place to go on from,
+    /// `None` at the end.
+    pub fn ringing_calls(&self, from: u32, count: u32, mut each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
+        for place in from..from.saturating_add(count) {
+            let Some((request, rings, since)) = self.contexts.at(place)?.and_then(Context::unanswered) else {
+                continue;
+            };
             if let Ok(message) = Message::parse(request, &self.config.message_limits) {
                 each(RingingCall {
                     call_id: message.call_id(),
@@ -243,6 +249,7 @@ impl<S: Services> Server<S> {
                 });
             }
         }
+        Some(from.saturating_add(count))
     }
 
     /// True when nothing waits for an answer: stopping now fails nobody.

@@ -200,6 +200,7 @@ impl<S: Services> Server<S> {
         phrase: &str,
         out: &mut Out<'_>,
     ) {
+        self.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = core::mem::take(&mut context.request);
         let (server, source) = (context.server, context.source.remote);
@@ -220,6 +221,7 @@ impl<S: Services> Server<S> {
 
     /// The request was answered for good: what is left of it only absorbs repetitions.
     fn forget_request(&mut self, key: SlabKey) {
+        self.note_answered(key);
         if let Some(context) = self.contexts.get_mut(key) {
             context.request = Vec::new();
             context.best = None;
