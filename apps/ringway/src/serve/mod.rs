@@ -64,7 +64,7 @@ impl Running {
         let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
-        let seq = load(&store, &config, &services, &mut nodes)?;
+        let applied = load(&store, &config, &services, &mut nodes)?;
         let journal = recover(&config, &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
@@ -88,7 +88,9 @@ impl Running {
         let admin = admin
             .serve(Arc::new(view), &config.admin.token)
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
-        let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
+        let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
+        // Users that were removed while no server ran: their registrations came back from the journal.
+        follower.follow();
         Ok(Self { config, settings, runtime, services, follower, admin, admin_address, clock })
     }
 
@@ -185,7 +187,8 @@ fn new_nodes(
         .collect()
 }
 
-/// Subscribers and permanent contacts, from the database into memory.
+/// Subscribers and permanent contacts, from the database into memory. Returns the number of the last change that was
+/// applied to the bindings too.
 fn load(
     store: &Store,
     config: &Config,
@@ -209,7 +212,7 @@ fn load(
         }
     }
     say_other_realms(store, config);
-    Ok(loaded.seq)
+    Ok(loaded.applied)
 }
 
 /// Says of passwords that they were made for another realm, when there are such. That they cannot be counted is no
