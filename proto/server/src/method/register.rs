@@ -77,7 +77,7 @@ impl<S: Services> Server<S> {
                 });
             }
             Err(Refusal::StoreFailed) => {
-                self.counters.store_failed += 1;
+                self.counters.store_refusals += 1;
                 self.reply(request, 503, "Store Failed", out, |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
                 });

@@ -73,7 +73,7 @@ fn a_store_that_fails_is_503_and_the_promise_is_not_made_later_either() {
     world.memory.store_fails.store(true, Ordering::Relaxed);
     let answer = only(world.udp(BOB, &at("phone", 1, "")));
     assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"));
-    assert_eq!(world.server.counters().store_failed, 1);
+    assert_eq!(world.server.counters().store_refusals, 1);
     assert!(world.bindings("bob").is_empty(), "refused, and yet it could be called");
     // The 503 was lost, the phone repeats itself: nothing is stored, so nothing is promised.
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 503);
@@ -107,7 +107,7 @@ fn a_store_that_fails_does_not_stop_what_changes_nothing() {
     world.memory.store_fails.store(true, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200, "the same REGISTER again");
     assert_eq!(only(world.udp(ALICE, &register("carol", "*").line("Expires: 0"))).status(), 200);
-    assert_eq!(world.server.counters().store_failed, 0);
+    assert_eq!(world.server.counters().store_refusals, 0);
 }
 
 /// What the store cannot hold is refused before the 200, whichever way the record grows.
