@@ -267,6 +267,35 @@ fn a_damaged_snapshot_loses_what_is_damaged_and_the_count_is_exact() {
     assert_eq!((state.len(), recovery.damage.len(), recovery.damage[0].lost), (31, 1, 0));
 }
 
+/// The segment behind it knows how much of it was on the disk.
+#[test]
+fn a_segment_that_lost_its_end_at_the_end_of_a_record_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.bindings");
+    let journal = Journal::recover(&path, |_, _| {}).unwrap().compact_from(100);
+    // Without a snapshot both segments stay.
+    let source: SnapshotSource = Box::new(|_| panic!("no snapshot, on purpose"));
+    let writer = Writer::start(journal, Durability::Strict, source, Box::new(|_| {})).unwrap();
+    let both = [(user(0), value(0)), (user(1), value(1))];
+    writer.batch(|batch| {
+        both.iter()
+            .for_each(|(key, value)| batch.put(key.as_bytes(), |out| out.extend_from_slice(value.as_bytes())))
+    });
+    wait_until("a second segment is begun", || folder.path().join("r.bindings.2").exists());
+    let last = writer.append(b"later@x", b"here");
+    wait_until("it is durable", || writer.durable() >= last);
+    drop(writer);
+    let read = |name| fs::read(folder.path().join(name)).unwrap();
+    let (first, second) = (read("r.bindings.1"), read("r.bindings.2"));
+    let (state, recovery, _folder) = recover_files(&[("r.bindings.1", &first), ("r.bindings.2", &second)]);
+    assert_eq!((state.len(), recovery.damage.len()), (3, 0));
+    let boundary = 80 + 30 + user(0).len() + value(0).len();
+    let (state, recovery, _folder) =
+        recover_files(&[("r.bindings.1", &first[..boundary]), ("r.bindings.2", &second)]);
+    assert_eq!((state.len(), recovery.damage.len()), (2, 1));
+    assert_eq!((recovery.damage[0].lost, recovery.damage[0].is_exact), (1, false));
+}
+
 #[test]
 fn missing_files_are_reported_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
