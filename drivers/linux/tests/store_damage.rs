@@ -337,6 +337,49 @@ fn damage_is_reported_once() {
     assert!(fs::read(folder.path().join(&kept[0])).unwrap() == bytes);
 }
 
+/// Bits flipped, stretches zeroed, cut out, doubled and moved: what is read was written, and the rest is reported.
+#[test]
+fn damage_of_any_kind_brings_nothing_that_was_not_there() {
+    const USERS: usize = 60;
+    let folder = tempfile::tempdir().unwrap();
+    let (_, good) = segment_of(folder.path(), USERS);
+    for seed in 1..=300_u64 {
+        let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |end: usize| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x % end.max(1) as u64) as usize
+        };
+        let mut bad = good.clone();
+        for _ in 0..=below(3) {
+            let at = below(bad.len());
+            let end = at + below(bad.len() - at).min(700);
+            let stretch = bad[at..end].to_vec();
+            match below(6) {
+                0 => bad[at] ^= 1 << below(8),
+                1 => bad[at..end].fill(0),
+                2 => drop(bad.drain(at..end)),
+                3 => drop(bad.splice(end..end, stretch)),
+                4 => bad.truncate(at.max(1)),
+                _ => {
+                    bad.drain(at..end);
+                    let to = below(bad.len());
+                    bad.splice(to..to, stretch);
+                }
+            }
+        }
+        let (state, recovery, _folder) = recover_files(&[("r.bindings.1", &bad)]);
+        for (key, text) in &state {
+            let known = (0..USERS).find(|n| user(*n) == *key);
+            assert_eq!(known.map(value).as_ref(), Some(text), "seed {seed}: {key}");
+        }
+        let is_reported = !recovery.damage.is_empty() || recovery.torn_bytes > 0;
+        let is_cut = bad.len() < good.len();
+        assert!(state.len() == USERS || is_reported || is_cut, "seed {seed}: {} users", state.len());
+    }
+}
+
 #[test]
 fn garbage_of_any_kind_is_read_in_linear_time_and_kept() {
     const BYTES: usize = 16 << 20;
