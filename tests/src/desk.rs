@@ -89,16 +89,16 @@ impl Services for Desk {
         true
     }
 
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
-        if self.0.store_fails.get() {
-            return Err(StoreFailed);
-        }
+    fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
+        if self.0.store_fails.get() { Err(StoreFailed) } else { Ok(usize::MAX) }
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
         let mut store = self.0.store.borrow_mut();
         if record.is_empty() {
             store.remove(aor);
         } else {
             store.insert(aor.to_vec(), record.to_vec());
         }
-        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates};
 use ringway_users::Subscribers;
 
 /// Users, nonces and rates. One thread: nothing is locked.
@@ -141,9 +141,7 @@ impl Services for MemoryServices {
         false
     }
 
-    fn store(&self, _aor: &[u8], _record: &[u8]) -> Result<(), StoreFailed> {
-        Ok(())
-    }
+    fn store(&self, _aor: &[u8], _record: &[u8]) {}
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
         // A screen shows no more of them; the newest of a flood are as good as any.

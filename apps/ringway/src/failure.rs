@@ -64,7 +64,7 @@ impl From<StoreError> for Failure {
             StoreError::Unusable { .. } => Self::usage(error.to_string()),
             StoreError::Corrupt { .. }
             | StoreError::Newer { .. }
-            | StoreError::JournalCorrupt { .. }
+            | StoreError::SymbolicLink { .. }
             | StoreError::InUse { .. }
             | StoreError::Io { .. }
             | StoreError::Database { .. }

@@ -1,8 +1,10 @@
 //! The process's signals as messages.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 
 /// What the process is asked to do from outside.
@@ -14,8 +16,11 @@ pub enum Signal {
     Reload,
 }
 
-/// Takes SIGTERM, SIGINT and SIGHUP from their defaults and gives them to the receiver, for as long as that lives.
+/// Takes SIGTERM, SIGINT and SIGHUP from their defaults and gives them to the receiver, for as long as that lives. Takes
+/// SIGXFSZ from its default, which ends the process: a write beyond the file size limit fails with EFBIG instead.
 pub fn watch() -> io::Result<Receiver<Signal>> {
+    // Nobody reads the flag; a signal that has a handler does not end the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (to, from) = channel();
     let body = move || {

@@ -80,6 +80,28 @@ fn another_store_on_the_same_file_sees_each_change_once_and_as_it_is_now() {
     assert_eq!(changes[0].kind, ChangeKind::Contacts(vec!["sip:bob@192.0.2.8".to_owned()]));
 }
 
+/// A server that looks after both must not take the new user for the old one.
+#[test]
+fn a_user_that_is_removed_and_added_again_is_seen_as_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let (command, server) = (open(folder.path()), open(folder.path()));
+    command.add(&user("alice"), "r", "one").unwrap();
+    let seq = server.load(|_| {}, |_, _, _| {}).unwrap().seq;
+    for _ in 0..2 {
+        command.remove(&user("alice")).unwrap();
+        command.add(&user("alice"), "r", "one").unwrap();
+    }
+    let changes = server.changes_since(seq).unwrap();
+    let [removed, added] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(removed.kind, ChangeKind::Removed);
+    assert!(matches!(added.kind, ChangeKind::Subscriber(_)) && added.seq > removed.seq);
+    // The next server finds it too, unless one has said that it applied it.
+    assert_eq!(server.load(|_| {}, |_, _, _| {}).unwrap().applied, added.seq, "there was no server before");
+    server.note_applied(seq).unwrap();
+    let loaded = server.load(|_| {}, |_, _, _| {}).unwrap();
+    assert_eq!((loaded.applied, loaded.seq), (seq, added.seq));
+}
+
 #[test]
 fn the_secret_stays_and_is_another_one_in_another_store() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

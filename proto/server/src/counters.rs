@@ -68,7 +68,9 @@ counters! {
     /// Requests that came back unchanged (482).
     loops,
     /// REGISTER requests refused because the store failed.
-    store_failed,
+    store_refusals,
+    /// REGISTER requests refused because the store keeps no record so long.
+    registration_too_large,
     /// Contacts refused because a user has as many as allowed.
     too_many_contacts,
     /// INVITEs cancelled because nobody answered in time.

@@ -2,13 +2,14 @@
 
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
-use crate::location::{BadRecord, Binding, Location, Unstored};
+use crate::location::{BadRecord, Binding, Location};
 use crate::proxy::{Context, Lookup, Pending, Targets};
 use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
+use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Deadline, Event, Flow, Instant, Node, Outbox, Received, Seed, Token, Transport, Wheel};
 use ringway_sip::{EditSpace, Message, Method, Start, Uri};
@@ -26,8 +27,9 @@ pub struct Server<S> {
     pub(crate) nonces: NonceMaker,
     pub(crate) transactions: Transactions,
     pub(crate) location: Location,
-    pub(crate) unstored: Unstored,
     pub(crate) contexts: Slab<Context>,
+    /// Contexts of INVITEs that nobody has answered yet.
+    pub(crate) unanswered: usize,
     pub(crate) wheel: Wheel<TimerC>,
     /// Look-ups under way: ours, never a peer's number.
     pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
@@ -153,8 +155,8 @@ impl<S: Services> Server<S> {
             keys,
             transactions,
             location: Location::new(&seed, now),
-            unstored: Unstored::new(&seed),
             contexts: Slab::default(),
+            unanswered: 0,
             wheel: Wheel::new(now),
             queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
             next_query: 1,
@@ -195,9 +197,11 @@ impl<S: Services> Server<S> {
         self.refuses = reason;
     }
 
-    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given.
+    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given. A binding that ends
+    /// later than one made now could ends then.
     pub fn restore(&mut self, aor: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
-        self.location.restore(aor, record, now, self.config.listeners.len())
+        let latest = now + Duration::from_secs(u64::from(self.config.registrar.max_expires_s));
+        self.location.restore(aor, record, now, latest, self.config.listeners.len())
     }
 
     /// Puts an administrator's contacts for `user@domain` in place of those there were.
@@ -209,8 +213,7 @@ impl<S: Services> Server<S> {
     pub fn remove_user(&mut self, aor: &[u8]) {
         if self.location.forget(aor) {
             self.services.on_change(aor, BindingChange::Removed, None);
-            // A store that fails now brings a binding back at the next start that nobody can authenticate for.
-            let _ = self.services.store(aor, b"");
+            self.services.store(aor, b"");
         }
     }
 
@@ -235,14 +238,17 @@ impl<S: Services> Server<S> {
     }
 
     /// How many calls nobody has answered yet.
-    pub fn ringing_calls_len(&self) -> usize {
-        self.contexts.iter().filter(|(_, context)| context.unanswered().is_some()).count()
+    pub const fn ringing_calls_len(&self) -> usize {
+        self.unanswered
     }
 
-    /// Calls that nobody has answered yet: Call-ID, From, To, whether it rings, and since when.
-    pub fn ringing_calls(&self, mut each: impl FnMut(RingingCall<'_>)) {
-        for (_, context) in self.contexts.iter() {
-            let Some((request, rings, since)) = context.unanswered() else { continue };
+    /// Calls that nobody has answered yet, in up to `count` places from place `from` on; returns the place to go on from,
+    /// `None` at the end.
+    pub fn ringing_calls(&self, from: u32, count: u32, mut each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
+        for place in from..from.saturating_add(count) {
+            let Some((request, rings, since)) = self.contexts.at(place)?.and_then(Context::unanswered) else {
+                continue;
+            };
             if let Ok(message) = Message::parse(request, &self.config.message_limits) {
                 each(RingingCall {
                     call_id: message.call_id(),
@@ -253,6 +259,7 @@ impl<S: Services> Server<S> {
                 });
             }
         }
+        Some(from.saturating_add(count))
     }
 
     /// True when nothing waits for an answer: stopping now fails nobody.
@@ -353,7 +360,7 @@ impl<S: Services> Node for Server<S> {
                 self.location.on_closed(connection, ended, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
-                    let _ = services.store(aor, record);
+                    services.store(aor, record);
                     services.on_change(aor, BindingChange::Ended, None);
                 });
             }
@@ -370,7 +377,7 @@ impl<S: Services> Node for Server<S> {
         self.location.expire(now, ended(services, now, BindingEnd::Expired), |location, aor| {
             record.clear();
             location.write_record(aor, record);
-            let _ = services.store(aor, record);
+            services.store(aor, record);
             services.on_change(aor, BindingChange::Ended, None);
         });
         while let Some(due) = self.wheel.expire(now) {

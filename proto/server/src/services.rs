@@ -68,8 +68,17 @@ pub trait Services {
         true
     }
 
+    /// The longest record of `aor` that [`Services::store`] can keep, in bytes. Asked before bindings change: a REGISTER
+    /// that cannot be stored changes nothing.
+    ///
+    /// # Errors
+    /// Nothing can be kept now, and whoever is told 200 must be able to rely on it.
+    fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
+        Ok(usize::MAX)
+    }
+
     /// Keeps the bindings of an address-of-record over a restart; an empty record: it has none any more.
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed>;
+    fn store(&self, aor: &[u8], record: &[u8]);
 
     /// Takes note of a change, for a listing that follows them; `flow` is that of the REGISTER, where one was the reason.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
@@ -123,8 +132,12 @@ impl<S: Services> Services for Arc<S> {
         (**self).keeps_bindings()
     }
 
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
-        (**self).store(aor, record)
+    fn record_bytes_max(&self, aor: &[u8]) -> Result<usize, StoreFailed> {
+        (**self).record_bytes_max(aor)
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
+        (**self).store(aor, record);
     }
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {

@@ -13,17 +13,20 @@ pub(super) struct Follower {
     services: Arc<SharedServices>,
     shards: Shards<Node>,
     seq: u64,
+    /// The number that the next start begins from.
+    noted: Option<u64>,
     has_failed: bool,
 }
 
 impl Follower {
+    /// `seq`: the changes up to this number are applied.
     pub(super) fn new(
         store: Arc<Store>,
         services: Arc<SharedServices>,
         shards: Shards<Node>,
         seq: u64,
     ) -> Self {
-        Self { store, services, shards, seq, has_failed: false }
+        Self { store, services, shards, seq, noted: None, has_failed: false }
     }
 
     /// Takes what changed since the last time. A store that cannot be read is said once; calls go on.
@@ -41,12 +44,20 @@ impl Follower {
             };
             self.has_failed = false;
             if changes.is_empty() {
-                return;
+                return self.note();
             }
             for change in changes {
                 self.seq = self.seq.max(change.seq);
                 self.apply(&change.name, &change.domain, change.kind);
             }
+        }
+    }
+
+    /// Notes in the store what is applied. If that fails, the next start applies some changes again, and phones of users
+    /// that were removed and added again must register once more.
+    fn note(&mut self) {
+        if self.noted != Some(self.seq) && self.store.note_applied(self.seq).is_ok() {
+            self.noted = Some(self.seq);
         }
     }
 

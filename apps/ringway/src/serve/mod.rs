@@ -71,7 +71,7 @@ impl Running {
         let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
-        let seq = load(&store, &config, &services, &mut nodes)?;
+        let applied = load(&store, &config, &services, &mut nodes)?;
         let journal = recover(&config, &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
@@ -99,7 +99,9 @@ impl Running {
         let admin = admin
             .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token)
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
-        let follower = Follower::new(store, Arc::clone(&services), runtime.shards(), seq);
+        let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
+        // Users that were removed while no server ran: their registrations came back from the journal.
+        follower.follow();
         Ok(Self {
             config,
             settings,
@@ -234,7 +236,8 @@ fn new_nodes(
         .collect()
 }
 
-/// Subscribers and permanent contacts, from the database into memory.
+/// Subscribers and permanent contacts, from the database into memory. Returns the number of the last change that was
+/// applied to the bindings too.
 fn load(
     store: &Store,
     config: &Config,
@@ -258,7 +261,7 @@ fn load(
         }
     }
     say_other_realms(store, config);
-    Ok(loaded.seq)
+    Ok(loaded.applied)
 }
 
 /// Says of passwords that they were made for another realm, when there are such. That they cannot be counted is no
@@ -290,6 +293,21 @@ fn recover(config: &Config, nodes: &mut [Node], now: Instant) -> Result<Option<J
             unreadable += 1;
         }
     })?;
+    let found = journal.recovery();
+    for damage in &found.damage {
+        tracing::error!("{damage}");
+    }
+    let names: Vec<String> = found.lost_users.names().collect();
+    for some in names.chunks(NAMES_AT_ONCE) {
+        tracing::error!(
+            "{}: last change lost of {}; what they had before it counts, and their phones register again by themselves",
+            path.display(),
+            some.join(", ")
+        );
+    }
+    if found.lost_users.more() > 0 {
+        tracing::error!("{}: last change lost of {} more", path.display(), found.lost_users.more());
+    }
     if unreadable > 0 {
         tracing::warn!("{unreadable} registrations in {} could not be read and are left out", path.display());
     }
@@ -414,6 +432,9 @@ const SHARDS_MAX: usize = 1024;
 /// Transactions of each kind at once, all shards together. One is kept for 32 s, so this is 60,000 calls a second; a call that
 /// was answered keeps about 600 bytes for that long.
 const TRANSACTIONS_MAX: usize = 2_000_000;
+
+/// Names in one line of the log.
+const NAMES_AT_ONCE: usize = 20;
 
 /// Users that a snapshot copies under one lock.
 const USERS_AT_ONCE: u32 = 256;

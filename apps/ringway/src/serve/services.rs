@@ -2,7 +2,7 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_linux::store::{Directory, SubscriberRow, Writer, WriterStats};
+use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use ringway_sansio::{Instant, Seed, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
@@ -185,13 +185,20 @@ impl Services for SharedServices {
         self.keeps_bindings
     }
 
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
-        let Some(writer) = self.writer.get() else { return Ok(()) };
-        if self.is_strict && writer.failed() {
+    fn record_bytes_max(&self, aor: &[u8]) -> Result<usize, StoreFailed> {
+        if !self.keeps_bindings {
+            return Ok(usize::MAX);
+        }
+        if self.is_strict && self.store_has_failed() {
             return Err(StoreFailed);
         }
-        self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);
-        Ok(())
+        Ok(if aor.len() > KEY_BYTES_MAX { 0 } else { VALUE_BYTES_MAX })
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
+        if let Some(writer) = self.writer.get() {
+            self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);
+        }
     }
 }
 

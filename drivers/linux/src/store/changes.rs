@@ -26,7 +26,7 @@ pub struct Change {
 pub enum ChangeKind {
     /// A password: new, or another one.
     Subscriber(Ha1),
-    /// No password any more; its registrations should end.
+    /// It was removed, and its registrations should end. Where it was added again, that follows as another change.
     Removed,
     /// These permanent contacts, and no others.
     Contacts(Vec<String>),
@@ -37,17 +37,33 @@ pub enum ChangeKind {
 pub(super) enum Kind {
     Subscriber = 1,
     Contacts = 2,
+    /// A subscriber was removed, whatever there is of that name now.
+    Removed = 3,
 }
 
 impl Store {
     /// What changed after number `seq`, oldest first, at most 10,000 changes: ask again until none come. A user who
-    /// changed twice comes once, as it is now.
+    /// changed twice comes once, as it is now; one that was removed and added again comes as both.
     ///
     /// # Errors
     /// The database refuses.
     pub fn changes_since(&self, seq: u64) -> Result<Vec<Change>, StoreError> {
         let connection = self.lock();
         read(&connection, seq).map_err(self.sql())
+    }
+}
+
+impl Store {
+    /// Notes that a server has applied all changes up to number `seq`, for its next start.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn note_applied(&self, seq: u64) -> Result<(), StoreError> {
+        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        self.lock()
+            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('applied', ?1)", params![seq])
+            .map(|_| ())
+            .map_err(self.sql())
     }
 }
 
@@ -64,9 +80,12 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
     while let Some(row) = rows.next()? {
         let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);
         let is_subscriber = row.get_ref(4)?.as_str_or_null()?.is_some();
-        let kind = if row.get::<_, i64>(1)? == Kind::Contacts as i64 {
+        let kind = row.get::<_, i64>(1)?;
+        let kind = if kind == Kind::Contacts as i64 {
             let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
             ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+        } else if kind == Kind::Removed as i64 {
+            ChangeKind::Removed
         } else if is_subscriber {
             ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
         } else {
@@ -83,6 +102,14 @@ pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind
         .prepare_cached("INSERT OR REPLACE INTO changed (domain, name, kind) VALUES (?1, ?2, ?3)")?
         .execute(params![domain, name, kind as i64])?;
     Ok(())
+}
+
+/// The number up to which a server has applied the changes, as it said last.
+pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(row.get::<_, i64>(0)?.unsigned_abs()))
 }
 
 /// The number of the latest change.

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// How every file of the journal is opened: a symbolic link in its place would lead writes to another file.
+const FLAGS: libc::c_int = libc::O_NOFOLLOW;
+
 /// A place for the journal's files.
 pub trait Disk: Send + Sync + 'static {
     /// A new, empty file; one that is there already is emptied.
@@ -18,6 +21,9 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives an existing file a second name, under which it stays as it is when the first is removed.
+    fn keep(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Returns once the names in `folder` (created, renamed, removed) are on the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
@@ -41,13 +47,13 @@ pub struct LocalDisk;
 
 impl Disk for LocalDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(FLAGS).open(path)?;
         file.set_len(0)?;
         Ok(Box::new(LocalFile(file)))
     }
 
     fn append_to(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().append(true).open(path)?;
+        let file = OpenOptions::new().append(true).custom_flags(FLAGS).open(path)?;
         file.set_len(length)?;
         Ok(Box::new(LocalFile(file)))
     }
@@ -60,9 +66,29 @@ impl Disk for LocalDisk {
         fs::remove_file(path)
     }
 
+    fn keep(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if fs::hard_link(from, to).is_ok() {
+            return Ok(());
+        }
+        // Not every file system has links.
+        let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+        io::copy(&mut open_to_read(from)?, &mut copy)?;
+        copy.sync_all()
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
     }
+}
+
+/// Opens an existing file of the journal for reading.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(FLAGS).open(path)
+}
+
+/// Opens the file that keeps a second server off, and makes it if there is none.
+pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).custom_flags(FLAGS).open(path)
 }
 
 struct LocalFile(File);

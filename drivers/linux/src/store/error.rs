@@ -35,22 +35,17 @@ pub enum StoreError {
         /// The newest version this program reads.
         known: i64,
     },
-    /// A file of the journal is damaged where it was known to be whole.
+    /// A file of the journal is a symbolic link, and writes would go to another file.
     #[error(
-        "{}: damaged at byte {offset} ({detail}); restore a backup, or move {}* away: the server then starts without \
-         registrations, and phones register again by themselves",
-        file.display(),
-        journal.display()
+        "{}: cannot {doing}: it is a symbolic link, which the journal does not follow; remove the link, or give [store] \
+         url the path that it leads to",
+        file.display()
     )]
-    JournalCorrupt {
-        /// The damaged file.
+    SymbolicLink {
+        /// The link.
         file: PathBuf,
-        /// What all the journal's files begin with.
-        journal: PathBuf,
-        /// Where in the file.
-        offset: u64,
-        /// What was found.
-        detail: &'static str,
+        /// What was tried.
+        doing: &'static str,
     },
     /// Another server holds the journal.
     #[error("{}: another ringway is using it; stop that one, or give this one another [store] url", file.display())]
@@ -116,7 +111,10 @@ pub enum StoreError {
 impl StoreError {
     pub(super) fn io(file: impl Into<PathBuf>, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
-        move |source| Self::Io { file, doing, source }
+        move |source| match source.raw_os_error() {
+            Some(libc::ELOOP) => Self::SymbolicLink { file, doing },
+            _ => Self::Io { file, doing, source },
+        }
     }
 }
 

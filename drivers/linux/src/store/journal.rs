@@ -1,7 +1,8 @@
 //! The journal of bindings: append-only segments, and now and then a snapshot that makes the old ones unneeded.
 
-use super::record::encode_synced;
-use super::recovery::{self, Recovery};
+use super::disk::open_to_lock;
+use super::record::{encode_synced, seal};
+use super::recovery::{self, Open, Recovery};
 use super::segment::{HEADER_BYTES, Header, Kind, Names};
 use super::{Disk, DiskFile, LocalDisk, StoreError};
 use std::fs::{File, TryLockError};
@@ -20,16 +21,18 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     segment: Box<dyn DiskFile>,
     number: u64,
-    /// Good bytes in the segment; what a failed write left behind them is cut off before the next one.
-    length: u64,
+    /// The segment's good bytes and its next record; what a failed write left behind them is cut off before the next one.
+    open: Open,
     needs_cut: bool,
     /// Bytes of the segment that are on the disk.
     synced: u64,
-    /// The `synced` that the segment itself tells.
-    marked: u64,
+    /// The segment ends in a record that says that all of it is on the disk, or nothing was appended yet.
+    is_marked: bool,
     older_bytes: u64,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
+    /// What was read should be replaced by a snapshot, however long it is.
+    is_worn: bool,
     recovery: Recovery,
     /// Held as long as the journal lives; the system lets go of it when the process dies.
     _lock: File,
@@ -40,8 +43,10 @@ impl Journal {
     /// oldest first: key, value; an empty value says that the key is gone. Each record is the whole state of its key,
     /// so a later one replaces an earlier one.
     ///
+    /// What is damaged is left out, reported in [`Journal::recovery`], kept under another name and replaced by a snapshot.
+    ///
     /// # Errors
-    /// Another process holds the journal; a file is damaged or of another version; the file system refuses.
+    /// Another process holds the journal; a file is of a later version or a symbolic link; the file system refuses.
     pub fn recover(path: &Path, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, StoreError> {
         Self::recover_on(Arc::new(LocalDisk), path, on_record)
     }
@@ -59,27 +64,28 @@ impl Journal {
         let lock = lock(&names)?;
         let (recovery, position) = recovery::recover(&names, &*disk, &mut on_record)?;
         let file = names.segment(position.segment);
-        let (segment, length) = if position.length < HEADER_BYTES as u64 {
-            let segment = create_segment(&names, &*disk, position.segment, 0)
-                .map_err(StoreError::io(&file, "create the journal"))?;
-            (segment, HEADER_BYTES as u64)
-        } else {
-            let segment =
-                disk.append_to(&file, position.length).map_err(StoreError::io(&file, "open for writing"))?;
-            (segment, position.length)
+        let (segment, open) = match position.open {
+            None => create_segment(&names, &*disk, position.segment, position.previous_synced)
+                .map_err(StoreError::io(&file, "create the journal"))?,
+            Some(open) => {
+                let segment =
+                    disk.append_to(&file, open.length).map_err(StoreError::io(&file, "open for writing"))?;
+                (segment, open)
+            }
         };
         Ok(Self {
             names,
             disk,
             segment,
             number: position.segment,
-            length,
+            open,
             needs_cut: false,
             synced: 0,
-            marked: 0,
+            is_marked: true,
             older_bytes: position.older_bytes,
             snapshot_bytes: position.snapshot_bytes,
             compact_bytes_min: COMPACT_BYTES_MIN,
+            is_worn: position.wants_snapshot,
             recovery,
             _lock: lock,
         })
@@ -93,8 +99,8 @@ impl Journal {
     }
 
     /// What was read.
-    pub fn recovery(&self) -> Recovery {
-        self.recovery
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
     /// What the names of all its files begin with.
@@ -102,23 +108,18 @@ impl Journal {
         self.names.snapshot()
     }
 
-    /// Adds a batch of sealed records. `batch` is left as it was.
-    pub(super) fn append(&mut self, batch: &mut Vec<u8>) -> io::Result<()> {
+    /// Adds a batch of records and seals them for this segment.
+    pub(super) fn append(&mut self, batch: &mut [u8]) -> io::Result<()> {
         if self.needs_cut {
-            self.segment.cut(self.length)?;
+            self.segment.cut(self.open.length)?;
             self.needs_cut = false;
         }
-        let records = batch.len();
-        if self.marked != self.synced {
-            encode_synced(batch, self.synced);
-        }
-        let written = self.segment.append(batch);
-        let bytes = batch.len() as u64;
-        batch.truncate(records);
-        match written {
+        let next = seal(batch, self.open.file, self.open.next);
+        self.is_marked = false;
+        match self.segment.append(batch) {
             Ok(()) => {
-                self.length += bytes;
-                self.marked = self.synced;
+                self.open.length += batch.len() as u64;
+                self.open.next = next;
                 Ok(())
             }
             Err(error) => {
@@ -131,7 +132,7 @@ impl Journal {
     /// Returns once all that was appended is on the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         self.segment.sync()?;
-        self.synced = self.length;
+        self.synced = self.open.length;
         Ok(())
     }
 
@@ -139,35 +140,40 @@ impl Journal {
     /// told so.
     pub(super) fn begin_segment(&mut self) -> io::Result<u64> {
         let number = self.number + 1;
-        let segment = create_segment(&self.names, &*self.disk, number, self.synced)?;
-        self.older_bytes += self.length;
+        let (segment, open) = create_segment(&self.names, &*self.disk, number, self.synced)?;
+        self.older_bytes += self.open.length;
         self.segment = segment;
         self.number = number;
-        self.length = HEADER_BYTES as u64;
+        self.open = open;
         self.needs_cut = false;
-        self.synced = self.length;
-        self.marked = self.length;
+        self.synced = self.open.length;
+        self.is_marked = true;
         Ok(number)
     }
 
-    /// Tells the segment that all of it is on the disk, so that later damage to it is known as damage.
+    /// Ends the segment with a record that says that all of it is on the disk, so that later damage to its last records
+    /// does not look like a write that a crash cut short.
     pub(super) fn close(&mut self) {
-        if self.synced == self.length && self.marked != self.synced && !self.needs_cut {
+        if self.synced == self.open.length && !self.is_marked && !self.needs_cut {
+            let mut mark = Vec::new();
+            encode_synced(&mut mark, self.synced);
             // Without this record the next start works as well.
-            let _ = self.append(&mut Vec::new()).and_then(|()| self.sync());
+            let _ = self.append(&mut mark).and_then(|()| self.sync());
         }
     }
 
     /// True when the segments have grown so much that a snapshot pays.
     pub(super) fn wants_snapshot(&self) -> bool {
-        let grown = self.older_bytes + self.length;
-        grown > self.compact_bytes_min.max(self.snapshot_bytes.saturating_mul(COMPACT_SNAPSHOTS))
+        let grown = self.older_bytes + self.open.length;
+        self.is_worn
+            || grown > self.compact_bytes_min.max(self.snapshot_bytes.saturating_mul(COMPACT_SNAPSHOTS))
     }
 
     /// Takes note that a snapshot of `bytes` replaced all segments before the open one.
     pub(super) fn snapshot_written(&mut self, bytes: u64) {
         self.snapshot_bytes = bytes;
         self.older_bytes = 0;
+        self.is_worn = false;
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -180,17 +186,13 @@ impl Journal {
 
     /// Bytes of all segments and the snapshot.
     pub(super) fn bytes(&self) -> u64 {
-        self.snapshot_bytes + self.older_bytes + self.length
+        self.snapshot_bytes + self.older_bytes + self.open.length
     }
 }
 
 fn lock(names: &Names) -> Result<File, StoreError> {
     let path = names.lock();
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .open(&path)
-        .map_err(StoreError::io(&path, "create the lock file"))?;
+    let file = open_to_lock(&path).map_err(StoreError::io(&path, "create the lock file"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { file: path }),
@@ -207,10 +209,12 @@ fn create_segment(
     disk: &dyn Disk,
     number: u64,
     previous_synced: u64,
-) -> io::Result<Box<dyn DiskFile>> {
+) -> io::Result<(Box<dyn DiskFile>, Open)> {
     let mut segment = disk.create(&names.segment(number))?;
-    segment.append(&Header { kind: Kind::Segment, number, previous_synced }.encode())?;
+    let header = Header::new(Kind::Segment, number, previous_synced)?;
+    segment.append(&header.encode())?;
     segment.sync()?;
     disk.sync_folder(names.folder())?;
-    Ok(segment)
+    let open = Open { length: HEADER_BYTES as u64, file: header.file.unwrap_or_default(), next: 0 };
+    Ok((segment, open))
 }

@@ -12,6 +12,7 @@
 //! REGISTER. Start reading at [`Writer`].
 
 mod changes;
+mod damage;
 mod directory;
 mod disk;
 mod error;
@@ -19,6 +20,7 @@ mod import;
 mod journal;
 mod record;
 mod recovery;
+mod scan;
 mod schema;
 mod segment;
 mod snapshot;
@@ -27,6 +29,7 @@ mod writer;
 mod writer_thread;
 
 pub use changes::{Change, ChangeKind};
+pub use damage::{Damage, LostUsers};
 pub use directory::Directory;
 pub use disk::{Disk, DiskFile, LocalDisk};
 pub use error::StoreError;

@@ -1,19 +1,25 @@
-//! Reading a journal after a stop, a crash or a power cut.
+//! Reading a journal after a stop, a crash, a power cut or damage.
 //!
 //! ```text
 //! BASE (snapshot, says "segments from N on are newer")   BASE.N, BASE.N+1, ... (segments, the last one open)
 //! ```
 //! A crash can leave: the last record of the last segment cut short (cut off), a segment without its header (made
 //! again), a snapshot half written under another name (removed), segments older than the snapshot (removed). All
-//! else is damage, and refused: guessing would bring logged-out phones back or lose others without a word.
+//! else is damage: every whole record is read, what is missing is reported, the damaged file is kept under another name,
+//! and a new segment is begun, so that nothing is appended to a damaged one.
 
-use super::segment::{HEADER_BYTES, Header, Kind, Names, scan, was_synced_beyond};
-use super::{Disk, StoreError};
+use super::damage::{Damage, LostUsers};
+use super::record::{Format, LostKey, decode};
+use super::record::{RECORD_BYTES_MAX, Step};
+use super::scan::{Found, Lost, Scan, Tail, scan};
+use super::segment::{HEADER_BYTES, Head, Header, Kind, Names, V1_HEADER_BYTES};
+use super::{Disk, StoreError, disk};
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// What was found on the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Records read from the snapshot.
     pub snapshot_records: u64,
@@ -23,6 +29,10 @@ pub struct Recovery {
     pub bytes: u64,
     /// Bytes of unfinished writes that were cut off.
     pub torn_bytes: u64,
+    /// Files that are damaged or missing.
+    pub damage: Vec<Damage>,
+    /// Users whose last record is damaged. Their record before it counts, if there is one.
+    pub lost_users: LostUsers,
 }
 
 /// Where writing goes on.
@@ -30,116 +40,246 @@ pub struct Recovery {
 pub(super) struct Position {
     /// The segment to append to.
     pub(super) segment: u64,
-    /// How much of it is good; 0: it must be made first.
-    pub(super) length: u64,
+    /// What is known of it; `None`: it must be made first.
+    pub(super) open: Option<Open>,
+    /// For a segment that must be made: how much of the one before it is good.
+    pub(super) previous_synced: u64,
     /// Bytes of all segments before it and behind the snapshot.
     pub(super) older_bytes: u64,
     /// Bytes of the snapshot.
     pub(super) snapshot_bytes: u64,
+    /// A snapshot should replace what was read: it is damaged, or of an older version.
+    pub(super) wants_snapshot: bool,
 }
 
-/// Reads snapshot and segments in order and hands over every record.
+/// A segment that can be appended to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// How much of it is good.
+    pub(super) length: u64,
+    /// The number its records carry.
+    pub(super) file: u32,
+    /// The number of the next record.
+    pub(super) next: u32,
+}
+
+/// Reads snapshot and segments in order and hands over every whole record.
 pub(super) fn recover(
     names: &Names,
     disk: &dyn Disk,
     on_record: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(Recovery, Position), StoreError> {
-    let mut found = Recovery::default();
     let unfinished = names.snapshot_new();
-    if unfinished.exists() {
+    if unfinished.symlink_metadata().is_ok() {
         disk.remove(&unfinished).map_err(StoreError::io(&unfinished, "remove"))?;
     }
-    let (first, snapshot_bytes) = read_snapshot(names, &mut found, on_record)?;
     let mut segments = names.segments().map_err(StoreError::io(names.folder(), "list"))?;
+    let mut reading = Reading { names, found: Recovery::default(), on_record };
+    let snapshot = reading.snapshot()?;
+    let first = snapshot.first.or(segments.first().copied()).unwrap_or(1);
     for number in segments.extract_if(.., |number| *number < first) {
         let path = names.segment(number);
         disk.remove(&path).map_err(StoreError::io(&path, "remove"))?;
     }
-    for (index, number) in segments.iter().enumerate() {
-        if *number != first + index as u64 {
-            let missing = names.segment(first + index as u64);
-            return Err(names.damaged(&missing, 0, "the file is missing and a later one is there"));
+    let mut position = Position {
+        segment: first,
+        open: None,
+        previous_synced: 0,
+        older_bytes: 0,
+        snapshot_bytes: snapshot.length,
+        wants_snapshot: snapshot.is_old,
+    };
+    let mut expected = first;
+    let mut last = None;
+    for (index, number) in segments.iter().copied().enumerate() {
+        if number != expected {
+            reading.missing(&names.segment(expected), number - expected);
         }
+        expected = number + 1;
+        let segment = reading.segment(number, segments.get(index + 1).copied())?;
+        position.older_bytes += segment.length;
+        position.wants_snapshot |= segment.is_old;
+        last = Some((number, segment));
     }
-    let mut position = Position { segment: first, length: 0, older_bytes: 0, snapshot_bytes };
-    for (index, number) in segments.iter().enumerate() {
-        let next = segments.get(index + 1).copied();
-        position.older_bytes += position.length;
-        position.segment = *number;
-        position.length = read_segment(names, *number, next, &mut found, on_record)?;
+    match last {
+        Some((number, Segment { open: None, good: 0, .. })) => position.segment = number,
+        Some((number, Segment { open: Some(open), length, .. })) => {
+            position.segment = number;
+            position.open = Some(open);
+            position.older_bytes -= length;
+        }
+        Some((number, segment)) => {
+            position.segment = number + 1;
+            position.previous_synced = segment.good;
+        }
+        None => {}
+    }
+    let mut found = reading.found;
+    if !found.damage.is_empty() {
+        position.wants_snapshot = true;
+        found.damage.iter_mut().for_each(|damage| keep_aside(disk, damage));
+        disk.sync_folder(names.folder()).map_err(StoreError::io(names.folder(), "sync"))?;
     }
     Ok((found, position))
 }
 
-fn open(path: &Path) -> Result<File, StoreError> {
-    File::open(path).map_err(StoreError::io(path, "open"))
+struct Reading<'r> {
+    names: &'r Names,
+    found: Recovery,
+    on_record: &'r mut dyn FnMut(&[u8], &[u8]),
 }
 
-/// Reads the snapshot, if there is one; gives the first segment that is newer, and the snapshot's length.
-fn read_snapshot(
-    names: &Names,
-    found: &mut Recovery,
-    on_record: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<(u64, u64), StoreError> {
-    let path = names.snapshot();
-    if !path.exists() {
-        return Ok((1, 0));
-    }
-    let mut file = open(path)?;
-    let header = match Header::read(&mut file, path, names)? {
-        Some(header) if header.kind == Kind::Snapshot => header,
-        Some(_) | None => return Err(names.damaged(path, 0, "it does not begin like a snapshot")),
-    };
-    let scan = scan(&mut file, on_record).map_err(StoreError::io(path, "read"))?;
-    if let Some(detail) = scan.broken {
-        return Err(names.damaged(path, scan.good, detail));
-    }
-    if scan.end != Some(scan.records) {
-        return Err(names.damaged(path, scan.good, "records are missing at its end"));
-    }
-    found.snapshot_records = scan.records;
-    found.bytes += scan.length;
-    Ok((header.number, scan.length))
+struct Snapshot {
+    /// The first segment that is newer; `None`: unknown.
+    first: Option<u64>,
+    length: u64,
+    is_old: bool,
 }
 
-/// Reads one segment; gives how much of it is good.
-fn read_segment(
-    names: &Names,
-    number: u64,
-    next: Option<u64>,
-    found: &mut Recovery,
-    on_record: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<u64, StoreError> {
-    let path = &names.segment(number);
-    let mut file = open(path)?;
-    let header = match Header::read(&mut file, path, names)? {
-        Some(header) if header.kind == Kind::Segment && header.number == number => header,
-        Some(_) => return Err(names.damaged(path, 0, "it is another file under this name")),
-        None if next.is_none() => {
-            found.torn_bytes += file.metadata().map_err(StoreError::io(path, "read"))?.len();
-            return Ok(0);
+struct Segment {
+    /// `None`: it is damaged or of an older version, and nothing may be appended.
+    open: Option<Open>,
+    /// How much of it is good; 0: it has no header.
+    good: u64,
+    length: u64,
+    is_old: bool,
+}
+
+impl Found for Reading<'_> {
+    fn record(&mut self, key: &[u8], value: &[u8]) {
+        self.found.lost_users.found_again(key);
+        (self.on_record)(key, value);
+    }
+
+    fn lost(&mut self, lost: LostKey<'_>) {
+        self.found.lost_users.add(lost);
+    }
+}
+
+impl Reading<'_> {
+    /// Reads the snapshot, if there is one.
+    fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+        let path = self.names.snapshot();
+        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            // Without a snapshot no segment was ever removed.
+            let first = Some(1);
+            return Ok(Snapshot { first, length: 0, is_old: false });
         }
-        None => return Err(names.damaged(path, 0, "its header is missing")),
-    };
-    debug_assert_eq!(header.number, number);
-    let scan = scan(&mut file, on_record).map_err(StoreError::io(path, "read"))?;
-    found.segment_records += scan.records;
-    found.bytes += scan.length;
-    let Some(detail) = scan.broken else { return Ok(scan.good.max(HEADER_BYTES as u64)) };
-    let is_tail = match next {
-        Some(next) => scan.good >= synced_before(names, next)?,
-        None => !was_synced_beyond(&mut file, scan.good).map_err(StoreError::io(path, "read"))?,
-    };
-    if !is_tail {
-        return Err(names.damaged(path, scan.good, detail));
+        let mut file = open(path)?;
+        let (header, from, format) = match Header::read(&mut file, path)? {
+            Head::Whole(header) if header.kind == Kind::Snapshot => {
+                (Some(header), header.length(), header.format())
+            }
+            Head::Whole(_) | Head::Missing | Head::Damaged => {
+                // Segments that it replaced may still be there. Read in order, they end in the same state.
+                (None, V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?)
+            }
+        };
+        let (scan, tail) = scan(&mut file, from, format, self).map_err(StoreError::io(path, "read"))?;
+        self.found.snapshot_records += scan.records;
+        self.found.bytes += scan.length;
+        let is_whole = header.is_some()
+            && scan.damaged_at.is_none()
+            && scan.tail == Tail::Whole
+            && scan.end == Some(scan.records);
+        if !is_whole {
+            tail.iter().for_each(|lost| self.found.lost_users.add(lost.key()));
+            let counted = scan.end.map(|records| records.saturating_sub(scan.records));
+            let at = if header.is_none() { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
+            let lost = counted.unwrap_or(scan.lost + scan.tail_records);
+            self.found.damage.push(Damage::at(path, at, lost, counted.is_some()));
+        }
+        let first = header.map(|header| header.number);
+        Ok(Snapshot { first, length: scan.length, is_old: format == Format::V1 })
     }
-    found.torn_bytes += scan.length.saturating_sub(scan.good);
-    Ok(scan.good)
+
+    /// Reads one segment; `next` is the number of the one behind it.
+    fn segment(&mut self, number: u64, next: Option<u64>) -> Result<Segment, StoreError> {
+        let path = &self.names.segment(number);
+        let mut file = open(path)?;
+        let synced = next.map(|next| self.synced_before(next)).transpose()?.unwrap_or(0);
+        let header = match Header::read(&mut file, path)? {
+            Head::Whole(header) if header.kind == Kind::Segment && header.number == number => Some(header),
+            Head::Missing if next.is_none() => {
+                let length = file.metadata().map_err(StoreError::io(path, "read"))?.len();
+                if length <= HEADER_BYTES as u64 {
+                    self.found.torn_bytes += length;
+                    return Ok(Segment { open: None, good: 0, length: 0, is_old: false });
+                }
+                None
+            }
+            Head::Whole(_) | Head::Missing | Head::Damaged => None,
+        };
+        let (from, format) = match header {
+            Some(header) => (header.length(), header.format()),
+            None => (V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?),
+        };
+        let (scan, tail) = scan(&mut file, from, format, self).map_err(StoreError::io(path, "read"))?;
+        self.found.segment_records += scan.records;
+        self.found.bytes += scan.length;
+        let is_damaged = self.judge(path, header.is_none(), synced, &scan, &tail);
+        let open = match format {
+            Format::V2 { file: Some(file) } if !is_damaged => {
+                Some(Open { length: scan.good, file, next: scan.next })
+            }
+            Format::V1 | Format::V2 { .. } => None,
+        };
+        let good = if is_damaged { scan.length } else { scan.good };
+        Ok(Segment { open, good, length: scan.good, is_old: format == Format::V1 })
+    }
+
+    /// Notes what a segment has lost, if it is damaged.
+    fn judge(&mut self, path: &Path, is_headless: bool, synced: u64, scan: &Scan, tail: &[Lost]) -> bool {
+        let is_tail_lost = scan.tail == Tail::Damaged || synced > scan.good;
+        if !is_headless && scan.damaged_at.is_none() && !is_tail_lost {
+            self.found.torn_bytes += scan.length.saturating_sub(scan.good);
+            return false;
+        }
+        let mut lost = scan.lost;
+        if is_tail_lost {
+            lost += scan.tail_records.max(1);
+            tail.iter().for_each(|lost| self.found.lost_users.add(lost.key()));
+        }
+        let at = if is_headless { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
+        self.found.damage.push(Damage::at(path, at, lost, !is_tail_lost));
+        true
+    }
+
+    /// How much of the segment before `number` was on the disk when `number` was begun.
+    fn synced_before(&self, number: u64) -> Result<u64, StoreError> {
+        let path = self.names.segment(number);
+        match Header::read(&mut open(&path)?, &path)? {
+            Head::Whole(header) => Ok(header.previous_synced),
+            Head::Missing | Head::Damaged => Ok(0),
+        }
+    }
+
+    fn missing(&mut self, path: &Path, files: u64) {
+        self.found.damage.push(Damage::missing(path, files));
+    }
 }
 
-/// How much of the segment before `number` was on the disk when `number` was begun.
-fn synced_before(names: &Names, number: u64) -> Result<u64, StoreError> {
-    let path = names.segment(number);
-    let header = Header::read(&mut open(&path)?, &path, names)?;
-    Ok(header.map_or(0, |header| header.previous_synced))
+fn open(path: &Path) -> Result<File, StoreError> {
+    disk::open_to_read(path).map_err(StoreError::io(path, "open"))
+}
+
+/// The version of the records in a file whose header is damaged: it shows in the first of them.
+fn format_without_header(file: &mut File, path: &Path) -> Result<Format, StoreError> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(V1_HEADER_BYTES as u64)).map_err(StoreError::io(path, "read"))?;
+    file.take(RECORD_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(StoreError::io(path, "read"))?;
+    let is_v1 = matches!(decode(Format::V1, &bytes), Step::Whole(_));
+    Ok(if is_v1 { Format::V1 } else { Format::V2 { file: None } })
+}
+
+/// Gives a damaged file a second name that survives the next snapshot.
+fn keep_aside(disk: &dyn Disk, damage: &mut Damage) {
+    if damage.is_missing() {
+        return;
+    }
+    damage.kept = match Names::kept(&damage.file) {
+        Err(kept) => Ok(kept),
+        Ok(Some(name)) => disk.keep(&damage.file, &name).map(|()| name).map_err(|error| error.to_string()),
+        Ok(None) => Err("too many damaged files of this name are kept already".to_owned()),
+    };
 }

@@ -1,24 +1,26 @@
-//! The files of a journal: their names, their header, and reading one in big blocks.
+//! The files of a journal: their names and their header.
 
 use super::StoreError;
-use super::record::{RECORD_HEADER_BYTES, SYNCED_MAGIC, Step, decode};
-use memchr::memmem;
+use super::record::Format;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What every file of a journal begins with, and how much of it.
-pub(super) const HEADER_BYTES: usize = 32;
-/// The journal version this program writes and reads.
-const VERSION: u16 = 1;
+/// Every file of a journal begins with two copies of its header: these many bytes.
+pub(super) const HEADER_BYTES: usize = 2 * COPY_BYTES;
+/// One copy of the header.
+const COPY_BYTES: usize = 40;
+/// The header of version 1, of which there was one copy.
+pub(super) const V1_HEADER_BYTES: usize = 32;
+/// The journal version this program writes; it reads version 1 too.
+const VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"RNGWBIND";
-/// How much is read at once.
-const BLOCK_BYTES: usize = 1 << 20;
-/// How far a `synced` record can reach over the end of a block.
-const OVERLAP_BYTES: usize = 64;
+/// Damaged files that are kept of one name.
+const KEPT_MAX: u32 = 16;
 
 /// The names of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` a snapshot being written,
-/// `BASE.lock` tells that a server is running.
+/// `BASE.lock` tells that a server is running, `BASE.damaged-K` and `BASE.N.damaged-K` are damaged files kept aside.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     base: PathBuf,
@@ -58,12 +60,31 @@ impl Names {
         let stem = self.base.file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";
         for entry in self.folder().read_dir()? {
             let name = entry?.file_name();
-            if let Some(number) = name.to_str().and_then(|name| name.strip_prefix(&stem)?.parse().ok()) {
-                numbers.push(number);
-            }
+            let number = name.to_str().and_then(|name| name.strip_prefix(&stem)?.parse::<u64>().ok());
+            // Larger numbers are not ours, and there is a number after each of these.
+            numbers.extend(number.filter(|number| *number <= u64::MAX / 2));
         }
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// A name under which `path` can be kept aside. `Ok(None)`: as many of this name are kept as may be.
+    ///
+    /// `Err`: it is kept already, under this name.
+    pub(super) fn kept(path: &Path) -> Result<Option<PathBuf>, PathBuf> {
+        let identity = |path: &Path| path.symlink_metadata().ok().map(|file| (file.dev(), file.ino()));
+        let this = identity(path);
+        for number in 1..=KEPT_MAX {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".damaged-{number}"));
+            let name = PathBuf::from(name);
+            match identity(&name) {
+                None => return Ok(Some(name)),
+                found if found == this => return Err(name),
+                Some(_) => {}
+            }
+        }
+        Ok(None)
     }
 
     fn with(&self, suffix: &str) -> PathBuf {
@@ -90,43 +111,70 @@ pub(super) struct Header {
     /// Of a segment: how much of the segment before it was known to be on the disk when this one was begun. After a
     /// disk failure that is less than the whole, and damage beyond it is no surprise.
     pub(super) previous_synced: u64,
+    /// The number that all records of the file carry; `None` in version 1.
+    pub(super) file: Option<u32>,
+}
+
+/// What was found where a file's header should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    Whole(Header),
+    /// The file ends there, or is zeros, as after a crash while it was made.
+    Missing,
+    Damaged,
 }
 
 impl Header {
+    /// A header with a random file number.
+    pub(super) fn new(kind: Kind, number: u64, previous_synced: u64) -> io::Result<Self> {
+        let mut file = [0; 4];
+        getrandom::fill(&mut file).map_err(io::Error::other)?;
+        Ok(Self { kind, number, previous_synced, file: Some(u32::from_le_bytes(file)) })
+    }
+
+    /// Both copies, as they are written.
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10] = match self.kind {
+        let (copy, second) = bytes.split_at_mut(COPY_BYTES);
+        copy[..8].copy_from_slice(MAGIC);
+        copy[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        copy[10] = match self.kind {
             Kind::Segment => 1,
             Kind::Snapshot => 2,
         };
-        bytes[12..20].copy_from_slice(&self.number.to_le_bytes());
-        bytes[20..28].copy_from_slice(&self.previous_synced.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..28]);
-        bytes[28..].copy_from_slice(&crc.to_le_bytes());
+        copy[12..20].copy_from_slice(&self.number.to_le_bytes());
+        copy[20..28].copy_from_slice(&self.previous_synced.to_le_bytes());
+        copy[28..32].copy_from_slice(&self.file.unwrap_or_default().to_le_bytes());
+        let crc = crc32fast::hash(&copy[..36]);
+        copy[36..].copy_from_slice(&crc.to_le_bytes());
+        second.copy_from_slice(copy);
         bytes
     }
 
-    /// Reads the header of `path`. `Ok(None)`: the file ends, or is zeros, where its header should be, as after a
-    /// crash while it was made.
-    pub(super) fn read(file: &mut File, path: &Path, names: &Names) -> Result<Option<Self>, StoreError> {
+    /// Reads the header of `path`.
+    ///
+    /// # Errors
+    /// The file is of a later version; the file system refuses.
+    pub(super) fn read(file: &mut File, path: &Path) -> Result<Head, StoreError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         file.seek(SeekFrom::Start(0)).map_err(StoreError::io(path, "read"))?;
         file.by_ref()
             .take(HEADER_BYTES as u64)
             .read_to_end(&mut bytes)
             .map_err(StoreError::io(path, "read"))?;
-        let Ok(bytes) = <[u8; HEADER_BYTES]>::try_from(bytes) else { return Ok(None) };
-        if bytes == [0; HEADER_BYTES] {
-            return Ok(None);
+        if let Some(header) = bytes.first_chunk().and_then(Self::decode_v1) {
+            return Ok(Head::Whole(header));
         }
-        let damaged = |detail| names.damaged(path, 0, detail);
-        if &bytes[..8] != MAGIC {
-            return Err(damaged("it does not begin like a journal of bindings"));
+        // A segment has no records before its header is whole on the disk.
+        if bytes.len() < HEADER_BYTES || bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Head::Missing);
+        }
+        let mut copies = bytes.chunks_exact(COPY_BYTES).filter_map(|copy| copy.first_chunk());
+        if let Some(header) = copies.find_map(Self::decode) {
+            return Ok(Head::Whole(header));
         }
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version != VERSION {
+        if bytes.starts_with(MAGIC) && version > VERSION {
             return Err(StoreError::Newer {
                 file: path.to_owned(),
                 what: "journal",
@@ -134,107 +182,49 @@ impl Header {
                 known: VERSION.into(),
             });
         }
-        let number = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
-        if crc32fast::hash(&bytes[..28]).to_le_bytes() != bytes[28..] {
-            return Err(damaged("its header's checksum is wrong"));
-        }
-        let kind = match bytes[10] {
+        Ok(Head::Damaged)
+    }
+
+    fn decode(copy: &[u8; COPY_BYTES]) -> Option<Self> {
+        let is_whole = copy.starts_with(MAGIC)
+            && copy[8..10] == VERSION.to_le_bytes()
+            && crc32fast::hash(&copy[..36]).to_le_bytes() == copy[36..];
+        let file = u32::from_le_bytes([copy[28], copy[29], copy[30], copy[31]]);
+        is_whole.then(|| Self::fields(copy, Some(file)))?
+    }
+
+    fn decode_v1(bytes: &[u8; V1_HEADER_BYTES]) -> Option<Self> {
+        // As if the version were right: a flip in it is damage and not another version.
+        let mut whole = *bytes;
+        whole[..8].copy_from_slice(MAGIC);
+        whole[8..10].copy_from_slice(&1_u16.to_le_bytes());
+        let is_whole = crc32fast::hash(&whole[..28]).to_le_bytes() == whole[28..];
+        is_whole.then(|| Self::fields(&whole, None))?
+    }
+
+    /// The fields that both versions have in the same places.
+    fn fields(bytes: &[u8], file: Option<u32>) -> Option<Self> {
+        let kind = match bytes.get(10)? {
             1 => Kind::Segment,
             2 => Kind::Snapshot,
-            _ => return Err(damaged("it is neither a snapshot nor a segment")),
+            _ => return None,
         };
-        Ok(Some(Self { kind, number: number(12), previous_synced: number(20) }))
+        let number = u64::from_le_bytes(*bytes.get(12..)?.first_chunk()?);
+        let previous_synced = u64::from_le_bytes(*bytes.get(20..)?.first_chunk()?);
+        Some(Self { kind, number, previous_synced, file })
     }
-}
 
-impl Names {
-    pub(super) fn damaged(&self, file: &Path, offset: u64, detail: &'static str) -> StoreError {
-        StoreError::JournalCorrupt { file: file.to_owned(), journal: self.base.clone(), offset, detail }
-    }
-}
-
-/// What reading a file's records came to.
-#[derive(Debug, Default)]
-pub(super) struct Scan {
-    /// Records handed over.
-    pub(super) records: u64,
-    /// Where the last good record ends.
-    pub(super) good: u64,
-    /// The file's length.
-    pub(super) length: u64,
-    /// Why reading stopped before the end of the file.
-    pub(super) broken: Option<&'static str>,
-    /// The count of an `end` record, if there was one.
-    pub(super) end: Option<u64>,
-}
-
-/// Reads all records of `file` behind its header, in order. Nothing is allocated for a record.
-pub(super) fn scan(file: &mut File, on_record: &mut dyn FnMut(&[u8], &[u8])) -> io::Result<Scan> {
-    let mut scan = Scan {
-        good: file.seek(SeekFrom::Start(HEADER_BYTES as u64))?,
-        length: file.metadata()?.len(),
-        ..Scan::default()
-    };
-    let mut block = Vec::with_capacity(BLOCK_BYTES);
-    loop {
-        let added = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
-        let mut used = 0;
-        while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty()) {
-            match decode(rest) {
-                Step::Record { key, value, length } => {
-                    on_record(key, value);
-                    scan.records += 1;
-                    used += length;
-                }
-                Step::Synced { length, .. } => used += length,
-                Step::End { records, length } => {
-                    scan.end = Some(records);
-                    used += length;
-                }
-                Step::Incomplete => break,
-                Step::Invalid(why) => {
-                    scan.broken = Some(why);
-                    break;
-                }
-            }
-        }
-        scan.good += used as u64;
-        block.drain(..used);
-        if scan.broken.is_some() {
-            return Ok(scan);
-        }
-        if added == 0 {
-            if !block.is_empty() {
-                scan.broken = Some("its last record is not whole");
-            }
-            return Ok(scan);
+    /// The version of the records behind it.
+    pub(super) fn format(&self) -> Format {
+        match self.file {
+            Some(_) => Format::V2 { file: self.file },
+            None => Format::V1,
         }
     }
-}
 
-/// True when something behind byte `from` says that more than `from` bytes were once on the disk: then what is broken
-/// there is damage, and not the tail of a write that a crash cut short.
-pub(super) fn was_synced_beyond(file: &mut File, from: u64) -> io::Result<bool> {
-    file.seek(SeekFrom::Start(from))?;
-    let finder = memmem::Finder::new(SYNCED_MAGIC);
-    let mut block = Vec::with_capacity(BLOCK_BYTES + OVERLAP_BYTES);
-    loop {
-        let added = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
-        for magic in finder.find_iter(&block) {
-            let record = magic.checked_sub(RECORD_HEADER_BYTES).and_then(|start| block.get(start..));
-            if let Some(Step::Synced { bytes, .. }) = record.map(decode)
-                && bytes > from
-            {
-                return Ok(true);
-            }
-        }
-        if added == 0 {
-            return Ok(false);
-        }
-        block.drain(..block.len().saturating_sub(OVERLAP_BYTES));
+    /// Where the records begin.
+    pub(super) fn length(&self) -> u64 {
+        let length = if self.file.is_some() { HEADER_BYTES } else { V1_HEADER_BYTES };
+        length as u64
     }
 }

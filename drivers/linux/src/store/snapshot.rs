@@ -109,14 +109,15 @@ fn write_file(
 ) -> io::Result<u64> {
     let mut file = disk.create(&names.snapshot_new())?;
     let mut block = Vec::with_capacity(BLOCK_BYTES + RECORD_BYTES_MAX);
-    block.extend_from_slice(
-        &Header { kind: Kind::Snapshot, number: first_segment, previous_synced: 0 }.encode(),
-    );
+    let header = Header::new(Kind::Snapshot, first_segment, 0)?;
+    let in_file = header.file.unwrap_or_default();
+    block.extend_from_slice(&header.encode());
     file.append(&block)?;
     let mut bytes = block.len() as u64;
     let mut synced = 0;
     block.clear();
     let mut records = 0u64;
+    let mut next = 0;
     let mut outcome = Ok(());
     let mut flush = |block: &mut Vec<u8>| -> io::Result<()> {
         if stop.load(Ordering::Relaxed) {
@@ -137,7 +138,7 @@ fn write_file(
         }
         let start = block.len();
         if encode(&mut block, key, |buffer| buffer.extend_from_slice(value)) {
-            seal(block.get_mut(start..).unwrap_or_default());
+            next = seal(block.get_mut(start..).unwrap_or_default(), in_file, next);
             records += 1;
         }
         if block.len() >= BLOCK_BYTES {
@@ -145,7 +146,9 @@ fn write_file(
         }
     });
     outcome?;
+    let start = block.len();
     encode_end(&mut block, records);
+    seal(block.get_mut(start..).unwrap_or_default(), in_file, next);
     flush(&mut block)?;
     file.sync()?;
     Ok(bytes)

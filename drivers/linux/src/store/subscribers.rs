@@ -79,8 +79,11 @@ pub struct Loaded {
     pub subscribers: u64,
     /// Permanent contacts handed over.
     pub contacts: u64,
-    /// The number to give to [`Store::changes_since`] next.
+    /// The number of the latest change: it and all before it are in what was loaded.
     pub seq: u64,
+    /// The number up to which the last server applied changes: of those after it, removals still have to be applied to
+    /// what it left behind. `seq`, if there was no server before.
+    pub applied: u64,
 }
 
 /// The database of subscribers and permanent contacts.
@@ -174,7 +177,7 @@ impl Store {
             if contacts > 0 {
                 note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;
             }
-            note(transaction, user.domain(), user.name(), Kind::Subscriber).map_err(sql())
+            note(transaction, user.domain(), user.name(), Kind::Removed).map_err(sql())
         })
     }
 
@@ -293,7 +296,9 @@ impl Store {
         let mut connection = self.lock();
         let mut load = || {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            let mut loaded = Loaded { subscribers: 0, contacts: 0, seq: super::changes::last(&transaction)? };
+            let seq = super::changes::last(&transaction)?;
+            let applied = super::changes::applied(&transaction)?.unwrap_or(seq);
+            let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
                 transaction.prepare("SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
             let mut rows = statement.query([])?;

@@ -6,14 +6,13 @@
 //!     ^                              | error: said once, retried             error: what was written since the last
 //!     +--- all written ---<----------+ every second, `failed`                sync may be gone -> new segment, snapshot
 //! ```
-//! On a full disk the same write is tried again. After any other failure, and after a failed sync in particular, the
+//! On a full disk, and at a file size limit, the same write is tried again. After any other failure, and after a failed sync in particular, the
 //! system may have thrown bytes away and call the next sync a success: that is a loss, and so are records dropped
 //! because too much waited. Only a new segment and a snapshot of the whole table answer a loss, and until then nothing
 //! more counts as durable. What waits when that segment begins is thrown away, because the table has it: behind the
 //! snapshot it could only bring an older state of some key back.
 
 use super::Journal;
-use super::record::seal;
 use super::snapshot::Snapshots;
 use super::writer::{Durability, Pending, Shared};
 use std::io::{self, ErrorKind};
@@ -138,8 +137,8 @@ impl StoreThread {
     fn next_deadline(&self) -> Option<Instant> {
         let is_unsynced = self.written > self.durable && !self.has_loss();
         let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_EVERY);
-        let is_loss_waiting = self.has_loss() && self.retry_at.is_none();
-        let snapshot = self.snapshot_retry_at.or_else(|| is_loss_waiting.then(Instant::now));
+        let is_wanted = (self.has_loss() || self.journal.wants_snapshot()) && self.retry_at.is_none();
+        let snapshot = self.snapshot_retry_at.or_else(|| is_wanted.then(Instant::now));
         let snapshot = snapshot.filter(|_| self.snapshot_answers.is_none());
         [sync, self.retry_at, snapshot].into_iter().flatten().min()
     }
@@ -170,14 +169,16 @@ impl StoreThread {
         mem::swap(&mut self.batch, &mut pending.bytes);
         self.batch_last = pending.last;
         drop(pending);
-        seal(&mut self.batch);
         self.write_batch()
     }
 
     fn write_batch(&mut self) -> io::Result<()> {
         if !self.batch.is_empty() {
             if let Err(error) = self.journal.append(&mut self.batch) {
-                if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                if !matches!(
+                    error.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+                ) {
                     self.losses += 1;
                 }
                 return Err(error);
@@ -309,7 +310,7 @@ impl StoreThread {
             let file = self.journal.path().display();
             tracing::error!(
                 "{file}: cannot write registrations: {error}; calls go on and registrations are kept in memory until \
-                 the disk takes them again: make room on it or mend it"
+                 the disk takes them again: make room on it, raise the file size limit (ulimit -f), or mend it"
             );
         }
     }

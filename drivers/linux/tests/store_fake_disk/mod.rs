@@ -152,6 +152,11 @@ impl Disk for FakeDisk {
         Ok(())
     }
 
+    fn keep(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _state = self.step()?;
+        LocalDisk.keep(from, to)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let _state = self.step()?;
         LocalDisk.sync_folder(folder)

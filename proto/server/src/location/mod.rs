@@ -3,10 +3,8 @@
 mod binding;
 mod record;
 mod table;
-mod unstored;
 
 pub(crate) use binding::{Binding, Kind, Text, means_tcp};
 pub use record::BadRecord;
-pub(crate) use table::{Change, SaveError, Saved};
+pub(crate) use table::{Change, Room, SaveError, Saved};
 pub use table::{Location, Registration, RegistrationRef};
-pub(crate) use unstored::Unstored;

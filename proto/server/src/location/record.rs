@@ -47,15 +47,26 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
     }
 }
 
+/// How many bytes [`write`] makes of a binding with this text.
+pub(crate) fn bytes_of(text: &Text<'_>) -> usize {
+    FIXED_BYTES + text.uri.len() + text.params.len() + text.call_id.len()
+}
+
 /// Reads a record. What has expired is left out; connections of before the restart are gone, and contacts that only they
-/// reached with them. `listeners` is how many there are now: a flow of one that is gone moves to the first.
-pub(crate) fn read(record: &[u8], now: Instant, listeners: usize) -> Result<Vec<Binding>, BadRecord> {
+/// reached with them. `listeners` is how many there are now: a flow of one that is gone moves to the first. No binding
+/// ends after `latest`: the clock may have been set back, or the limit lowered.
+pub(crate) fn read(
+    record: &[u8],
+    now: Instant,
+    latest: Instant,
+    listeners: usize,
+) -> Result<Vec<Binding>, BadRecord> {
     let mut bindings = Vec::new();
     let Some((&VERSION, mut rest)) = record.split_first() else {
         return if record.is_empty() { Ok(bindings) } else { Err(BadRecord) };
     };
     while !rest.is_empty() {
-        let expires = Instant::from_nanos(u64::from_le_bytes(take(&mut rest)?));
+        let expires = Instant::from_nanos(u64::from_le_bytes(take(&mut rest)?)).min(latest);
         let cseq = u32::from_le_bytes(take(&mut rest)?);
         let q = u16::from_le_bytes(take(&mut rest)?);
         let [kind, transport, listener] = take(&mut rest)?;
@@ -93,3 +104,6 @@ fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], BadRecord> {
 }
 
 const VERSION: u8 = 1;
+
+/// Of a binding: expires, CSeq, q, kind, transport, listener, address, port and three lengths.
+const FIXED_BYTES: usize = 8 + 4 + 2 + 3 + 16 + 2 + 3 * 2;

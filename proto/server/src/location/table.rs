@@ -3,7 +3,7 @@
 use super::binding::{Binding, Kind, Text};
 use super::record::{self, BadRecord};
 use crate::rate::SeededHash;
-use crate::{Aor, Authenticated};
+use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -68,6 +68,14 @@ pub(crate) struct Saved {
     pub(crate) changed: bool,
 }
 
+/// What a user may have after a REGISTER.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) contacts: usize,
+    /// See [`Services::record_bytes_max`](crate::Services::record_bytes_max).
+    pub(crate) record_bytes: Result<usize, StoreFailed>,
+}
+
 /// Why nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SaveError {
@@ -77,6 +85,10 @@ pub(crate) enum SaveError {
     TooMany,
     /// A contact's texts are too long.
     TooLong,
+    /// The store cannot keep so much of one user.
+    TooLarge,
+    /// The store can keep nothing now.
+    StoreFailed,
 }
 
 /// A binding as listings show it.
@@ -206,7 +218,7 @@ impl Location {
         cseq: u32,
         flow: Flow,
         now: Instant,
-        max_contacts: usize,
+        room: Room,
     ) -> Result<Saved, SaveError> {
         let aor = proof.subject().as_bytes();
         let found = self.find(aor);
@@ -214,16 +226,10 @@ impl Location {
             .and_then(|key| self.users.get(key))
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default();
-        if !check(bindings, changes, cseq, now, max_contacts)? {
+        if !check(bindings, changes, cseq, now, room)? {
             return Ok(Saved { place: found, changed: false });
         }
-        let key = match found {
-            Some(key) => key,
-            None if changes.iter().all(|change| change.expires.is_none()) => {
-                return Ok(Saved { place: None, changed: false });
-            }
-            None => self.add_user(aor),
-        };
+        let key = found.unwrap_or_else(|| self.add_user(aor));
         self.change_bindings(key, |bindings| {
             bindings.retain(|binding| binding.expires > now);
             for change in changes {
@@ -243,6 +249,7 @@ impl Location {
         call_id: &[u8],
         cseq: u32,
         now: Instant,
+        room: Room,
     ) -> Result<bool, SaveError> {
         let aor = proof.subject().as_bytes();
         let is_newer = |binding: &Binding| {
@@ -250,6 +257,9 @@ impl Location {
         };
         if self.lookup(aor, now).any(is_newer) {
             return Err(SaveError::OutOfOrder);
+        }
+        if self.lookup(aor, now).any(|binding| !binding.is_permanent()) {
+            room.record_bytes.map_err(|StoreFailed| SaveError::StoreFailed)?;
         }
         Ok(self.remove_where(aor, |binding| !binding.is_permanent()))
     }
@@ -271,15 +281,16 @@ impl Location {
         });
     }
 
-    /// Brings a user's bindings back after a restart.
+    /// Brings a user's bindings back after a restart; none ends after `latest`.
     pub(crate) fn restore(
         &mut self,
         aor: &[u8],
         record: &[u8],
         now: Instant,
+        latest: Instant,
         listeners: usize,
     ) -> Result<(), BadRecord> {
-        let bindings = record::read(record, now, listeners)?;
+        let bindings = record::read(record, now, latest, listeners)?;
         self.remove_where(aor, |binding| !binding.is_permanent());
         if bindings.is_empty() {
             return Ok(());
@@ -485,16 +496,22 @@ fn hash_with(key: &[u8; 16], name: &[u8]) -> (u64, u64) {
     (wide.h1, wide.h2)
 }
 
-/// What must hold before anything is changed. `Ok(false)`: it is a repetition.
+/// What must hold before anything is changed. `Ok(false)`: it is a repetition, or there is nothing to remove.
 fn check(
     bindings: &[Binding],
     changes: &[Change<'_>],
     cseq: u32,
     now: Instant,
-    max_contacts: usize,
+    room: Room,
 ) -> Result<bool, SaveError> {
     let live = |binding: &&Binding| binding.expires > now && !binding.is_permanent();
-    let mut count = bindings.iter().filter(live).count();
+    let (mut count, mut bytes) =
+        bindings.iter().filter(live).fold((0_usize, 1_usize), |(count, bytes), binding| {
+            (count + 1, bytes + record::bytes_of(&binding.text()))
+        });
+    if count == 0 && changes.iter().all(|change| change.expires.is_none()) {
+        return Ok(false);
+    }
     let mut repeated = 0;
     for (number, change) in changes.iter().enumerate() {
         let text = &change.text;
@@ -512,16 +529,30 @@ fn check(
         let before = changes.get(..number).unwrap_or_default();
         let earlier = before.iter().rev().find(|earlier| earlier.contact.equals(&change.contact));
         let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
+        if is_there {
+            let replaced = earlier.map(|earlier| earlier.text).or(existing.map(Binding::text));
+            bytes = bytes.saturating_sub(replaced.map_or(0, |text| record::bytes_of(&text)));
+        }
+        if change.expires.is_some() {
+            bytes += record::bytes_of(text);
+        }
         match (is_there, change.expires) {
             (false, Some(_)) => count += 1,
             (true, None) => count = count.saturating_sub(1),
             (false, None) | (true, Some(_)) => {}
         }
     }
-    if count > max_contacts {
+    if count > room.contacts {
         return Err(SaveError::TooMany);
     }
-    Ok(repeated == 0)
+    if repeated > 0 {
+        return Ok(false);
+    }
+    match room.record_bytes {
+        Err(StoreFailed) => Err(SaveError::StoreFailed),
+        Ok(max) if count > 0 && bytes > max => Err(SaveError::TooLarge),
+        Ok(_) => Ok(true),
+    }
 }
 
 fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {

@@ -35,7 +35,7 @@ fn register(table: &mut Location, model: &mut Model, user: &str, known: &Known, 
     let change = Change { contact, text, q: 1000, expires, kind: known.kind };
     let proof = Authenticated::danger_everyone_is_believed(&aor);
     let flow = Flow { connection: known.connection, ..flow(known.connection.map(|one| one.0)) };
-    let saved = table.save(&proof, &[change], known.cseq, flow, now, CONTACTS_MAX);
+    let saved = table.save(&proof, &[change], known.cseq, flow, now, ROOM);
 
     let bindings = model.entry(user.into()).or_default();
     bindings.retain(|binding| binding.expires > now);
@@ -164,7 +164,7 @@ fn restart(table: &mut Location, model: &mut Model, now: Instant, seed: u64) {
     }
     *table = Location::new(&Seed::from_number(seed), now);
     for (aor, record) in &records {
-        table.restore(aor, record, now, 1).unwrap();
+        table.restore(aor, record, now, Instant::FAR, 1).unwrap();
         let mut again = Vec::new();
         table.write_record(aor, &mut again);
         assert!(again.len() <= record.len(), "seed {seed}");
@@ -194,17 +194,19 @@ fn permanent_contacts_stand_beside_the_registered_ones() {
     assert_eq!(table.bindings_len(), 2);
     let aor = Aor::new(b"u", b"d");
     let proof = Authenticated::danger_everyone_is_believed(&aor);
-    assert_eq!(table.clear(&proof, b"1", 9, now), Ok(false));
+    assert_eq!(table.clear(&proof, b"1", 9, now, ROOM), Ok(false));
     register(&mut table, &mut model, "u", &known, false, now);
     assert_eq!(table.lookup(b"u@d", now).count(), 3, "the same contact may be both");
     let mut record = Vec::new();
     table.write_record(b"u@d", &mut record);
     table.set_permanent(b"u@d", &[]);
     assert_eq!(table.lookup(b"u@d", now).count(), 1);
-    assert_eq!(table.clear(&proof, b"1", 1, now), Err(SaveError::OutOfOrder));
-    assert_eq!(table.clear(&proof, b"1", 2, now), Ok(true));
-    table.restore(b"u@d", &record, now, 1).unwrap();
+    assert_eq!(table.clear(&proof, b"1", 1, now, ROOM), Err(SaveError::OutOfOrder));
+    assert_eq!(table.clear(&proof, b"1", 2, now, ROOM), Ok(true));
+    table.restore(b"u@d", &record, now, Instant::FAR, 1).unwrap();
     assert_eq!(table.lookup(b"u@d", now).count(), 1, "they are not in the record");
 }
 
 const CONTACTS_MAX: usize = 4;
+
+const ROOM: Room = Room { contacts: CONTACTS_MAX, record_bytes: Ok(usize::MAX) };

@@ -1,6 +1,6 @@
 //! REGISTER by the steps of RFC 3261 §10.3.
 
-use crate::location::{Binding, Change, SaveError, Saved};
+use crate::location::{Binding, Change, Room, SaveError, Saved};
 use crate::proxy::write_q;
 use crate::reply::{write_reply, write_unfolded};
 use crate::server::{Out, Request};
@@ -19,6 +19,8 @@ enum Refusal {
     Plain(u16, &'static str),
     /// 423 with Min-Expires.
     TooBrief,
+    /// 503 with Retry-After.
+    StoreFailed,
 }
 
 impl<S: Services> Server<S> {
@@ -51,7 +53,7 @@ impl<S: Services> Server<S> {
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
-                match self.location.clear(&proof, call_id, cseq, request.now) {
+                match self.location.clear(&proof, call_id, cseq, request.now, self.room(aor)) {
                     Ok(changed) => Ok(Saved { changed, ..self.unchanged(aor) }),
                     Err(error) => Err(self.refusal_of(error)),
                 }
@@ -75,6 +77,12 @@ impl<S: Services> Server<S> {
                 let min = u64::from(self.config.registrar.min_expires_s);
                 self.reply(request, 423, "Interval Too Brief", out, |response| {
                     response.header_number(HeaderName::MinExpires, min);
+                });
+            }
+            Err(Refusal::StoreFailed) => {
+                self.counters.store_refusals += 1;
+                self.reply(request, 503, "Store Failed", out, |response| {
+                    response.header_number(HeaderName::RetryAfter, 5);
                 });
             }
         }
@@ -123,7 +131,17 @@ impl<S: Services> Server<S> {
                 self.counters.too_many_contacts += 1;
                 Refusal::Plain(403, "Too Many Contacts")
             }
+            SaveError::TooLarge => {
+                self.counters.registration_too_large += 1;
+                Refusal::Plain(403, "Registration Too Large")
+            }
+            SaveError::StoreFailed => Refusal::StoreFailed,
         }
+    }
+
+    fn room(&self, aor: &Aor) -> Room {
+        let record_bytes = self.services.record_bytes_max(aor.as_bytes());
+        Room { contacts: self.config.registrar.max_contacts, record_bytes }
     }
 
     fn save(
@@ -133,8 +151,8 @@ impl<S: Services> Server<S> {
         changes: &[Change<'_>],
     ) -> Result<Saved, SaveError> {
         let cseq = request.message.cseq().number;
-        let max = self.config.registrar.max_contacts;
-        self.location.save(proof, changes, cseq, request.flow, request.now, max)
+        let room = self.room(proof.subject());
+        self.location.save(proof, changes, cseq, request.flow, request.now, room)
     }
 
     fn read_contact<'a>(&self, request: &Request<'_, 'a>, value: &'a [u8]) -> Result<Change<'a>, Refusal> {
@@ -171,19 +189,12 @@ impl<S: Services> Server<S> {
     fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, saved: Saved, out: &mut Out<'_>) {
         let place = saved.place;
         self.counters.registered += u64::from(saved.changed);
-        if saved.changed || self.unstored.holds(aor.as_bytes()) {
+        if saved.changed {
             self.record.clear();
             if self.services.keeps_bindings() {
                 self.location.write_record_at(place, &mut self.record);
             }
-            let stored = self.services.store(aor.as_bytes(), &self.record);
-            self.unstored.note(aor.as_bytes(), stored);
-            if stored.is_err() {
-                self.counters.store_failed += 1;
-                return self.reply(request, 503, "Store Failed", out, |response| {
-                    response.header_number(HeaderName::RetryAfter, 5);
-                });
-            }
+            self.services.store(aor.as_bytes(), &self.record);
         }
         self.keep_connection(request, place, out);
         let Self { location, date, keys, .. } = self;

@@ -29,6 +29,8 @@ pub(crate) struct Context {
     pub(super) grant: Grant,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
+    /// An INVITE without a final answer, one of [`Server::ringing_calls_len`].
+    is_unanswered: bool,
     pub(super) branches: Vec<Branch>,
     /// The best final answer so far.
     pub(super) best: Option<Best>,
@@ -108,11 +110,13 @@ impl<S: Services> Server<S> {
             grant: request.grant,
             since: request.now,
             is_invite,
+            is_unanswered: is_invite,
             branches: Vec::with_capacity(targets.list.len()),
             best: None,
             challenges: Vec::new(),
             is_cancelled: false,
         });
+        self.unanswered += usize::from(is_invite);
         if is_invite {
             out.packets.keep(&request.flow, request.now + self.config.timer_c);
             // RFC 3261 §16.2: at once, so that the caller stops repeating.
@@ -394,12 +398,22 @@ impl<S: Services> Server<S> {
         }
     }
 
+    /// The caller has its final answer.
+    pub(super) fn note_answered(&mut self, key: SlabKey) {
+        if let Some(context) = self.contexts.get_mut(key)
+            && core::mem::take(&mut context.is_unanswered)
+        {
+            self.unanswered = self.unanswered.saturating_sub(1);
+        }
+    }
+
     /// The server transaction is over: nothing more can be answered.
     pub(crate) fn drop_context(&mut self, owner: u64) {
         if owner == 0 {
             return;
         }
         let (key, _) = read_owner(owner);
+        self.note_answered(key);
         let Some(context) = self.contexts.remove(key) else { return };
         self.give_back(context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
@@ -416,7 +430,7 @@ impl Context {
     pub(crate) fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
         let rings =
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
-        let request = self.request.as_deref().filter(|_| self.is_invite && !self.is_done())?;
+        let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
     }
 

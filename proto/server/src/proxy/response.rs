@@ -230,6 +230,7 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
     ) {
         self.observe_context(now, key, CallStep::Failed(status));
+        self.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);
@@ -251,6 +252,7 @@ impl<S: Services> Server<S> {
 
     /// The request was answered for good: what is left of it only absorbs repetitions.
     fn forget_request(&mut self, key: SlabKey) {
+        self.note_answered(key);
         if let Some(context) = self.contexts.get_mut(key) {
             context.request = None;
             context.best = None;

@@ -14,7 +14,7 @@ use ringway_sip::{Field, HeaderName, Limits, Message};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,6 +65,7 @@ pub(crate) struct Memory {
     /// The last record stored for each address-of-record.
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) store_fails: AtomicBool,
+    pub(crate) record_bytes_max: AtomicUsize,
 }
 
 impl Services for Memory {
@@ -110,12 +111,13 @@ impl Services for Memory {
         self.guesses.lock().unwrap().on_login(now, login, result);
     }
 
-    fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
-        if self.store_fails.load(Ordering::Relaxed) {
-            return Err(StoreFailed);
-        }
+    fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
+        let fails = self.store_fails.load(Ordering::Relaxed);
+        if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
         self.records.lock().unwrap().insert(aor.to_vec(), record.to_vec());
-        Ok(())
     }
 }
 
@@ -170,6 +172,7 @@ impl World {
             budget: Mutex::new(MemoryBudget::new(64 << 20, &seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
+            record_bytes_max: AtomicUsize::new(1 << 20),
         });
         let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
         let mut world = Self {

@@ -389,7 +389,7 @@ fn calls_that_ring_are_listed() {
     let mut world = with_bob();
     let listed = |world: &World| {
         let mut calls = Vec::new();
-        world.server.ringing_calls(|call| {
+        world.server.ringing_calls(0, 10, |call| {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             calls.push((text(call.call_id), text(call.from), text(call.to), call.rings));
         });
@@ -403,6 +403,34 @@ fn calls_that_ring_are_listed() {
     world.udp(BOB, &got.answer(200, &[]));
     assert!(listed(&world).is_empty());
     assert_eq!(world.server.ringing_calls_len(), 0, "answered, though 200 may still be sent again");
+}
+
+#[test]
+fn a_page_of_calls_looks_at_no_more_places_than_it_was_given() {
+    const AT_ONCE: u32 = 7;
+    let mut world = with_bob();
+    let call = |n: u32| invite("sip:bob@example.org").call_id(&format!("call{n}"));
+    let got: Vec<_> = (0..50).map(|n| forwarded(world.udp(ALICE, &call(n)))).collect();
+    for answered in got.iter().step_by(3) {
+        world.udp(BOB, &answered.answer(200, &[]));
+    }
+    let (mut from, mut listed, mut pages) = (Some(0), Vec::new(), 0);
+    while let Some(place) = from {
+        let before = listed.len();
+        from = world.server.ringing_calls(place, AT_ONCE, |call| listed.push(call.call_id.to_vec()));
+        assert!(from.is_none_or(|next| next == place + AT_ONCE));
+        assert!(listed.len() - before <= AT_ONCE as usize);
+        pages += 1;
+    }
+    let expected: Vec<_> = (0..50).filter(|n| n % 3 != 0).map(|n| format!("call{n}").into_bytes()).collect();
+    assert_eq!((pages, world.server.ringing_calls_len()), (8, expected.len()));
+    assert_eq!(listed, expected);
+    for pending in got.iter().filter(|got| !got.bytes.is_empty()) {
+        world.udp(BOB, &pending.answer(486, &[]));
+    }
+    assert_eq!(world.server.ringing_calls_len(), 0);
+    world.pass(Duration::from_secs(64));
+    assert_eq!((world.server.ringing_calls_len(), world.server.contexts_len()), (0, 0));
 }
 
 #[test]

@@ -73,7 +73,8 @@ fn a_store_that_fails_is_503_and_the_promise_is_not_made_later_either() {
     world.memory.store_fails.store(true, Ordering::Relaxed);
     let answer = only(world.udp(BOB, &at("phone", 1, "")));
     assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"));
-    assert_eq!(world.server.counters().store_failed, 1);
+    assert_eq!(world.server.counters().store_refusals, 1);
+    assert!(world.bindings("bob").is_empty(), "refused, and yet it could be called");
     // The 503 was lost, the phone repeats itself: nothing is stored, so nothing is promised.
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 503);
     world.memory.store_fails.store(false, Ordering::Relaxed);
@@ -92,9 +93,66 @@ fn a_removal_that_was_not_stored_is_not_confirmed() {
         503,
         "a restart would bring it back"
     );
+    assert_eq!(only(world.udp(BOB, &star("phone", 2))).status(), 503);
+    assert_eq!(world.bindings("bob").len(), 1, "it is in the store, and so it can be called");
     world.memory.store_fails.store(false, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &at("phone", 3, ";expires=0"))).status(), 200);
     assert!(world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty());
+}
+
+#[test]
+fn a_store_that_fails_does_not_stop_what_changes_nothing() {
+    let mut world = World::open();
+    assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200);
+    world.memory.store_fails.store(true, Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200, "the same REGISTER again");
+    assert_eq!(only(world.udp(ALICE, &register("carol", "*").line("Expires: 0"))).status(), 200);
+    assert_eq!(world.server.counters().store_refusals, 0);
+}
+
+/// What the store cannot hold is refused before the 200, whichever way the record grows.
+#[test]
+fn a_registration_that_the_store_cannot_hold_is_refused_and_changes_nothing() {
+    let mut world = World::open();
+    world.memory.record_bytes_max.store(500, Ordering::Relaxed);
+    let long = |n: u32, cseq| {
+        let contact = format!("<sip:bob@192.0.2.20:{n};x={}>", "y".repeat(100));
+        register("bob", &contact).call_id("phone").cseq(cseq)
+    };
+    for n in 1..=2 {
+        assert_eq!(only(world.udp(BOB, &long(n, n))).status(), 200);
+    }
+    let before = world.bindings("bob");
+    let answer = only(world.udp(BOB, &long(3, 3)));
+    assert_eq!(answer.start(), "SIP/2.0 403 Registration Too Large");
+    assert_eq!((world.bindings("bob"), world.server.counters().registration_too_large), (before, 1));
+    let kept = world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].clone();
+    assert!(kept.len() <= 500, "{}", kept.len());
+    let mut after = World::open();
+    after.server.restore(b"bob@example.org", &kept, after.now).unwrap();
+    assert_eq!(after.bindings("bob"), world.bindings("bob"));
+    // A refresh is no growth.
+    assert_eq!(only(world.udp(BOB, &long(2, 4))).status(), 200);
+    // The very number of bytes is kept; one more is not.
+    world.memory.record_bytes_max.store(kept.len(), Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &long(1, 5))).status(), 200);
+    world.memory.record_bytes_max.store(kept.len() - 1, Ordering::Relaxed);
+    assert_eq!(only(world.udp(BOB, &long(1, 6))).status(), 403);
+}
+
+/// The clock was set back, or `max_expires_s` lowered: nobody stays longer than a phone that registers now.
+#[test]
+fn a_restored_binding_ends_no_later_than_a_new_one_could() {
+    let mut before = World::open();
+    before.pass(Duration::from_secs(10_000_000));
+    before.register("bob", BOB, "<sip:bob@192.0.2.20>;expires=600");
+    let record = before.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].clone();
+    let mut after = World::open();
+    after.server.restore(b"bob@example.org", &record, after.now).unwrap();
+    let max = crate::harness::config().registrar.max_expires_s;
+    assert_eq!(after.bindings("bob"), [format!("<sip:bob@192.0.2.20>;expires={max}")]);
+    after.pass(Duration::from_secs(u64::from(max) + 1));
+    assert!(after.bindings("bob").is_empty());
 }
 
 #[test]
