@@ -147,6 +147,24 @@ fn a_connection_to_nobody_is_told_to_who_wants_to_know() {
 }
 
 #[test]
+fn a_connection_that_ends_before_a_message_came_by_it_fails_what_was_sent() {
+    let mut net = Net::new(1, Faults::default());
+    net.send(tcp_flow(), Token(5), b"ping");
+    net.sim.run_for(ms(1000));
+    net.sim.close(net.sim.connections(net.client)[0]);
+    net.sim.run_for(ms(1000));
+    assert_eq!(net.client_log.borrow().last(), Some(&Entry::Event(Event::Unreachable(Token(5)))));
+
+    let mut net = Net::new(1, Faults::default());
+    net.send(tcp_flow(), Token(5), b"ping 1\n");
+    net.sim.run_for(ms(1000));
+    net.sim.close(net.sim.connections(net.client)[0]);
+    net.sim.run_for(ms(1000));
+    let is_unreachable = |entry: &Entry| matches!(entry, Entry::Event(Event::Unreachable(_)));
+    assert!(!net.client_log.borrow().iter().any(is_unreachable), "the pong came by it");
+}
+
+#[test]
 fn a_stream_that_cannot_be_cut_is_closed() {
     let mut net = Net::new(1, Faults::default());
     net.send(tcp_flow(), Token::NONE, b"ping 1\nBAD\nping 2\n");

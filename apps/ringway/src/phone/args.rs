@@ -96,7 +96,8 @@ pub(crate) struct PhoneArgs {
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
-    /// What must protect the sound (default: SRTP if the other side can)
+    /// What must protect the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
+    /// more with SRTP alone)
     #[arg(long, value_name = "METHOD")]
     pub(crate) srtp: Option<SrtpArg>,
     /// The SRTP suite; again for others, the one liked best first (default: offers the three

@@ -67,6 +67,26 @@ fn a_connection_that_nobody_takes_is_told_to_the_node() {
 }
 
 #[test]
+fn a_connection_that_ends_before_a_message_came_by_it_fails_what_was_sent() {
+    for answer in ["", "answer\n"] {
+        let mut link = Link::new();
+        let mut host = Host::new(&link);
+        let (udp, server) = (host.udp(4000), host.listen(6000));
+        host.send(udp, format!("dial {PEER}:6000 hello\n").as_bytes());
+        host.talk(&mut link, 20);
+        assert_eq!(host.read(server), "hello\n");
+        if !answer.is_empty() {
+            host.tcp(server).send_slice(answer.as_bytes()).unwrap();
+            host.talk(&mut link, 20);
+        }
+        host.tcp(server).close();
+        host.talk(&mut link, 50);
+        let is_told = link.node().events.contains(&Event::Unreachable(Token(9)));
+        assert_eq!(is_told, answer.is_empty(), "{:?}", link.node().events);
+    }
+}
+
+#[test]
 fn a_message_that_never_ends_ends_its_connection() {
     let mut link = Link::new();
     let mut host = Host::new(&link);
