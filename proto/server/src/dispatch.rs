@@ -136,6 +136,10 @@ impl<S: Services> Server<S> {
     /// RFC 3261 §16.3 step 4: a Via of ours says this very request was here before.
     fn is_loop(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> bool {
         let message = request.message;
+        // The only Via of a request is its client's.
+        if message.has_one_via() {
+            return false;
+        }
         let mut expected = None;
         own_vias(&self.config, message).any(|via| {
             let branch = via.branch.unwrap_or_default();

@@ -197,10 +197,8 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 
 /// The Vias that this server wrote, the latest first.
 pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
-    // The only Via of a request is its client's.
-    let count = if message.has_one_via() { 0 } else { VIAS_LOOKED_AT_MAX };
     let is_marked = |value: &&[u8]| memchr::memmem::find(value, crate::proxy::LOOP_MARK).is_some();
-    let vias = message.values(HeaderName::Via).take(count).filter(is_marked);
+    let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
     vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
         let port = via.port.unwrap_or(DEFAULT_PORT);
         via.host.ip().is_some_and(|ip| config.is_own_address(SocketAddr::new(ip, port)))

@@ -104,6 +104,15 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.space.changes.push(Change { line, kind });
     }
 
+    /// Puts a new line with a number behind all others.
+    pub fn push_number_last(&mut self, name: HeaderName, value: u64) {
+        self.refused |= matches!(name, HeaderName::Other | HeaderName::ContentLength);
+        let start = self.space.texts.len();
+        write_number(&mut self.space.texts, value);
+        let kind = Kind::Insert(name, Piece::Text(start..self.space.texts.len()));
+        self.space.changes.push(Change { line: self.fields.lines().len(), kind });
+    }
+
     /// Takes the first value of this name away; of a comma-separated list only its first member.
     pub fn pop_first(&mut self, name: HeaderName) {
         let first = self.places(name).next();

@@ -1,7 +1,7 @@
 //! The header fields of a message, found but not yet understood.
 
 use crate::header::Values;
-use crate::lines::{Line, Next, any_field, plain_field};
+use crate::lines::{FieldAt, Line, Next, any_field, plain_field};
 use crate::scan::find;
 use crate::{HeaderName, Limits, Reason};
 
@@ -155,8 +155,7 @@ impl<'a> Fields<'a> {
                 Some(found) => found,
                 None => match any_field(bytes, at) {
                     Next::Field(field, end) => {
-                        let value = bytes.get(field.value.clone()).unwrap_or_default();
-                        if has_control(field.name, value) {
+                        if has_control(bytes, &field) {
                             wrong = wrong.or(Some(Reason::Header(field.name)));
                         }
                         (field, end)
@@ -179,15 +178,7 @@ impl<'a> Fields<'a> {
             }
             at = end;
         };
-        wrong.or(self.find_delete(body_at)).or(self.cut_body(body_at))
-    }
-
-    /// Looks for DEL in the values; other controls were seen line by line.
-    fn find_delete(&self, body_at: usize) -> Option<Reason> {
-        memchr::memchr(DELETE, self.bytes.get(self.start_line_end..body_at)?)?;
-        let name_of = |line: &Line| HeaderName::from_bytes(line.name(self.bytes));
-        let is_bad = |line: &&Line| has_control(name_of(line), line.value(self.bytes));
-        self.lines().iter().find(is_bad).map(|line| Reason::Header(name_of(line)))
+        wrong.or(self.cut_body(body_at))
     }
 
     /// True when a line of this name was there before.
@@ -238,8 +229,11 @@ impl<'a> Fields<'a> {
 
 /// True when a value holds a control other than HTAB and those of a fold (RFC 3261 §25.1). A quoted display name may hold any
 /// behind a backslash.
-fn has_control(name: HeaderName, value: &[u8]) -> bool {
-    let has_display_name = matches!(name, HeaderName::From | HeaderName::To | HeaderName::Contact);
+#[cold]
+#[inline(never)]
+fn has_control(bytes: &[u8], field: &FieldAt) -> bool {
+    let value = bytes.get(field.value.clone()).unwrap_or_default();
+    let has_display_name = matches!(field.name, HeaderName::From | HeaderName::To | HeaderName::Contact);
     let mut is_quoted = false;
     let mut bytes = value.iter();
     while let Some(&byte) = bytes.next() {
@@ -249,14 +243,12 @@ fn has_control(name: HeaderName, value: &[u8]) -> bool {
                 bytes.next();
             }
             b'\t' | b'\r' | b'\n' => {}
-            ..b' ' | DELETE => return true,
+            ..b' ' | 127 => return true,
             _ => {}
         }
     }
     false
 }
-
-const DELETE: u8 = 127;
 
 /// Fields that RFC 3261 §20 table 2 allows once and that decide where a message goes.
 const fn is_single(name: HeaderName) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::HeaderName;
 use crate::grammar::{TOKEN, class_len, is_lws};
-use crate::scan::{find_in_word, first_below};
+use crate::scan::{find_in_word, first_control};
 use core::ops::Range;
 
 /// A header field's place in a message. Kept small, because a table of them is cleared and moved for each message: where
@@ -112,8 +112,8 @@ pub(crate) fn plain_field(bytes: &[u8], at: usize) -> Option<(FieldAt, usize)> {
     let is_spaced = rest.get(colon + 1) == Some(&b' ');
     let value_at = colon + 1 + usize::from(is_spaced);
     let value_on = rest.get(value_at..)?;
-    // CR, LF, or a tab or a control that hardly any message holds.
-    let len = first_below::<b' '>(value_on)?;
+    // CR, or a tab or another control that hardly any message holds.
+    let len = first_control(value_on)?;
     let [.., last, b'\r', b'\n', next] = value_on.get(..len + 3)? else { return None };
     if value_on.first() == Some(&b' ') || *last == b' ' || matches!(next, b' ' | b'\t') {
         return None;

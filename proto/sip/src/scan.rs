@@ -17,6 +17,23 @@ pub(crate) fn first_below<const LIMIT: u8>(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| byte < LIMIT).map(|place| at + place)
 }
 
+/// The first control; a byte behind 255 may be taken for one.
+#[inline(always)]
+pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
+    let (pairs, rest) = bytes.as_chunks::<16>();
+    let mut at = 0;
+    for pair in pairs {
+        let pair = u128::from_le_bytes(*pair);
+        let (first, second) = (controls(pair as u64), controls((pair >> 64) as u64));
+        if first | second != 0 {
+            let place = if first != 0 { first_marked(first) } else { 8 + first_marked(second) };
+            return Some(at + place);
+        }
+        at += 16;
+    }
+    rest.iter().position(|&byte| byte < b' ' || byte == 127).map(|place| at + place)
+}
+
 /// The first `WANTED`.
 #[inline]
 pub(crate) fn find<const WANTED: u8>(bytes: &[u8]) -> Option<usize> {
@@ -50,6 +67,11 @@ pub(crate) fn is_visible(bytes: &[u8]) -> bool {
 /// The topmost bit of each byte below `LIMIT`; bytes above the lowest such one may be marked wrongly.
 const fn below<const LIMIT: u8>(word: u64) -> u64 {
     word.wrapping_sub(repeated(LIMIT)) & !word & repeated(0x80)
+}
+
+/// The topmost bit of each byte that is a control; bytes above the lowest such one, and above 255, may be marked wrongly.
+const fn controls(word: u64) -> u64 {
+    (word.wrapping_sub(repeated(b' ')) | word.wrapping_add(repeated(1))) & !word & repeated(0x80)
 }
 
 /// Eight times `byte`.
@@ -86,6 +108,13 @@ mod tests {
             assert_eq!(first_below::<14>(&bytes), plain(|byte| byte < 14), "{bytes:?}");
             assert_eq!(first_below::<33>(&bytes), plain(|byte| byte < 33), "{bytes:?}");
             assert_eq!(first_below::<128>(&bytes), plain(|byte| byte < 128), "{bytes:?}");
+            let control = bytes.iter().position(|&byte| byte < b' ' || byte == 127);
+            match first_control(&bytes) {
+                Some(at) if at > 0 && bytes[at - 1] == 255 => {
+                    assert!(control.is_none_or(|first| first >= at))
+                }
+                found => assert_eq!(found, control, "{bytes:?}"),
+            }
             assert_eq!(find::<b':'>(&bytes), plain(|byte| byte == b':'), "{bytes:?}");
             assert_eq!(find::<0>(&bytes), plain(|byte| byte == 0), "{bytes:?}");
             assert_eq!(find::<255>(&bytes), plain(|byte| byte == 255), "{bytes:?}");

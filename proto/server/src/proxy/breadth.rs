@@ -9,9 +9,6 @@ use crate::route::own_vias;
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Malformed, Message};
 
-/// The Via parameter with the number of requests that a branch may still cause at this server.
-pub(crate) const SPIRALS: &[u8] = b"spirals";
-
 /// What each branch of a fork may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
@@ -50,9 +47,13 @@ impl Share {
         };
         Ok(Self { breadth: breadth / branches, spirals: left.saturating_sub(branches) / branches })
     }
+}
 
-    /// The least share, for a request that is not forked.
-    pub(super) const LEAST: Self = Self { breadth: 1, spirals: 0 };
+impl Default for Share {
+    /// The least.
+    fn default() -> Self {
+        Self { breadth: 1, spirals: 0 }
+    }
 }
 
 /// The largest Max-Breadth that is taken, and that of a request without one. A user's own contacts can always be called.
@@ -61,6 +62,9 @@ fn breadth_max(config: &Config) -> u32 {
 }
 
 fn incoming_breadth(message: &Message<'_>) -> Result<Option<u32>, Malformed> {
+    if !message.has(HeaderName::MaxBreadth) {
+        return Ok(None);
+    }
     let mut values = message.lines_of(HeaderName::MaxBreadth);
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -71,8 +75,11 @@ fn incoming_breadth(message: &Message<'_>) -> Result<Option<u32>, Malformed> {
 
 /// What our Via says; `None` for a request that was not here before.
 fn spirals_left(config: &Config, message: &Message<'_>) -> Option<u32> {
+    if message.has_one_via() {
+        return None;
+    }
     let via = own_vias(config, message).next()?;
-    let left = via.params.value(SPIRALS).and_then(number_u32).unwrap_or(0);
+    let left = via.params.value(b"spirals").and_then(number_u32).unwrap_or(0);
     Some(left.min(SPIRALS_MAX))
 }
 

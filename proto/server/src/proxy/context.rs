@@ -1,5 +1,6 @@
 //! The response context: one request being forwarded, its branches and the best answer so far (RFC 3261 §16.2, §16.7).
 
+use super::breadth::Share;
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
@@ -310,8 +311,9 @@ impl<S: Services> Server<S> {
             && let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri)
             && let Some(branch) = self.branch_mut(key, number)
         {
-            let mut targets = Targets { branches, ..Targets::default() };
+            let mut targets = Targets::default();
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
+            targets.share = Share::of(&self.config, &message, branches).unwrap_or_default();
             let request = Request { now, message: &message, method, uri, flow: source, key: None, grant };
             if let Some(target) = targets.list.first() {
                 self.send_branch(key, number, &request, &routed, &targets, target, flow, out);

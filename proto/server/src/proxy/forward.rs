@@ -1,6 +1,6 @@
 //! Writing a request as it is forwarded (RFC 3261 §16.6).
 
-use super::breadth::{SPIRALS, Share};
+use super::breadth::Share;
 use super::{Target, Targets};
 use crate::Config;
 use crate::auth::{Sender, is_private};
@@ -44,12 +44,10 @@ impl Plan<'_, '_, '_> {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
-        let share = Share::of(self.config, message, self.targets.branches).unwrap_or(Share::LEAST);
+        let share = self.targets.share;
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
-            false => {
-                edit.push_last(HeaderName::MaxBreadth, |out| write_number(out, u64::from(share.breadth)));
-            }
+            false => edit.push_number_last(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
         self.remove_claims(&mut edit);
@@ -191,9 +189,7 @@ impl Plan<'_, '_, '_> {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(transport);
         write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
-        out.extend_from_slice(b";rport;");
-        out.extend_from_slice(SPIRALS);
-        out.push(b'=');
+        out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
         out.extend_from_slice(b";branch=");
         out.extend_from_slice(branch);

@@ -43,8 +43,8 @@ pub(crate) struct Targets {
     strangers_user: Option<u64>,
     text: Vec<u8>,
     list: Vec<Target>,
-    /// How many branches the request has, those to other targets included.
-    branches: usize,
+    /// What each branch may do.
+    share: Share,
 }
 
 /// One target.
@@ -64,7 +64,6 @@ impl Targets {
         self.text.clear();
         self.list.clear();
         self.strangers_user = None;
-        self.branches = 0;
     }
 
     fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>, q: u16) {
@@ -136,15 +135,21 @@ impl<S: Services> Server<S> {
             }
         }
         let is_stateless = !self.config.stateful || request.method == Method::Ack;
-        targets.branches = if is_stateless { 1 } else { targets.list.len() };
+        let branches = if is_stateless { 1 } else { targets.list.len() };
         if targets.list.is_empty() {
             self.refuse_absent(request, &aor, out);
-        } else if let Err(reason) = Share::of(&self.config, request.message, targets.branches) {
-            self.refuse_fork(request, reason, out);
-        } else if is_stateless {
-            self.forward_without_state(request, routed, &targets, out);
         } else {
-            self.forward(request, routed, &targets, out);
+            match Share::of(&self.config, request.message, branches) {
+                Err(reason) => self.refuse_fork(request, reason, out),
+                Ok(share) => {
+                    targets.share = share;
+                    if is_stateless {
+                        self.forward_without_state(request, routed, &targets, out);
+                    } else {
+                        self.forward(request, routed, &targets, out);
+                    }
+                }
+            }
         }
         self.targets = targets;
     }

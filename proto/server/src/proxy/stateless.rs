@@ -1,5 +1,6 @@
 //! Forwarding without state (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx everywhere.
 
+use super::breadth::Share;
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
@@ -87,7 +88,8 @@ impl<S: Services> Server<S> {
             }
             None => Hop::Unreachable,
         };
-        let mut targets = Targets::default();
+        let share = Share::of(&self.config, &message, 1).unwrap_or_default();
+        let mut targets = Targets { share, ..Targets::default() };
         match hop {
             Hop::Flow(flow) => {
                 targets.push(&waiting.uri, waiting.keeps_uri, None, 1000);
