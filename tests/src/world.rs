@@ -242,7 +242,7 @@ fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, desk: &Desk) -> Ho
         .collect();
     for (aor, record) in desk.stored() {
         let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
-        let shard = usize::from(ringway_server::shard_of_user(user, count));
+        let shard = usize::from(ringway_server::shard_of_user(&ringway_sim::shard_key(), user, count));
         shards[shard].restore(&aor, &record, now).expect("what was stored can be read");
     }
     let listeners = [(Transport::Udp, SERVER), (Transport::Tcp, SERVER)];

@@ -57,8 +57,8 @@ impl<N: Node> Node for Watched<N> {
     type Action = N::Action;
     type Framer = N::Framer;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
-        N::shard_of(bytes, shards)
+    fn shard_of(key: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
+        N::shard_of(key, bytes, shards)
     }
 
     fn on_message(

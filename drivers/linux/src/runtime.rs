@@ -12,7 +12,7 @@ use crate::store::Durability;
 use crate::sys;
 use crate::trace::{Direction, MessageTrace};
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Flow, Node, StreamLimits};
+use ringway_sansio::{Event, Flow, Node, Seed, ShardKey, StreamLimits};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -38,6 +38,8 @@ pub struct Config {
     pub datagram_batch: usize,
     /// What one stream connection may take.
     pub streams: StreamLimits,
+    /// Spreads messages over the nodes; secret, the same that the nodes were filled by.
+    pub shard_key: ShardKey,
     /// Gets every message, if somebody wants to see them.
     pub trace: Option<MessageTrace>,
 }
@@ -52,6 +54,7 @@ impl Default for Config {
             max_connections_per_source: 0,
             datagram_batch: 32,
             streams: StreamLimits::default(),
+            shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
             trace: None,
         }
     }
@@ -87,7 +90,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
             Config { max_connections: config.max_connections.min(files_for_connections()), ..config };
         let Bound { listeners, sockets, inboxes } = bound;
         let common = Arc::new(Common::new(&config, inboxes.clone()));
-        let shards = Shards::new(nodes, inboxes);
+        let shards = Shards::new(nodes, config.shard_key, inboxes);
         let mut runtime = Self { common, shards, counters: Vec::new(), listeners, threads: Vec::new() };
         for (index, sockets) in sockets.into_iter().enumerate() {
             runtime.spawn(index, sockets, Arc::clone(&sink)).map_err(StartError::Machine)?;

@@ -3,7 +3,7 @@
 //! Any worker may run any shard for one message; a shard's timers are run by its owner, worker `shard % workers`.
 
 use crate::inbox::Inboxes;
-use ringway_sansio::{Instant, Node, Outbox, Token};
+use ringway_sansio::{Instant, Node, Outbox, ShardKey, Token};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -18,6 +18,7 @@ pub const fn shard_of_token(token: Token) -> u16 {
 /// Access to the nodes of a runtime from any thread.
 pub struct Shards<N: Node> {
     list: Arc<[Shard<N>]>,
+    key: ShardKey,
     inboxes: Inboxes,
 }
 
@@ -26,7 +27,7 @@ pub(crate) type Call<N> = Box<dyn FnOnce(&mut N, Instant, &mut Outbox, &mut Vec<
 
 impl<N: Node> Clone for Shards<N> {
     fn clone(&self) -> Self {
-        Self { list: Arc::clone(&self.list), inboxes: self.inboxes.clone() }
+        Self { list: Arc::clone(&self.list), key: self.key, inboxes: self.inboxes.clone() }
     }
 }
 
@@ -41,18 +42,23 @@ struct Shard<N: Node> {
 }
 
 impl<N: Node> Shards<N> {
-    pub(crate) fn new(nodes: Vec<N>, inboxes: Inboxes) -> Self {
+    pub(crate) fn new(nodes: Vec<N>, key: ShardKey, inboxes: Inboxes) -> Self {
         let shard = |node: N| Shard {
             deadline: AtomicU64::new(deadline_of(&node).as_nanos()),
             node: Mutex::new(node),
             calls: Mutex::new(Some(VecDeque::new())),
         };
-        Self { list: nodes.into_iter().map(shard).collect(), inboxes }
+        Self { list: nodes.into_iter().map(shard).collect(), key, inboxes }
     }
 
     /// How many shards there are.
     pub fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// The shard that a message belongs to.
+    pub(crate) fn of_message(&self, bytes: &[u8]) -> u16 {
+        N::shard_of(&self.key, bytes, self.list.len() as u16)
     }
 
     /// True when there is none, which no running runtime has.
@@ -157,7 +163,7 @@ mod tests {
         type Action = ();
         type Framer = Never;
 
-        fn shard_of(_bytes: &[u8], _shards: u16) -> u16 {
+        fn shard_of(_: &ringway_sansio::ShardKey, _bytes: &[u8], _shards: u16) -> u16 {
             0
         }
 
@@ -170,6 +176,10 @@ mod tests {
         fn next_deadline(&self) -> Option<Deadline> {
             self.0.map(|secs| Deadline { at: Instant::from_secs(secs), reason: "a test" })
         }
+    }
+
+    fn key() -> ShardKey {
+        ShardKey::new(&ringway_sansio::Seed::from_number(1))
     }
 
     struct Never;
@@ -199,7 +209,7 @@ mod tests {
     #[test]
     fn the_owner_is_woken_when_another_arms_a_timer_within_its_sleep() {
         let inboxes = Inboxes::new(2).unwrap();
-        let shards = Shards::new((0..4).map(|_| Alarm(None)).collect(), inboxes.clone());
+        let shards = Shards::new((0..4).map(|_| Alarm(None)).collect(), key(), inboxes.clone());
         let owner = inboxes.of(1).unwrap();
         owner.fall_asleep(Instant::from_secs(100));
         for (worker, secs, asleep) in [(Some(0), 200, true), (Some(1), 50, true), (Some(0), 60, false)] {
@@ -215,7 +225,7 @@ mod tests {
 
     #[test]
     fn shards_are_owned_once() {
-        let shards = Shards::new((0..7).map(|_| Alarm(None)).collect(), Inboxes::new(3).unwrap());
+        let shards = Shards::new((0..7).map(|_| Alarm(None)).collect(), key(), Inboxes::new(3).unwrap());
         let owned: Vec<Vec<u16>> = (0..3).map(|worker| shards.owned_by(worker).collect()).collect();
         assert_eq!(owned, [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
         assert_eq!(shards.with_shard(7, |_| ()), None);

@@ -99,7 +99,7 @@ struct Batch<A> {
 
 impl<N: Node> Nodes<N> {
     fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
-        let shard = N::shard_of(received.bytes, self.shards.len() as u16);
+        let shard = self.shards.of_message(received.bytes);
         self.call(batch, shard, |node, out, actions| node.on_message(now, received, out, actions));
     }
 

@@ -19,7 +19,7 @@ impl Node for Echo {
     type Action = ();
     type Framer = Blocks;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
         u16::from(bytes.first().copied().unwrap_or(0)) % shards
     }
 

@@ -1,8 +1,15 @@
 //! How machines of different kinds live in one simulation.
 
-use ringway_sansio::{ConnectionId, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received};
+use ringway_sansio::{
+    ConnectionId, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Seed, ShardKey,
+};
 use std::any::Any;
 use std::time::Duration;
+
+/// The key that every simulated host spreads its messages with.
+pub fn shard_key() -> ShardKey {
+    ShardKey::new(&Seed::from_number(0))
+}
 
 /// What the simulation runs: one host with one or more shards of whatever is inside. [`Hosted`] makes one of any
 /// [`Node`]; a scripted peer can be one by itself.
@@ -110,7 +117,7 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
     }
 
     fn shard_of(&self, bytes: &[u8]) -> u16 {
-        N::shard_of(bytes, SimNode::shards(self))
+        N::shard_of(&shard_key(), bytes, SimNode::shards(self))
     }
 
     fn framer(&self) -> Box<dyn SimFramer> {

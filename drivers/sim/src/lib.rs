@@ -16,7 +16,7 @@ mod stream;
 mod trace;
 
 pub use faults::Faults;
-pub use host::{Effects, Hosted, SimFramer, SimNode};
+pub use host::{Effects, Hosted, SimFramer, SimNode, shard_key};
 pub use sim::{AddressInUse, HostId, Sim};
 pub use trace::{Fate, Seen, Trace};
 

@@ -366,7 +366,7 @@ impl Node for Pinger {
     type Action = u64;
     type Framer = Lines;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
         u16::from(bytes.last().copied().unwrap_or_default()) % shards
     }
 
@@ -456,7 +456,7 @@ impl Node for Other {
     type Action = ();
     type Framer = Lines;
 
-    fn shard_of(_: &[u8], _: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, _: &[u8], _: u16) -> u16 {
         0
     }
 

@@ -322,7 +322,7 @@ impl Node for UserAgent {
     type Framer = SipFramer;
 
     /// A phone has one shard.
-    fn shard_of(_bytes: &[u8], _shards: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, _bytes: &[u8], _shards: u16) -> u16 {
         0
     }
 

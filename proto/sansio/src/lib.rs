@@ -25,7 +25,7 @@ mod wheel;
 
 pub use chance::{Rng, Seed};
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
-pub use node::{Framer, FramingError, Node};
+pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};
 pub use stream::{Closing, Origin, StreamLimits, StreamTimes, WriteQueue};

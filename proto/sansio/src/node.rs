@@ -1,6 +1,6 @@
 //! The one trait between drivers and protocol machines.
 
-use crate::{Deadline, Event, Instant, Outbox, Received};
+use crate::{Deadline, Event, Instant, Outbox, Received, Seed};
 use alloc::vec::Vec;
 
 /// A protocol machine: bytes and time go in, bytes and wishes come out. It never waits and never looks around.
@@ -15,8 +15,9 @@ pub trait Node {
     /// How a byte stream is cut into this protocol's messages.
     type Framer: Framer;
 
-    /// The shard, below `shards`, that a message belongs to. It must be cheap, and total on hostile bytes.
-    fn shard_of(bytes: &[u8], shards: u16) -> u16;
+    /// The shard, below `shards`, that a message belongs to. It must be cheap, and total on hostile bytes. `key` is secret, so
+    /// that no peer chooses whose shard it loads.
+    fn shard_of(key: &ShardKey, bytes: &[u8], shards: u16) -> u16;
 
     /// Takes one message: a datagram, or a frame that the [`Framer`] cut from a stream.
     fn on_message(
@@ -35,6 +36,30 @@ pub trait Node {
 
     /// When [`Node::on_timeout`] is wanted next. `None`: not before the next message.
     fn next_deadline(&self) -> Option<Deadline>;
+}
+
+/// The secret that messages are spread over shards with: one for a driver and all its nodes, new at each start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShardKey([u8; 16]);
+
+impl ShardKey {
+    /// From a part of a seed that is used for nothing else.
+    pub fn new(seed: &Seed) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(seed.bytes().split_at(16).0);
+        Self(key)
+    }
+
+    /// The bytes, for keying a hash.
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl core::fmt::Debug for ShardKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ShardKey(..)")
+    }
 }
 
 /// Cuts a byte stream into messages. It owns the bytes it was given until they are a message.

@@ -311,8 +311,8 @@ impl<S: Services> Node for Server<S> {
     type Action = Action;
     type Framer = crate::SipFramer;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
-        crate::shard::shard_of_message(bytes, shards)
+    fn shard_of(key: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
+        crate::shard::shard_of_message(key, bytes, shards)
     }
 
     fn on_message(

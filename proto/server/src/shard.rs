@@ -1,47 +1,49 @@
 //! Which shard a message belongs to, read by a cheap peek.
 //!
 //! A REGISTER belongs to the user of its To, any other request to the user of its Request-URI, a response to the shard
-//! named in our branch. A CANCEL and the ACK of a failure have the Request-URI of their INVITE, so they meet it.
+//! named in our branch. Users are spread by a keyed hash, so that nobody chooses whose shard it loads. A CANCEL and the ACK of a failure have the Request-URI of their INVITE, so they meet it.
 
 use core::hash::Hasher;
+use ringway_sansio::ShardKey;
 use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{HeaderName, NameAddr, Uri, peek_header, peek_last_header};
+use siphasher::sip::SipHasher13;
 
 /// The shard of a user, given without escapes.
-pub fn shard_of_user(user: &[u8], shards: u16) -> u16 {
-    let mut hash = Fnv::default();
+pub fn shard_of_user(key: &ShardKey, user: &[u8], shards: u16) -> u16 {
+    let mut hash = SipHasher13::new_with_key(key.bytes());
     hash.write(user);
     reduce(hash, shards)
 }
 
-pub(crate) fn shard_of_message(bytes: &[u8], shards: u16) -> u16 {
+pub(crate) fn shard_of_message(key: &ShardKey, bytes: &[u8], shards: u16) -> u16 {
     if shards <= 1 {
         return 0;
     }
     if bytes.starts_with(b"SIP/") {
         return ringway_transaction::shard_of_response(bytes).map_or(0, |shard| shard % shards);
     }
-    shard_of_request(bytes, shards).unwrap_or(0)
+    shard_of_request(key, bytes, shards).unwrap_or(0)
 }
 
-fn shard_of_request(bytes: &[u8], shards: u16) -> Option<u16> {
+fn shard_of_request(key: &ShardKey, bytes: &[u8], shards: u16) -> Option<u16> {
     let line_end = memchr::memchr(b'\r', bytes)?;
     let mut words = bytes.get(..line_end)?.split(|&byte| byte == b' ');
     let (method, uri) = (words.next()?, words.next()?);
     if method == b"REGISTER" {
         let to = peek_header(bytes, HeaderName::To)?;
         return match plain_user(to) {
-            Some(user) => Some(shard_of_user(user, shards)),
-            None => Some(shard_of_uri(&NameAddr::parse(to).ok()?.uri, shards)),
+            Some(user) => Some(shard_of_user(key, user, shards)),
+            None => Some(shard_of_uri(key, &NameAddr::parse(to).ok()?.uri, shards)),
         };
     }
     let uri = Uri::parse(uri).ok()?;
     // A strict router put our Record-Route into the Request-URI; the target is in the last Route (RFC 3261 §16.4).
     if uri.user().is_none() && uri.params().has(crate::token::TOKEN) {
         let last = peek_last_header(bytes, HeaderName::Route)?;
-        return Some(shard_of_uri(&NameAddr::parse(last).ok()?.uri, shards));
+        return Some(shard_of_uri(key, &NameAddr::parse(last).ok()?.uri, shards));
     }
-    Some(shard_of_uri(&uri, shards))
+    Some(shard_of_uri(key, &uri, shards))
 }
 
 /// The user of the usual To, `<sip:user@host>`, without reading all of it. `None` for every other form.
@@ -53,8 +55,8 @@ fn plain_user(to: &[u8]) -> Option<&[u8]> {
     (!user.is_empty() && host_on.starts_with(b"@")).then_some(user)
 }
 
-fn shard_of_uri(uri: &Uri<'_>, shards: u16) -> u16 {
-    let mut hash = Fnv::default();
+fn shard_of_uri(key: &ShardKey, uri: &Uri<'_>, shards: u16) -> u16 {
+    let mut hash = SipHasher13::new_with_key(key.bytes());
     let mut user = uri.user().unwrap_or(uri.as_bytes());
     while let Some((octet, used)) = unescaped_octet(user) {
         hash.write_u8(octet);
@@ -63,35 +65,28 @@ fn shard_of_uri(uri: &Uri<'_>, shards: u16) -> u16 {
     reduce(hash, shards)
 }
 
-fn reduce(hash: Fnv, shards: u16) -> u16 {
-    let hash = hash.finish();
-    ((hash ^ (hash >> 32)) % u64::from(shards.max(1))) as u16
-}
-
-/// FNV-1a: it only spreads users over shards; a peer that aims at one shard gains a lock's contention and no more.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
+fn reduce(hash: SipHasher13, shards: u16) -> u16 {
+    (hash.finish() % u64::from(shards.max(1))) as u16
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_sansio::Seed;
+
+    fn key(number: u64) -> ShardKey {
+        ShardKey::new(&Seed::from_number(number))
+    }
+
+    /// Names that share a shard under one key are spread under another, so that nobody can choose them beforehand.
+    #[test]
+    fn nobody_chooses_the_shard_of_a_user() {
+        let names = (0..10_000_u32).map(|number| alloc::format!("user{number}"));
+        let of_one_shard: alloc::vec::Vec<_> =
+            names.filter(|name| shard_of_user(&key(1), name.as_bytes(), 16) == 3).collect();
+        let hit = of_one_shard.iter().filter(|name| shard_of_user(&key(2), name.as_bytes(), 16) == 3).count();
+        assert!(of_one_shard.len() > 400 && hit * 8 < of_one_shard.len(), "{hit} of {}", of_one_shard.len());
+    }
 
     #[test]
     fn one_user_is_in_one_shard_however_it_is_spelled() {
@@ -101,18 +96,18 @@ mod tests {
         let password = b"REGISTER sip:example.org SIP/2.0\r\nTo: <sip:alice:pw@example.org>\r\n\r\n";
         let invite = b"INVITE sip:alice@example.org;transport=tcp SIP/2.0\r\n\r\n";
         for shards in [2, 7, 64] {
-            let expected = shard_of_user(b"alice", shards);
+            let expected = shard_of_user(&key(1), b"alice", shards);
             for register in [&register[..], plain, bare, password] {
-                assert_eq!(shard_of_message(register, shards), expected);
+                assert_eq!(shard_of_message(&key(1), register, shards), expected);
             }
-            assert_eq!(shard_of_message(invite, shards), expected);
+            assert_eq!(shard_of_message(&key(1), invite, shards), expected);
         }
     }
 
     #[test]
     fn anything_has_a_shard() {
         for bytes in [&b""[..], b"SIP/2.0", b"REGISTER x SIP/2.0\r\n", b"\r\n\r\n", b"INVITE  SIP/2.0\r\n"] {
-            assert!(shard_of_message(bytes, 8) < 8);
+            assert!(shard_of_message(&key(1), bytes, 8) < 8);
         }
     }
 }

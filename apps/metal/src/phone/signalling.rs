@@ -29,8 +29,8 @@ impl Node for Signalling {
     type Action = Action;
     type Framer = <UserAgent as Node>::Framer;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
-        UserAgent::shard_of(bytes, shards)
+    fn shard_of(key: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
+        UserAgent::shard_of(key, bytes, shards)
     }
 
     fn on_message(

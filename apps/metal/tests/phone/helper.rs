@@ -41,7 +41,7 @@ impl Node for Helper {
     type Action = ();
     type Framer = ringway_agent::SipFramer;
 
-    fn shard_of(_: &[u8], _: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, _: &[u8], _: u16) -> u16 {
         0
     }
 

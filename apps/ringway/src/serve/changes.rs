@@ -67,7 +67,7 @@ impl Follower {
     }
 
     fn apply(&self, name: &str, domain: &str, kind: ChangeKind) {
-        let shard = shard_of_user(name.as_bytes(), self.shards.len() as u16);
+        let shard = shard_of_user(&self.services.shard_key(), name.as_bytes(), self.shards.len() as u16);
         let aor = format!("{name}@{domain}");
         match kind {
             ChangeKind::Subscriber(credentials) => {

@@ -21,7 +21,7 @@ use ringway_linux::admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
 use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards, StreamLimits};
-use ringway_sansio::{Event, Instant, Seed};
+use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
 use services::SharedServices;
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ impl Running {
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
-        let journal = recover(&config, &mut nodes, clock.now())?;
+        let journal = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(journal, &config, bound.inboxes(), &shards_cell)?;
@@ -85,6 +85,7 @@ impl Running {
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
             max_connections_per_source: config.limits.max_connections_per_source,
+            shard_key: services.shard_key(),
             trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
             ..ringway_linux::Config::default()
@@ -254,7 +255,7 @@ fn load(
     let count = nodes.len() as u16;
     for (aor, contacts) in &contacts {
         let (name, _) = aor.rsplit_once('@').unwrap_or((aor, ""));
-        let shard = shard_of_user(name.as_bytes(), count);
+        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
         let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
         if let Some(node) = nodes.get_mut(usize::from(shard)) {
             node.set_permanent_contacts(aor.as_bytes(), &list);
@@ -280,13 +281,18 @@ fn say_other_realms(store: &Store, config: &Config) {
 }
 
 /// The bindings that were there before, from the journal into memory.
-fn recover(config: &Config, nodes: &mut [Node], now: Instant) -> Result<Option<Journal>, Failure> {
+fn recover(
+    config: &Config,
+    key: ShardKey,
+    nodes: &mut [Node],
+    now: Instant,
+) -> Result<Option<Journal>, Failure> {
     let Some(path) = config.store.url.bindings() else { return Ok(None) };
     let count = nodes.len() as u16;
     let mut unreadable = 0_u64;
     let journal = Journal::recover(&path, |aor, record| {
         let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
-        let shard = shard_of_user(user, count);
+        let shard = shard_of_user(&key, user, count);
         if let Some(node) = nodes.get_mut(usize::from(shard))
             && node.restore(aor, record, now).is_err()
         {

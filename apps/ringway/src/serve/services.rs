@@ -3,7 +3,7 @@
 use super::event_log::EventLog;
 use crate::config::Config;
 use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
-use ringway_sansio::{Instant, Seed, source_of};
+use ringway_sansio::{Instant, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -61,6 +61,11 @@ impl SharedServices {
         };
         services.reconfigure(config);
         services
+    }
+
+    /// What messages and users are spread over the shards with.
+    pub(crate) fn shard_key(&self) -> ShardKey {
+        ShardKey::new(&self.seed.part(400))
     }
 
     /// Takes the limits of a new configuration.

@@ -21,7 +21,7 @@ impl Node for Echo {
     type Action = String;
     type Framer = Lines;
 
-    fn shard_of(_: &[u8], _: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, _: &[u8], _: u16) -> u16 {
         0
     }
 

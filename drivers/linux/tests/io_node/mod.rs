@@ -26,7 +26,7 @@ impl Node for Talker {
     type Action = String;
     type Framer = Lines;
 
-    fn shard_of(bytes: &[u8], shards: u16) -> u16 {
+    fn shard_of(_: &ringway_sansio::ShardKey, bytes: &[u8], shards: u16) -> u16 {
         let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
         let number =
             digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
