@@ -305,6 +305,9 @@ impl<S: Services> Server<S> {
         if !context.is_invite || self.transactions.is_answered(context.server) {
             return;
         }
+        if !context.is_cancelled {
+            self.observe_context(now, key, CallStep::Cancelled);
+        }
         self.cancel_branches(now, key, out);
         self.finish_if_done(now, key, out);
     }
@@ -325,7 +328,8 @@ impl<S: Services> Server<S> {
 
     /// Reports what happened to a call whose request is kept.
     pub(super) fn observe_context(&self, now: Instant, key: SlabKey, step: CallStep) {
-        if let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) {
+        let open = self.contexts.get(key).filter(|context| context.is_invite && !context.request.is_empty());
+        if let Some(context) = open {
             let (message, flow) = (context.request.as_slice(), None);
             self.services.observe(now, &LogEvent::Call { step, message, flow });
         }

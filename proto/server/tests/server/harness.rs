@@ -5,8 +5,8 @@ use ringway_sansio::{
 };
 use ringway_server::auth::{Algorithm, NonceId, NonceUse, ReplayWindows};
 use ringway_server::{
-    Action, AuthConfig, Config, Ha1, Listener, Mode, RegistrarConfig, Server, Services, SourceRates,
-    StoreFailed,
+    Action, AuthConfig, Config, Ha1, Listener, LogEvent, Mode, RegistrarConfig, Server, Services,
+    SourceRates, StoreFailed,
 };
 use ringway_sip::{Field, HeaderName, Limits, Message};
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ pub(crate) struct Memory {
     /// The last record stored for each address-of-record.
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) store_fails: AtomicBool,
+    /// What it reported for a log.
+    pub(crate) events: Mutex<Vec<String>>,
 }
 
 impl Services for Memory {
@@ -71,6 +73,22 @@ impl Services for Memory {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         self.rates.lock().unwrap().admit(now, source)
+    }
+
+    fn observe(&self, _now: Instant, event: &LogEvent<'_>) {
+        let text = String::from_utf8_lossy;
+        let said = match *event {
+            LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
+            LogEvent::BindingEnded { aor, contact, reason, .. } => {
+                format!("{} {} {reason:?}", text(aor), text(contact))
+            }
+            LogEvent::Call { step, message, .. } => {
+                let message = Message::parse(message, &Limits::default()).unwrap();
+                format!("{} {step:?}", text(message.call_id()))
+            }
+        };
+        self.events.lock().unwrap().push(said);
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) -> Result<(), StoreFailed> {
@@ -123,6 +141,7 @@ impl World {
             rates: Mutex::new(SourceRates::new(per_second, &seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
+            events: Mutex::default(),
         });
         let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
         let mut world = Self {

@@ -14,6 +14,7 @@ mod dialog;
 mod fork;
 mod harness;
 mod hostile;
+mod log_events;
 mod nat;
 mod proxy;
 mod redirect;
