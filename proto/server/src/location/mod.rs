@@ -1,10 +1,12 @@
 //! The location service: where users are (RFC 3261 §10).
 
 mod binding;
+mod change;
 mod record;
 mod table;
 
 pub(crate) use binding::{Binding, Kind, Text, means_tcp};
+pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
-pub(crate) use table::{Change, Room, SaveError, Saved};
+pub(crate) use table::Saved;
 pub use table::{Location, Registration, RegistrationRef};

@@ -1,6 +1,7 @@
 //! All addresses-of-record of one shard, and their bindings.
 
 use super::binding::{Binding, Kind, Text};
+use super::change::{Change, Room, SaveError, apply, check};
 use super::record::{self, BadRecord};
 use crate::rate::SeededHash;
 use crate::{Aor, Authenticated, StoreFailed};
@@ -48,17 +49,6 @@ struct User {
     timer: TimerKey,
 }
 
-/// One thing a REGISTER does to the bindings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'a> {
-    pub(crate) contact: Uri<'a>,
-    pub(crate) text: Text<'a>,
-    pub(crate) q: u16,
-    /// `None`: the binding is removed.
-    pub(crate) expires: Option<Instant>,
-    pub(crate) kind: Kind,
-}
-
 /// What a REGISTER did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
@@ -66,29 +56,6 @@ pub(crate) struct Saved {
     pub(crate) place: Option<SlabKey>,
     /// False: it was a repetition, or there was nothing to remove.
     pub(crate) changed: bool,
-}
-
-/// What a user may have after a REGISTER.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    pub(crate) contacts: usize,
-    /// See [`Services::record_bytes_max`](crate::Services::record_bytes_max).
-    pub(crate) record_bytes: Result<usize, StoreFailed>,
-}
-
-/// Why nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SaveError {
-    /// A newer REGISTER of the same phone was there before (RFC 3261 §10.3 step 7).
-    OutOfOrder,
-    /// More contacts than a user may have.
-    TooMany,
-    /// A contact's texts are too long.
-    TooLong,
-    /// The store cannot keep so much of one user.
-    TooLarge,
-    /// The store can keep nothing now.
-    StoreFailed,
 }
 
 /// A binding as listings show it.
@@ -496,93 +463,6 @@ fn hash_with(key: &[u8; 16], name: &[u8]) -> (u64, u64) {
     (wide.h1, wide.h2)
 }
 
-/// What must hold before anything is changed. `Ok(false)`: it is a repetition, or there is nothing to remove.
-fn check(
-    bindings: &[Binding],
-    changes: &[Change<'_>],
-    cseq: u32,
-    now: Instant,
-    room: Room,
-) -> Result<bool, SaveError> {
-    let live = |binding: &&Binding| binding.expires > now && !binding.is_permanent();
-    let (mut count, mut bytes) =
-        bindings.iter().filter(live).fold((0_usize, 1_usize), |(count, bytes), binding| {
-            (count + 1, bytes + record::bytes_of(&binding.text()))
-        });
-    if count == 0 && changes.iter().all(|change| change.expires.is_none()) {
-        return Ok(false);
-    }
-    let mut repeated = 0;
-    for (number, change) in changes.iter().enumerate() {
-        let text = &change.text;
-        if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
-            return Err(SaveError::TooLong);
-        }
-        let existing = bindings.iter().filter(live).find(|binding| is_same(binding, &change.contact));
-        if let Some(existing) = existing.filter(|existing| existing.text().call_id == text.call_id) {
-            if cseq < existing.cseq {
-                return Err(SaveError::OutOfOrder);
-            }
-            repeated += usize::from(cseq == existing.cseq);
-        }
-        // A contact may stand in one request twice: then the first decided whether it is there.
-        let before = changes.get(..number).unwrap_or_default();
-        let earlier = before.iter().rev().find(|earlier| earlier.contact.equals(&change.contact));
-        let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
-        if is_there {
-            let replaced = earlier.map(|earlier| earlier.text).or(existing.map(Binding::text));
-            bytes = bytes.saturating_sub(replaced.map_or(0, |text| record::bytes_of(&text)));
-        }
-        if change.expires.is_some() {
-            bytes += record::bytes_of(text);
-        }
-        match (is_there, change.expires) {
-            (false, Some(_)) => count += 1,
-            (true, None) => count = count.saturating_sub(1),
-            (false, None) | (true, Some(_)) => {}
-        }
-    }
-    if count > room.contacts {
-        return Err(SaveError::TooMany);
-    }
-    if repeated > 0 {
-        return Ok(false);
-    }
-    match room.record_bytes {
-        Err(StoreFailed) => Err(SaveError::StoreFailed),
-        Ok(max) if count > 0 && bytes > max => Err(SaveError::TooLarge),
-        Ok(_) => Ok(true),
-    }
-}
-
-fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
-    let place =
-        bindings.iter().position(|binding| !binding.is_permanent() && is_same(binding, &change.contact));
-    match (place, change.expires) {
-        (Some(place), None) => {
-            bindings.remove(place);
-        }
-        (Some(place), Some(expires)) => {
-            if let Some(binding) = bindings.get_mut(place) {
-                binding.q = change.q;
-                binding.kind = change.kind;
-                binding.cseq = cseq;
-                binding.expires = expires;
-                binding.flow = flow;
-                binding.set_text(change.text);
-            }
-        }
-        (None, Some(expires)) => {
-            let fresh = Binding::new(change.text, change.q, change.kind, cseq, expires, flow);
-            if let Some(fresh) = fresh {
-                bindings.push(fresh);
-            }
-        }
-        (None, None) => {}
-    }
-}
-
-/// Keeps what `is_kept` and gives the rest to `ended`.
 fn retain(bindings: &mut Bindings, is_kept: impl Fn(&Binding) -> bool, ended: impl Fn(&Binding)) {
     bindings.retain(|binding| {
         let is_kept = is_kept(binding);
@@ -609,10 +489,6 @@ fn permanent(contact: &[u8]) -> Option<Binding> {
     };
     let text = Text { uri: contact, params: b"", call_id: b"" };
     Binding::new(text, 1000, Kind::Permanent, 0, Instant::FAR, flow)
-}
-
-fn is_same(binding: &Binding, contact: &Uri<'_>) -> bool {
-    binding.uri() == contact.as_bytes() || Uri::parse(binding.uri()).is_ok_and(|uri| uri.equals(contact))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::route::Routed;
 use crate::server::{Out, Request};
-use crate::{CallStep, Mode, Server, Services};
+use crate::{Mode, Server, Services};
 
 impl<S: Services> Server<S> {
     /// Cancels what the INVITE of the same branch set going.
@@ -21,7 +21,6 @@ impl<S: Services> Server<S> {
         match found {
             Some((_, owner, reply)) if same_hop(&reply) => {
                 self.reply(request, 200, "OK", out, |_| {});
-                self.observe_call(request, CallStep::Cancelled);
                 self.cancel_context(request.now, owner, out);
             }
             _ => self.reply(request, 481, "Call/Transaction Does Not Exist", out, |_| {}),

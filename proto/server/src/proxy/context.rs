@@ -374,6 +374,9 @@ impl<S: Services> Server<S> {
         if !context.is_invite || self.transactions.is_answered(context.server) {
             return;
         }
+        if !context.is_cancelled {
+            self.observe_context(now, key, CallStep::Cancelled);
+        }
         self.cancel_branches(now, key, out);
         self.finish_if_done(now, key, out);
     }
@@ -394,8 +397,9 @@ impl<S: Services> Server<S> {
 
     /// Reports what happened to a call whose request is kept.
     pub(super) fn observe_context(&self, now: Instant, key: SlabKey, step: CallStep) {
-        if let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) {
-            let (message, flow) = (context.request.as_deref().unwrap_or_default(), None);
+        let open = self.contexts.get(key).filter(|context| context.is_invite);
+        if let Some(message) = open.and_then(|context| context.request.as_deref()) {
+            let flow = None;
             self.services.observe(now, &LogEvent::Call { step, message, flow });
         }
     }

@@ -7,8 +7,8 @@ use ringway_server::auth::{
     Algorithm, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    Action, AuthConfig, Config, Ha1, Listener, MemoryBudget, Mode, RegistrarConfig, Server, Services,
-    SourceRates, StoreFailed,
+    Action, AuthConfig, Config, Ha1, Listener, LogEvent, MemoryBudget, Mode, RegistrarConfig, Server,
+    Services, SourceRates, StoreFailed,
 };
 use ringway_sip::{Field, HeaderName, Limits, Message};
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ pub(crate) struct Memory {
     pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(crate) store_fails: AtomicBool,
     pub(crate) record_bytes_max: AtomicUsize,
+    /// What it reported for a log.
+    pub(crate) events: Mutex<Vec<String>>,
 }
 
 impl Services for Memory {
@@ -114,6 +116,22 @@ impl Services for Memory {
     fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
         let fails = self.store_fails.load(Ordering::Relaxed);
         if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
+    }
+
+    fn observe(&self, _now: Instant, event: &LogEvent<'_>) {
+        let text = String::from_utf8_lossy;
+        let said = match *event {
+            LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
+            LogEvent::BindingEnded { aor, contact, reason, .. } => {
+                format!("{} {} {reason:?}", text(aor), text(contact))
+            }
+            LogEvent::Call { step, message, .. } => {
+                let message = Message::parse(message, &Limits::default()).unwrap();
+                format!("{} {step:?}", text(message.call_id()))
+            }
+        };
+        self.events.lock().unwrap().push(said);
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {
@@ -173,6 +191,7 @@ impl World {
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
             record_bytes_max: AtomicUsize::new(1 << 20),
+            events: Mutex::default(),
         });
         let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
         let mut world = Self {

@@ -19,6 +19,7 @@ mod growth;
 mod guessing;
 mod harness;
 mod hostile;
+mod log_events;
 mod mark;
 mod memory;
 mod nat;

@@ -1,0 +1,97 @@
+//! What the server reports for a log: which logins are refused and why, and the steps of calls and bindings.
+
+use crate::challenge::{Login, answered};
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, World, forwarded, invite, only, query, register, request, tcp_flow,
+};
+use ringway_sansio::{ConnectionId, Event};
+use ringway_server::auth::Algorithm;
+use std::time::Duration;
+
+fn events(world: &World) -> Vec<String> {
+    std::mem::take(&mut world.memory.events.lock().unwrap())
+}
+
+fn challenged(world: &mut World, request: &Request) -> Login {
+    Login::to(&only(world.udp(BOB, request)), "bob")
+}
+
+#[test]
+fn a_refused_login_says_whose_it_is_and_why() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.auth.algorithms = vec![Algorithm::Md5];
+    });
+    let own = register("bob", "<sip:bob@192.0.2.20>").call_id("own");
+    let login = challenged(&mut world, &own);
+    assert_eq!(events(&world), [] as [&str; 0], "to be asked for a password is no refused login");
+    for (login, said) in [
+        (Login { password: "wrong".into(), ..login.clone() }, "bob WrongPassword"),
+        (Login { user: "mallory".into(), ..login.clone() }, "mallory UnknownUser"),
+        (login.clone().algorithm(Algorithm::Sha256), "bob Unusable"),
+    ] {
+        assert_eq!(only(world.udp(BOB, &answered(&own, &login))).status(), 401);
+        assert_eq!(events(&world), [said]);
+    }
+    let elsewhere = Login { realm: "example.net".into(), ..login.clone() };
+    world.udp(BOB, &answered(&own, &elsewhere));
+    assert_eq!(events(&world), [] as [&str; 0], "another server's credentials");
+
+    let others = register("alice", "<sip:alice@192.0.2.20>").call_id("others");
+    assert_eq!(only(world.udp(BOB, &answered(&others, &login))).status(), 403);
+    assert_eq!(events(&world), ["bob NotItsAddress"]);
+    assert_eq!(only(world.udp(BOB, &answered(&own, &login.clone().nc(2)))).status(), 200);
+    assert_eq!(events(&world), ["bob@example.org Registered"]);
+    world.pass(Duration::from_secs(301));
+    let stale = answered(&query("bob").call_id("later"), &login.nc(3));
+    assert_eq!(only(world.udp(BOB, &stale)).status(), 401);
+    assert_eq!(events(&world), [] as [&str; 0], "a stale nonce with the right password");
+}
+
+#[test]
+fn bindings_say_how_they_change_and_why_they_end() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>;expires=60");
+    world.register_tcp(5, "carol", CAROL, &format!("<sip:carol@{CAROL};transport=tcp>"));
+    assert_eq!(events(&world), ["bob@example.org Registered", "carol@example.org Registered"]);
+    world.message(tcp_flow(5, CAROL), b"\r\n\r\n");
+    world.event(Event::Closed(ConnectionId(5)));
+    world.pass(Duration::from_secs(61));
+    let contact = format!("sip:carol@{CAROL};transport=tcp");
+    assert_eq!(
+        events(&world),
+        [
+            format!("carol@example.org {contact} ConnectionClosed"),
+            "bob@example.org sip:bob@192.0.2.20 Expired".to_owned()
+        ]
+    );
+}
+
+#[test]
+fn a_call_says_each_of_its_steps_once() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    events(&world);
+    let answered = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("1")));
+    world.udp(BOB, &answered.answer(200, &[]));
+    world.udp(BOB, &answered.answer(200, &[]));
+    assert_eq!(events(&world), ["1 Begun", "1 Forwarded", "1 Answered(200)"]);
+    let busy = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("2")));
+    world.udp(BOB, &busy.answer(486, &[]));
+    assert_eq!(events(&world), ["2 Begun", "2 Forwarded", "2 Failed(486)"]);
+    let call = invite("sip:bob@example.org").call_id("3");
+    let rings = forwarded(world.udp(ALICE, &call));
+    world.udp(BOB, &rings.answer(180, &[]));
+    world.udp(ALICE, &call.cancel());
+    world.udp(ALICE, &call.cancel());
+    world.udp(BOB, &rings.answer(487, &[]));
+    assert_eq!(events(&world), ["3 Begun", "3 Forwarded", "3 Cancelled", "3 Failed(487)"]);
+    let silent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("4")));
+    world.udp(BOB, &silent.answer(180, &[]));
+    world.pass(Duration::from_secs(400));
+    let said = events(&world);
+    assert_eq!(said[..3], ["4 Begun", "4 Forwarded", "4 TimedOut"], "{said:?}");
+    world.udp(ALICE, &invite("sip:nobody@example.org").call_id("5"));
+    world.udp(ALICE, &request("MESSAGE", "sip:nobody@example.org").call_id("6"));
+    assert_eq!(events(&world), ["5 Begun", "5 Failed(404)"]);
+}
