@@ -178,9 +178,11 @@ impl Transactions {
         self.step_client_alone(now, place, client::Event::TransportError, out, notices);
     }
 
-    /// Does what is due. A full outbox ends it early; the next deadline has passed then, so that it is called again.
+    /// Does what is due, until it has written as much as one batch may have; then the next deadline has passed, so that it
+    /// is called again.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox, notices: &mut Vec<Notice>) {
-        while out.bytes_len() < OUTBOX_BYTES_MAX {
+        let full = out.bytes_len() + BATCH_BYTES_MAX;
+        while out.bytes_len() < full {
             let Some(due) = self.wheel.expire(now) else { break };
             match due.of {
                 Side::Server => {
@@ -239,7 +241,7 @@ pub(crate) fn recycle(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
 }
 
 /// Bytes that retransmissions add to one batch.
-const OUTBOX_BYTES_MAX: usize = 1 << 20;
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 4096;
