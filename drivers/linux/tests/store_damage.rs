@@ -507,6 +507,10 @@ fn writes_beyond_its_limit() {
     let Some(path) = std::env::var_os("JOURNAL_WITH_LIMIT") else { return };
     let _signals = ringway_linux::signals::watch().unwrap();
     let writer = start(Path::new(&path), Box::new(|_| {}));
+    writer.append(b"alice@x", &[7; 1000]);
+    while writer.durable() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     while !writer.failed() {
         writer.append(b"alice@x", &[7; 1000]);
         std::thread::sleep(Duration::from_micros(100));
