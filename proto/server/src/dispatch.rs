@@ -14,7 +14,7 @@ use ringway_transaction::Incoming;
 
 /// Who sends, and to whom.
 #[derive(Clone, Copy, Debug)]
-struct Parties {
+pub(crate) struct Parties {
     /// From is in a domain of ours.
     from_us: bool,
     /// The request is for a domain of ours.
@@ -68,7 +68,8 @@ impl<S: Services> Server<S> {
         if method == Method::Cancel {
             return self.on_cancel(&request, &routed, out);
         }
-        let to_us = self.parties(&request, &routed).to_us;
+        let parties = self.parties(&request, &routed);
+        let to_us = parties.to_us;
         if method == Method::Register && to_us {
             return self.on_register(&request, out);
         }
@@ -87,7 +88,7 @@ impl<S: Services> Server<S> {
         if message.has(HeaderName::ProxyRequire) {
             return self.refuse_extensions(&request, HeaderName::ProxyRequire, out);
         }
-        let Some(grant) = self.accept_caller(&request, &routed, out) else { return };
+        let Some(grant) = self.accept_caller(&request, &routed, parties, out) else { return };
         let request = Request { grant, ..request };
         match (self.config.mode, to_us) {
             (Mode::Redirect, true) => self.redirect(&request, &routed, out),
@@ -174,9 +175,9 @@ impl<S: Services> Server<S> {
         &mut self,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
+        parties: Parties,
         out: &mut Out<'_>,
     ) -> Option<Grant> {
-        let parties = self.parties(request, routed);
         let mark = self.live_mark(request, routed);
         let facts = Facts {
             method: request.method,
@@ -214,7 +215,7 @@ impl<S: Services> Server<S> {
         }
     }
 
-    fn parties(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Parties {
+    pub(crate) fn parties(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Parties {
         Parties {
             from_us: self.config.is_claimed_by(&request.message.from().uri),
             to_us: routed.next_route.is_none() && self.config.domain_of(&routed.uri).is_some(),

@@ -20,7 +20,7 @@ impl StoredRequest {
 
     /// Takes the end that the request has in common with `original` from there, if that is worth it.
     pub(crate) fn share(&mut self, original: &Arc<[u8]>) {
-        if self.shared.is_some() {
+        if self.shared.is_some() || original.len() < SHARED_BYTES_MIN {
             return;
         }
         let pairs = self.own.iter().rev().zip(original.iter().rev());
@@ -57,8 +57,8 @@ impl StoredRequest {
     }
 }
 
-/// A shorter common end costs as much to share as to copy.
-const SHARED_BYTES_MIN: usize = 1024;
+/// Finding and sharing a shorter common end costs more than a copy of it. Most messages are shorter.
+const SHARED_BYTES_MIN: usize = 2048;
 
 #[cfg(test)]
 mod tests {

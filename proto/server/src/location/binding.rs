@@ -110,15 +110,15 @@ impl Binding {
     /// belongs to somebody else as soon as the connection is gone.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
-        if config.is_trusted(ip) || config.domain_of(contact).is_some() {
-            return Kind::Dialable;
-        }
         let over_connection = source.transport == Transport::Tcp && means_tcp(contact);
-        match contact.host().ip() {
-            Some(contact) if !config.is_same_place(contact, ip) => Kind::FlowOnly,
-            Some(_) if over_connection && contact.port() == Some(source.remote.port()) => Kind::FlowOnly,
-            Some(_) => Kind::Dialable,
-            None => Kind::FlowOnly,
+        let has_connections_port = over_connection && contact.port() == Some(source.remote.port());
+        let is_there = contact.host().ip().is_some_and(|named| config.is_same_place(named, ip));
+        let is_dialable = (is_there && !has_connections_port)
+            || config.is_trusted(ip)
+            || config.domain_of(contact).is_some();
+        match is_dialable {
+            true => Kind::Dialable,
+            false => Kind::FlowOnly,
         }
     }
 

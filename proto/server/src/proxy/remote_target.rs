@@ -7,7 +7,7 @@ use crate::token::{Mark, Place, Side, TOKEN, Token};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
-use ringway_sip::{Edit, HeaderName, Message, NameAddr, Uri};
+use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
 /// went. `responder` is the flow of the response.
@@ -18,7 +18,7 @@ pub(super) fn record(
     responder: &Flow,
     edit: &mut Edit<'_, '_>,
 ) {
-    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() {
+    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() || is_usual(message, responder) {
         return;
     }
     let Some((old, new)) = changed_token(config, key, message, responder) else { return };
@@ -33,6 +33,15 @@ pub(super) fn record(
             }
             None => out.extend_from_slice(value),
         });
+    }
+}
+
+/// True for a response that the caller sends requests after: a 2xx, or a 1xx that it acknowledges (RFC 3262).
+fn makes_dialog(message: &Message<'_>) -> bool {
+    match message.start() {
+        Start::Response { status: 200..=299, .. } => true,
+        Start::Response { .. } => message.has(HeaderName::RSeq),
+        Start::Request { .. } => false,
     }
 }
 

@@ -138,7 +138,7 @@ impl<S: Services> Server<S> {
         routed: &Routed<'_>,
         out: &mut Out<'_>,
     ) {
-        if let Some(grant) = self.accept_caller(request, routed, out) {
+        if let Some(grant) = self.accept_caller(request, routed, self.parties(request, routed), out) {
             self.proxy(&Request { grant, ..*request }, routed, out);
         }
     }
