@@ -18,7 +18,7 @@ pub(super) fn record(
     responder: &Flow,
     edit: &mut Edit<'_, '_>,
 ) {
-    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() || is_usual(message, responder) {
+    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() || !makes_dialog(message) {
         return;
     }
     let Some((old, new)) = changed_token(config, key, message, responder) else { return };
