@@ -81,6 +81,10 @@ impl Services for Desk {
         self.0.budget.borrow_mut().reserve(source, bytes, is_stranger)
     }
 
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        self.0.budget.borrow_mut().shrink(source, bytes);
+    }
+
     fn release(&self, source: IpAddr, bytes: usize) {
         self.0.budget.borrow_mut().release(source, bytes);
     }

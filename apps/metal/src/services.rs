@@ -106,6 +106,12 @@ impl Services for MemoryServices {
         self.0.budget.try_borrow_mut().is_ok_and(|mut budget| budget.reserve(source, bytes, is_stranger))
     }
 
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
+            budget.shrink(source, bytes);
+        }
+    }
+
     fn release(&self, source: IpAddr, bytes: usize) {
         if let Ok(mut budget) = self.0.budget.try_borrow_mut() {
             budget.release(source, bytes);

@@ -5,6 +5,7 @@ use crate::request::{ContactField, Draft};
 use crate::way::{NoWay, Way};
 use crate::{AccountId, Limits};
 use alloc::vec::Vec;
+use ringway_sansio::Flow;
 use ringway_sip::{Fields, HeaderName, Message, Method, NameAddr, Uri};
 
 /// One dialog.
@@ -25,6 +26,8 @@ pub(crate) struct Dialog {
     pub(crate) target: Vec<u8>,
     /// The route set, first hop first.
     pub(crate) routes: Vec<Vec<u8>>,
+    /// The flow of the other side's last request.
+    pub(crate) peer: Option<Flow>,
 }
 
 /// Why a message makes no dialog.
@@ -65,12 +68,14 @@ impl Dialog {
             remote_cseq: None,
             target,
             routes: Vec::new(),
+            peer: None,
         }
     }
 
     /// The callee's (RFC 3261 §12.1.1).
     pub(crate) fn called(
         invite: &Message<'_>,
+        flow: Flow,
         local_tag: Vec<u8>,
         limits: &Limits,
     ) -> Result<Self, NoDialog> {
@@ -86,6 +91,7 @@ impl Dialog {
             remote_cseq: Some(invite.cseq().number),
             target: target_of(invite).ok_or(NoDialog::Contact)?,
             routes: routes_of(invite, limits)?,
+            peer: Some(flow),
         })
     }
 
@@ -111,8 +117,9 @@ impl Dialog {
         }
     }
 
-    /// Checks and notes the number of a request that came (never an ACK's or a CANCEL's).
-    pub(crate) fn receive(&mut self, cseq: u32) -> Order {
+    /// Checks and notes the number and the flow of a request that came (never an ACK's or a CANCEL's).
+    pub(crate) fn receive(&mut self, cseq: u32, flow: Flow) -> Order {
+        self.peer = Some(flow);
         if self.remote_cseq.is_some_and(|last| cseq <= last) {
             return Order::Late;
         }
@@ -170,6 +177,7 @@ impl Dialog {
             body: None,
             way,
             is_in_dialog: true,
+            peer: self.peer,
         })
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Draft {
     pub(crate) body: Option<Body>,
     pub(crate) way: Way,
     pub(crate) is_in_dialog: bool,
+    /// The flow of the other side's last request in its dialog. A phone that can be reached by its own connection only names that
+    /// connection's address as its contact.
+    pub(crate) peer: Option<Flow>,
 }
 
 /// Whether a request says where we are; where depends on how it is sent.
@@ -445,7 +448,11 @@ impl UserAgent {
         let listener = self.config.listener_for(transport, to.ip())?;
         Some(match transport {
             Transport::Udp => Flow::udp(listener, to),
-            Transport::Tcp => Flow::dial(listener, to),
+            Transport::Tcp => {
+                let peer = self.requests.get(key)?.draft.peer;
+                let peer = peer.filter(|peer| peer.transport == Transport::Tcp && peer.remote == to);
+                peer.unwrap_or_else(|| Flow::dial(listener, to))
+            }
         })
     }
 

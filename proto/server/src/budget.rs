@@ -34,7 +34,7 @@ impl MemoryBudget {
     /// Bytes for one source that proved nothing.
     pub const STRANGER_BYTES_MAX: usize = 8 << 20;
     /// Requests under way of one source that proved nothing.
-    pub const STRANGER_REQUESTS_MAX: usize = 1000;
+    pub const STRANGER_REQUESTS_MAX: usize = 4000;
     /// Any other source may have this part of all bytes.
     pub const SOURCE_SHARE: usize = 4;
 
@@ -69,7 +69,16 @@ impl MemoryBudget {
         true
     }
 
-    /// Gives back what was reserved for one request.
+    /// Gives back a part of what was reserved for a request that was answered.
+    pub fn shrink(&mut self, source: IpAddr, bytes: usize) {
+        if let Some(kept) = self.sources.get_mut(&source_of(source)) {
+            let given = bytes.min(kept.bytes);
+            kept.bytes -= given;
+            self.all.used.fetch_sub(given, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back what is reserved for one request, which is over.
     pub fn release(&mut self, source: IpAddr, bytes: usize) {
         let source = source_of(source);
         let Some(kept) = self.sources.get_mut(&source) else { return };
@@ -100,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_eight_mebibytes_and_a_thousand_requests_each() {
+    fn strangers_have_eight_mebibytes_and_four_thousand_requests_each() {
         let mut budget = MemoryBudget::new(1 << 30, &Seed::from_number(1));
         assert!(budget.reserve(ip(1), 8 << 20, true) && !budget.reserve(ip(1), 1, true));
         assert!(budget.reserve(ip(1), 1 << 20, false), "the same address with a password");
-        assert_eq!((0..2000).filter(|_| budget.reserve(ip(2), 1, true)).count(), 1000);
+        assert_eq!((0..9000).filter(|_| budget.reserve(ip(2), 1, true)).count(), 4000);
         budget.release(ip(2), 1);
         assert!(budget.reserve(ip(2), 1, true));
     }

@@ -1,6 +1,6 @@
 //! What is done with a request: the order of RFC 3261 §16.3 to §16.5, then the method.
 
-use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Sender, Verifier, decide};
+use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Verifier, decide};
 use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
 use crate::server::{Out, Request, request_mark};
@@ -53,7 +53,7 @@ impl<S: Services> Server<S> {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { now, message, method, uri, flow, key: Some(key), grant: Grant::UNKNOWN };
-        if method == Method::Ack && self.acknowledges_us(message) {
+        if method == Method::Ack && self.acknowledges_us(message, key) {
             return;
         }
         if !self.is_reasonable(&request, &uri, out) {
@@ -189,9 +189,6 @@ impl<S: Services> Server<S> {
             asks_in_dialog: self.config.auth.in_dialog,
             strangers: self.config.auth.strangers,
         };
-        // Whoever holds the mark of a dialog gets a refusal with a transaction.
-        let sender = if mark.is_some() { Sender::InDialog } else { Sender::Stranger };
-        let request = &Request { grant: Grant { sender, ..Grant::UNKNOWN }, ..*request };
         match decide(&facts) {
             Access::Forward(grant) => Some(grant),
             Access::Challenge(grant) if parties.from_us => {
@@ -230,13 +227,18 @@ impl<S: Services> Server<S> {
             Mark::Accepted { .. } => {
                 mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted)
             }
-            Mark::Dialog { to, from, id, .. } => {
+            Mark::Dialog { to, id, made_s, .. } => {
                 let is_in_dialog = request.message.to().tag().is_some();
                 let is_live =
                     mark.is_younger_than(now, lifetime) || self.services.is_dialog_extended(now, id);
                 if !is_in_dialog || !is_live {
                     return None;
                 }
+                // Connections are numbered from the start on: a number of before names another one now.
+                let to = match to {
+                    Side::Connection(_, place) if made_s < self.started_s => Side::Contact(place),
+                    other => other,
+                };
                 let leads_there = self.leads_to(to, routed);
                 let is_refresh = matches!(
                     request.method,
@@ -245,8 +247,7 @@ impl<S: Services> Server<S> {
                 if leads_there && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                     self.services.extend_dialog(now, id, now + lifetime);
                 }
-                let is_from_side = from.is_source(&self.keys.route, &request.flow);
-                Some(LiveMark::Dialog { to, leads_there, is_from_side })
+                Some(LiveMark::Dialog { to, leads_there })
             }
         }
     }
@@ -350,7 +351,7 @@ impl<S: Services> Server<S> {
         let config = alloc::sync::Arc::clone(&self.config);
         let mut nonce = core::mem::take(&mut self.record);
         nonce.clear();
-        self.nonces.write(request.now, &mut nonce);
+        self.nonces.write(request.now, request.flow.remote.ip(), &mut nonce);
         let add = |response: &mut ResponseWriter<'_>| {
             for algorithm in &config.auth.algorithms {
                 let challenge = Challenge {

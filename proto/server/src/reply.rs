@@ -1,13 +1,12 @@
 //! Answers this server gives by itself.
 
-use crate::auth::Sender;
 use crate::server::{Out, Request};
 use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Flow, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
-use ringway_transaction::{Allowance, DEFAULT_PORT, answer_rejected, reply_flow};
+use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
 
 impl<S: Services> Server<S> {
@@ -31,9 +30,8 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// Answers a request that goes no further, without a transaction: our To tag tells its ACK, and its client retransmits it
-    /// until the response arrives. The ACK of an INVITE inside a dialog has the dialog's tag, so that one gets a transaction if its
-    /// sender holds the dialog's mark.
+    /// Answers a request that goes no further, without a transaction: its client retransmits it until the response arrives. Our To
+    /// tag tells the ACK of an INVITE; inside a dialog the tag is the dialog's, and the last few such INVITEs are remembered.
     pub(crate) fn refuse(
         &mut self,
         request: &Request<'_, '_>,
@@ -42,35 +40,14 @@ impl<S: Services> Server<S> {
         out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
-        let message = request.message;
-        let keeps_state = self.config.stateful || self.config.mode == crate::Mode::Redirect;
         if request.method == Method::Ack {
             self.counters.stray += 1;
             return;
         }
-        let is_in_dialog = request.grant.sender == Sender::InDialog && message.to().tag().is_some();
-        if request.method != Method::Invite || !keeps_state || !is_in_dialog {
-            return self.reply(request, status, phrase, out, add);
+        if request.method == Method::Invite && request.message.to().tag().is_some() {
+            self.refused_in_dialog.push(self.transactions.key_of(request.message));
         }
-        let flow = reply_flow(message.via(), request.flow);
-        let port = message.via().port.unwrap_or(DEFAULT_PORT);
-        let key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
-        let Some(id) = self.transactions.start_server(key, true, flow, port, 0) else {
-            return self.reply(request, status, phrase, out, add);
-        };
-        if !request.is_verified() {
-            self.transactions.limit(id, Allowance::for_request(message.as_bytes().len()));
-        }
-        let tag = self.to_tag(message);
-        let source = request.flow.remote;
-        let was_sent = self.transactions.respond(request.now, id, status, out.packets, |arena| {
-            let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
-            add(&mut response);
-            let _ = response.finish();
-        });
-        if !was_sent {
-            self.transactions.drop_server(id);
-        }
+        self.reply(request, status, phrase, out, add);
     }
 
     /// Refuses with a status alone.
@@ -124,9 +101,9 @@ impl<S: Services> Server<S> {
         to_tag(&self.keys.tag, message)
     }
 
-    /// True for the ACK of an answer of ours that left no state.
-    pub(crate) fn acknowledges_us(&self, ack: &Message<'_>) -> bool {
-        ack.to().tag().is_some_and(|tag| tag == self.to_tag(ack))
+    /// True for the ACK of a refusal of ours.
+    pub(crate) fn acknowledges_us(&self, ack: &Message<'_>, key: MatchKey) -> bool {
+        ack.to().tag().is_some_and(|tag| tag == self.to_tag(ack)) || self.refused_in_dialog.contains(key)
     }
 
     /// The flow to a Via's client, for a response that is forwarded without state.
@@ -145,6 +122,30 @@ impl<S: Services> Server<S> {
             return None;
         }
         Some(Flow { transport, listener, remote, connection })
+    }
+}
+
+/// The last INVITEs inside dialogs that were refused. An ACK that is forgotten is forwarded to the other side of its dialog, which
+/// ignores it.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedInDialog {
+    keys: Vec<MatchKey>,
+    next: usize,
+}
+
+impl RefusedInDialog {
+    const KEYS_MAX: usize = 64;
+
+    fn push(&mut self, key: MatchKey) {
+        match self.keys.get_mut(self.next) {
+            Some(oldest) => *oldest = key,
+            None => self.keys.push(key),
+        }
+        self.next = (self.next + 1) % Self::KEYS_MAX;
+    }
+
+    fn contains(&self, key: MatchKey) -> bool {
+        self.keys.contains(&key)
     }
 }
 

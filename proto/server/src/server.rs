@@ -4,6 +4,7 @@ use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Binding, Location};
 use crate::proxy::{Context, Lookup, Pending, Targets};
+use crate::reply::RefusedInDialog;
 use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -49,6 +50,9 @@ pub struct Server<S> {
     pub(crate) space: EditSpace,
     pub(crate) targets: Targets,
     pub(crate) pending: Pending,
+    pub(crate) refused_in_dialog: RefusedInDialog,
+    /// When this server started, in seconds since the epoch.
+    pub(crate) started_s: u64,
     pub(crate) record: Vec<u8>,
     /// Room for the address-of-record of the REGISTER being worked on.
     pub(crate) aor: Aor,
@@ -170,6 +174,8 @@ impl<S: Services> Server<S> {
             space: EditSpace::default(),
             targets: Targets::default(),
             pending: Pending::new(&seed.part(PENDING_KEY)),
+            refused_in_dialog: RefusedInDialog::default(),
+            started_s: now.as_secs(),
             record: Vec::new(),
             aor: Aor::default(),
             notices: Vec::new(),
@@ -326,7 +332,8 @@ impl<S: Services> Node for Server<S> {
         let Received { flow, bytes } = received;
         if !bytes.starts_with(b"SIP/") {
             self.counters.requests += 1;
-            if !self.services.admit(now, flow.remote.ip()) {
+            // What this server sends to itself was admitted before.
+            if !self.config.is_own_address(flow.remote) && !self.services.admit(now, flow.remote.ip()) {
                 self.counters.over_rate += 1;
                 // A datagram is dropped: the client sends it again, later. A stream's client does not.
                 if flow.transport == Transport::Udp {

@@ -43,7 +43,10 @@ pub trait Services {
         true
     }
 
-    /// Gives back what was reserved for one request.
+    /// Gives back a part of what was reserved for a request.
+    fn shrink(&self, _source: IpAddr, _bytes: usize) {}
+
+    /// Gives back what is reserved for one request, which is over.
     fn release(&self, _source: IpAddr, _bytes: usize) {}
 
     /// Moves the end of a dialog's Record-Route mark (see [`DialogExtensions`](crate::auth::DialogExtensions)).
@@ -106,6 +109,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
         (**self).reserve(source, bytes, is_stranger)
+    }
+
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        (**self).shrink(source, bytes);
     }
 
     fn release(&self, source: IpAddr, bytes: usize) {

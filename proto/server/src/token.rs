@@ -102,15 +102,6 @@ impl Side {
         read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee)| callee)
     }
 
-    /// True when packets of this flow come from this side.
-    pub(crate) fn is_source(self, key: &[u8; 16], flow: &Flow) -> bool {
-        match self {
-            Self::Contact(place) => place == Place::of_flow(key, flow),
-            Self::Connection(connection, _) => flow.connection == Some(connection),
-            Self::Address(_, remote) => flow.transport == Transport::Udp && flow.remote == remote,
-        }
-    }
-
     fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Contact(place) => {

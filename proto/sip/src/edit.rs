@@ -104,13 +104,13 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.space.changes.push(Change { line, kind });
     }
 
-    /// Puts a new line with a number behind all others.
-    pub fn push_number_last(&mut self, name: HeaderName, value: u64) {
+    /// Puts a new line with a number before all others, where what is the same in all copies of a message stays together.
+    pub fn push_number_first(&mut self, name: HeaderName, value: u64) {
         self.refused |= matches!(name, HeaderName::Other | HeaderName::ContentLength);
         let start = self.space.texts.len();
         write_number(&mut self.space.texts, value);
         let kind = Kind::Insert(name, Piece::Text(start..self.space.texts.len()));
-        self.space.changes.push(Change { line: self.fields.lines().len(), kind });
+        self.space.changes.insert(0, Change { line: 0, kind });
     }
 
     /// Takes the first value of this name away; of a comma-separated list only its first member.

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
+use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Message, Via, grammar};
 use siphasher::sip::SipHasher13;
 
@@ -61,7 +62,7 @@ impl BranchKey {
         request: &Message<'_>,
         reply: core::net::SocketAddr,
         connection: u64,
-        target: IpAddr,
+        target: &Flow,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(STATELESS);
@@ -72,11 +73,21 @@ impl BranchKey {
         write_hex(out, check, 16);
     }
 
-    /// Stands for an address in a stateless branch: a keyed hash.
-    pub fn target_of(&self, ip: IpAddr) -> u32 {
+    /// True when a response comes from where a stateless branch says that its request went: the same connection, or where none
+    /// was named the same address.
+    pub fn is_from_target(&self, source: &Flow, target: u32) -> bool {
+        let any_connection = Flow { connection: None, ..*source };
+        self.target_of(source) == target || self.target_of(&any_connection) == target
+    }
+
+    /// Stands for a next hop in a stateless branch: a keyed hash of its connection, or of its address.
+    pub fn target_of(&self, flow: &Flow) -> u32 {
         let mut hash = SipHasher13::new_with_key(&self.key);
         hash.write(b"target");
-        write_ip(&mut hash, ip);
+        match flow.connection {
+            Some(connection) => hash.write_u64(connection.0),
+            None => write_ip(&mut hash, flow.remote.ip()),
+        }
         hash.finish() as u32
     }
 

@@ -168,6 +168,12 @@ impl Services for SharedServices {
         budget.is_none_or(|budget| lock(budget).reserve(source, bytes, is_stranger))
     }
 
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        if let Some(budget) = self.budgets.get(part_of(source)) {
+            lock(budget).shrink(source, bytes);
+        }
+    }
+
     fn release(&self, source: IpAddr, bytes: usize) {
         if let Some(budget) = self.budgets.get(part_of(source)) {
             lock(budget).release(source, bytes);

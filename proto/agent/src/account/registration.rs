@@ -237,6 +237,7 @@ impl UserAgent {
             body: None,
             way,
             is_in_dialog: false,
+            peer: None,
             uri,
         };
         self.submit(now, draft, Purpose::Register(id), out).map_err(|why| why.reason().into())

@@ -319,6 +319,7 @@ impl UserAgent {
             remote_cseq: None,
             target: draft.uri.clone(),
             routes: Vec::new(),
+            peer: None,
         };
         let Ok(mut dialog) = asked.answered(message, &self.config.limits) else { return };
         if let Ok(ack) = dialog.ack(account, draft.cseq) {
@@ -433,6 +434,7 @@ pub(crate) fn invite_draft(call: &Call, way: Way, body: Body) -> Draft {
         body: Some(body),
         way,
         is_in_dialog: false,
+        peer: None,
     }
 }
 

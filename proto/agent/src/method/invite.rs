@@ -54,7 +54,7 @@ impl UserAgent {
             return self.refuse(asked, 486, "Busy Here", out);
         }
         let tag = self.new_tag();
-        match Dialog::called(asked.message, tag, &self.config.limits) {
+        match Dialog::called(asked.message, asked.flow, tag, &self.config.limits) {
             Ok(dialog) => self.take_call(asked, account, dialog, replaces, out),
             Err(NoDialog::Contact) => self.refuse(asked, 400, "Missing Or Bad Contact", out),
             Err(NoDialog::Tag) => self.refuse(asked, 400, "Missing From Tag", out),

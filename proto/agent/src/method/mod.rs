@@ -96,7 +96,7 @@ impl UserAgent {
             return None;
         };
         let (message, cseq) = (asked.message, asked.message.cseq().number);
-        let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq));
+        let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq, asked.flow));
         if order != Some(Order::Next) {
             self.refuse(asked, 500, "Out Of Order", out);
             return None;

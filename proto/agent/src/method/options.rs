@@ -54,6 +54,7 @@ impl UserAgent {
             body: None,
             way,
             is_in_dialog: false,
+            peer: None,
         };
         let query = QueryId(self.next_query);
         self.next_query += 1;

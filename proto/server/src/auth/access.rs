@@ -49,8 +49,8 @@ pub(crate) enum Sender {
 pub(crate) struct Grant {
     pub(crate) reach: Reach,
     pub(crate) sender: Sender,
-    /// The source address proved that it receives what is sent to it, by a password or by the mark that was sent there.
-    /// Streams prove it by themselves.
+    /// The source address proved that it receives what is sent to it, by the nonce that was sent there. A mark proves nothing
+    /// of the kind, since the other side has it too. Streams prove it by themselves.
     pub(crate) is_verified: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Access {
 /// A live Record-Route mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiveMark {
-    /// The server itself sent the request, which it had accepted.
+    /// The server itself sent the request for a user of ours, which it had accepted.
     Accepted,
     /// The request is part of a dialog.
     Dialog {
@@ -78,8 +78,6 @@ pub(crate) enum LiveMark {
         to: Side,
         /// True when its next hop is that side, or a host name whose address is compared once it is resolved.
         leads_there: bool,
-        /// True when it comes from the address of the other side.
-        is_from_side: bool,
     },
 }
 
@@ -105,12 +103,16 @@ pub(crate) struct Facts<'a> {
 /// Applies the rules.
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
-        Some(LiveMark::Accepted) => return forward(Reach::Anywhere, Sender::Trusted),
-        Some(LiveMark::Dialog { to, leads_there: true, is_from_side }) if !is_asked_in_dialog(facts) => {
-            let grant = Grant { reach: Reach::Side(to), sender: Sender::InDialog, is_verified: is_from_side };
-            return Access::Forward(grant);
+        Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
+        Some(LiveMark::Dialog { to, leads_there: true }) if !is_asked_in_dialog(facts) => {
+            let sender = match (facts.is_trusted, facts.asks_passwords) {
+                (true, _) => Sender::Trusted,
+                (false, false) => Sender::Believed,
+                (false, true) => Sender::InDialog,
+            };
+            return forward(Reach::Side(to), sender);
         }
-        Some(LiveMark::Dialog { .. }) | None => {}
+        Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
     }
     if matches!(facts.method, Method::Ack | Method::Cancel) {
         return decide_unchallengeable(facts);
@@ -253,10 +255,10 @@ mod tests {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
             let method = Method::from_bytes(name.as_bytes());
             for asks_in_dialog in [false, true] {
-                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true, is_from_side: true });
+                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true });
                 let request = Facts { mark: there, to_us: false, asks_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");
-                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false, is_from_side: true });
+                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false });
                 assert_eq!(reach(decide(&Facts { mark: elsewhere, ..request })), None, "{name}");
             }
         }

@@ -5,8 +5,10 @@
 //! used with are not known any more.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::source_of;
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::grammar::hex_pair;
 use sha2::Sha256;
@@ -64,12 +66,12 @@ impl NonceMaker {
     }
 
     /// Appends a new nonce.
-    pub fn write(&mut self, now: Instant, out: &mut Vec<u8>) {
+    pub fn write(&mut self, now: Instant, source: IpAddr, out: &mut Vec<u8>) {
         self.counter = self.counter.wrapping_add(1);
         let mut bytes = [0; NAMED + TAG];
         let (named, tag) = bytes.split_at_mut(NAMED);
         named.copy_from_slice(&pack(now.as_millis(), self.counter, self.shard));
-        tag.copy_from_slice(&self.tag(named));
+        tag.copy_from_slice(&self.tag(named, source));
         let mut hex = [[0; 2]; NAMED + TAG];
         for (pair, byte) in hex.iter_mut().zip(bytes) {
             *pair =
@@ -79,7 +81,7 @@ impl NonceMaker {
     }
 
     /// Looks at a nonce that came back.
-    pub fn check(&self, now: Instant, nonce: &[u8]) -> NonceAge {
+    pub fn check(&self, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
         let mut bytes = [0; NAMED + TAG];
         if nonce.len() != bytes.len() * 2 {
             return NonceAge::Foreign;
@@ -94,7 +96,7 @@ impl NonceMaker {
             }
         }
         let (named, tag) = bytes.split_at(NAMED);
-        let expected = self.tag(named);
+        let expected = self.tag(named, source);
         let difference = expected.iter().zip(tag).fold(0_u8, |sum, (one, two)| sum | (one ^ two));
         if core::hint::black_box(difference) != 0 {
             return NonceAge::Foreign;
@@ -109,9 +111,13 @@ impl NonceMaker {
         }
     }
 
-    fn tag(&self, named: &[u8]) -> [u8; TAG] {
+    fn tag(&self, named: &[u8], source: IpAddr) -> [u8; TAG] {
         let mut mac = self.mac.clone();
         mac.update(named);
+        match source_of(source) {
+            IpAddr::V4(v4) => mac.update(&v4.octets()),
+            IpAddr::V6(v6) => mac.update(&v6.octets()),
+        }
         let mut tag = [0; TAG];
         for (to, from) in tag.iter_mut().zip(mac.finalize().into_bytes()) {
             *to = from;
@@ -144,6 +150,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 mod tests {
     use super::*;
 
+    const SOURCE: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
+
     const SEED: Seed = Seed::from_bytes([1; 32]);
 
     #[test]
@@ -153,10 +161,12 @@ mod tests {
         let other = NonceMaker::new(&[7; 32], &SEED, lifetime, 0);
         let start = Instant::from_secs(1_700_000_000);
         let mut nonce = Vec::new();
-        maker.write(start, &mut nonce);
-        assert!(matches!(other.check(start + lifetime, &nonce), NonceAge::Fresh(id) if id.shard == 3));
-        assert_eq!(other.check(start + lifetime + Duration::from_millis(1), &nonce), NonceAge::Old);
-        assert_eq!(other.check(start - Duration::from_secs(5), &nonce), NonceAge::Old);
+        maker.write(start, SOURCE, &mut nonce);
+        assert!(
+            matches!(other.check(start + lifetime, SOURCE, &nonce), NonceAge::Fresh(id) if id.shard == 3)
+        );
+        assert_eq!(other.check(start + lifetime + Duration::from_millis(1), SOURCE, &nonce), NonceAge::Old);
+        assert_eq!(other.check(start - Duration::from_secs(5), SOURCE, &nonce), NonceAge::Old);
     }
 
     #[test]
@@ -164,16 +174,22 @@ mod tests {
         let mut maker = NonceMaker::new(&[7; 32], &SEED, Duration::from_secs(300), 0);
         let now = Instant::from_secs(1_700_000_000);
         let mut nonce = Vec::new();
-        maker.write(now, &mut nonce);
+        maker.write(now, SOURCE, &mut nonce);
+        let elsewhere = IpAddr::from([192, 0, 2, 2]);
+        assert_eq!(
+            maker.check(now, elsewhere, &nonce),
+            NonceAge::Foreign,
+            "it proves the address it went to"
+        );
         for at in 0..nonce.len() {
             let mut forged = nonce.clone();
             forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
-            assert_eq!(maker.check(now, &forged), NonceAge::Foreign, "byte {at}");
+            assert_eq!(maker.check(now, SOURCE, &forged), NonceAge::Foreign, "byte {at}");
         }
         for (secret, seed) in [([8; 32], SEED), ([7; 32], Seed::from_bytes([2; 32]))] {
             let other = NonceMaker::new(&secret, &seed, Duration::from_secs(300), 0);
-            assert_eq!(other.check(now, &nonce), NonceAge::Foreign);
+            assert_eq!(other.check(now, SOURCE, &nonce), NonceAge::Foreign);
         }
-        assert_eq!(maker.check(now, b""), NonceAge::Foreign);
+        assert_eq!(maker.check(now, SOURCE, b""), NonceAge::Foreign);
     }
 }

@@ -89,7 +89,7 @@ impl<S: Services> Verifier<'_, S> {
                 }
                 LoginResult::Slowed => return Outcome::Slowed,
             }
-            outcome = match self.nonces.check(self.now, given.nonce) {
+            outcome = match self.nonces.check(self.now, self.source, given.nonce) {
                 NonceAge::Fresh(id) => match self.services.use_nonce(self.now, id, count, request()) {
                     NonceUse::First | NonceUse::Repeated => {
                         return Outcome::Proven { user: user.into_owned(), names_server };

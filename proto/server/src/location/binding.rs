@@ -106,12 +106,15 @@ impl Binding {
     /// this server, or where a trusted proxy says so. Nobody verified any other contact, so it is reached over the flow of the
     /// REGISTER only.
     ///
-    /// A contact that was registered over a connection must name a port of its own to be dialled. The connection's own port
-    /// belongs to somebody else as soon as the connection is gone.
+    /// A contact that was registered over a connection and names that connection's own port is an address to dial only where
+    /// the port is one that programs listen at. A port that the system gave to the connection belongs to somebody else as soon as
+    /// the connection is gone.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
         let over_connection = source.transport == Transport::Tcp && means_tcp(contact);
-        let has_connections_port = over_connection && contact.port() == Some(source.remote.port());
+        let own_port = source.remote.port();
+        let has_connections_port =
+            over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);
         let is_there = contact.host().ip().is_some_and(|named| config.is_same_place(named, ip));
         let is_dialable = (is_there && !has_connections_port)
             || config.is_trusted(ip)
@@ -130,6 +133,9 @@ impl Binding {
 pub(crate) fn means_tcp(contact: &Uri<'_>) -> bool {
     contact.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
 }
+
+/// Ports that Linux gives to connections begin here (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.
+const EPHEMERAL_PORTS_MIN: u16 = 32_768;
 
 fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {
     if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {

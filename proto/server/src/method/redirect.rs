@@ -27,6 +27,9 @@ impl<S: Services> Server<S> {
         found.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
         if !request.is_verified() {
             self.keep_within_allowance(request, &mut found);
+            if found.is_empty() {
+                return self.refuse_plainly(request, 480, "Contacts Too Long", out);
+            }
         }
         self.counters.redirected += 1;
         self.refuse(request, 302, "Moved Temporarily", out, |response| {
@@ -54,7 +57,7 @@ impl<S: Services> Server<S> {
         let kept = kept.count();
         if kept < found.len() {
             self.counters.unverified_limited += 1;
-            found.truncate(kept.max(1));
+            found.truncate(kept);
         }
     }
 

@@ -153,23 +153,26 @@ impl<S: Services> Server<S> {
 
     /// Gives back what [`Server::has_room`] reserved.
     fn give_back(&mut self, source: Flow, reserved: usize, strangers_user: Option<u64>) {
-        if reserved > 0 {
-            self.services.release(source.remote.ip(), reserved);
-        }
+        self.services.release(source.remote.ip(), reserved);
         if let Some(user) = strangers_user {
             self.pending.end(user);
         }
     }
 
-    /// An INVITE was accepted. Its 2xx is retransmitted by the callee, so that over datagrams nothing of it is kept.
-    pub(super) fn give_back_accepted(&mut self, key: SlabKey) {
-        let Some(context) = self.contexts.get_mut(key).filter(|context| context.source.connection.is_none())
-        else {
-            return;
-        };
-        let (source, reserved) = (context.source, core::mem::take(&mut context.reserved));
+    /// The caller has its final response, of this length. When no branch holds the request any more, most of what was reserved
+    /// goes back; the request still counts until its context ends.
+    pub(super) fn give_back_answered(&mut self, key: SlabKey, response: usize) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
-        self.give_back(source, reserved, user);
+        let kept = ANSWERED_BYTES + response;
+        if context.is_done() && context.reserved > kept {
+            let given = context.reserved - kept;
+            context.reserved = kept;
+            self.services.shrink(context.source.remote.ip(), given);
+        }
+        if let Some(user) = user {
+            self.pending.end(user);
+        }
     }
 
     fn start_branch(
@@ -424,6 +427,10 @@ impl<S: Services> Server<S> {
         self.give_back(context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
             self.wheel.cancel(branch.timer_c);
+            // Nobody waits for it any more, and what it holds is not reserved any more.
+            if let BranchState::Sent { client, .. } = branch.state {
+                self.transactions.drop_client(client);
+            }
             if let BranchState::Resolving { query, .. } = branch.state {
                 self.queries.remove(&query);
             }
@@ -490,6 +497,8 @@ pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
     (key, (owner >> 48) as usize)
 }
 
+/// What is left of an answered request, its response aside.
+const ANSWERED_BYTES: usize = 1024;
 /// A context with its server transaction, their timers and what allocating them costs.
 const CONTEXT_BYTES: usize = 2048;
 /// A branch with its client transaction, and what is added to the header.

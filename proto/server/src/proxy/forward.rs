@@ -3,7 +3,7 @@
 use super::breadth::Share;
 use super::{Target, Targets};
 use crate::Config;
-use crate::auth::{Sender, is_private};
+use crate::auth::{Reach, Sender, is_private};
 use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
 use crate::token::{Place, Side, Token};
@@ -47,12 +47,12 @@ impl Plan<'_, '_, '_> {
         let share = self.targets.share;
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
-            false => edit.push_number_last(HeaderName::MaxBreadth, u64::from(share.breadth)),
+            false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
         self.remove_claims(&mut edit);
         self.record_route(&mut edit);
-        if self.goes_to_ourselves() {
+        if self.config.is_own_address(self.flow.remote) && self.goes_to_ourselves() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let transport = self.flow.transport;
@@ -178,7 +178,14 @@ impl Plan<'_, '_, '_> {
     }
 
     fn goes_to_ourselves(&self) -> bool {
-        self.routed.next_route.is_none() && self.config.is_own_address(self.flow.remote)
+        let is_for_users = match self.target.keeps_uri {
+            true => self.config.domain_of(&self.routed.uri).is_some(),
+            false => Uri::parse(self.targets.uri(self.target))
+                .is_ok_and(|uri| self.config.domain_of(&uri).is_some()),
+        };
+        self.routed.next_route.is_none()
+            && !matches!(self.request.grant.reach, Reach::Side(_))
+            && is_for_users
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {

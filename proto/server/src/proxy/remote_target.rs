@@ -10,7 +10,7 @@ use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
-/// went. `responder` is the flow of the response.
+/// went. `responder` is the flow of the response. One that this server sent to itself was written when it came the first time.
 pub(super) fn record(
     config: &Config,
     key: &[u8; 16],
@@ -18,7 +18,11 @@ pub(super) fn record(
     responder: &Flow,
     edit: &mut Edit<'_, '_>,
 ) {
-    if !message.has(HeaderName::RecordRoute) || message.to().tag().is_none() || !makes_dialog(message) {
+    if !message.has(HeaderName::RecordRoute)
+        || message.to().tag().is_none()
+        || !makes_dialog(message)
+        || config.is_own_address(responder.remote)
+    {
         return;
     }
     let Some((old, new)) = changed_token(config, key, message, responder) else { return };
@@ -80,9 +84,18 @@ fn changed_token<'a>(
     None
 }
 
-/// True when a responder may name this address as its remote target: its own, or a public one from a public one.
+/// True when a responder may name this address as its remote target: its own, a public one, or from a private address a private
+/// one that is not loopback. No address of this machine.
 fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
-    config.is_same_place(target, responder)
-        || config.is_trusted(responder)
-        || (!is_private(target) && !is_private(responder))
+    if config.is_same_place(target, responder) || config.is_trusted(responder) {
+        return true;
+    }
+    let is_own = config.machine_addresses.contains(&target)
+        || config
+            .listeners
+            .iter()
+            .any(|listener| [listener.bound.ip(), listener.advertised.ip()].contains(&target));
+    let is_public_or_near =
+        !is_private(target) || (is_private(responder) && !responder.is_loopback() && !target.is_loopback());
+    !is_own && is_public_or_near
 }

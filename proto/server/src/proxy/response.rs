@@ -46,8 +46,8 @@ impl<S: Services> Server<S> {
                     self.keep_caller(key, out);
                     self.cancel_branches(now, key, out);
                     self.forget_request(key);
-                    self.give_back_accepted(key);
                 }
+                self.give_back_answered(key, message.as_bytes().len());
             }
             _ => self.on_failure_response(now, key, number, message, status, out),
         }
@@ -85,8 +85,13 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         if matches!(status, 401 | 407) {
             for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
-                let challenges = message.lines_of(name).map(|value| (name, value.to_vec(), number));
-                context.challenges.extend(challenges.take(CHALLENGES_MAX));
+                let mut bytes: usize = context.challenges.iter().map(|(_, value, _)| value.len()).sum();
+                let values = message.lines_of(name).take(CHALLENGES_MAX).take_while(|value| {
+                    bytes += value.len();
+                    bytes <= CHALLENGE_BYTES_MAX
+                });
+                let challenges = values.map(|value| (name, value.to_vec(), number));
+                context.challenges.extend(challenges);
             }
         }
         if readable {
@@ -218,6 +223,7 @@ impl<S: Services> Server<S> {
         });
         self.end_unanswered(server, best.status, was_sent);
         self.forget_request(key);
+        self.give_back_answered(key, best.bytes.len());
     }
 
     /// An answer of our own to a request that was being forwarded.
@@ -248,6 +254,7 @@ impl<S: Services> Server<S> {
             let _ = response.finish();
         });
         self.end_unanswered(server, status, was_sent);
+        self.give_back_answered(key, message.as_bytes().len());
     }
 
     /// The request was answered for good: what is left of it only absorbs repetitions.
@@ -266,3 +273,5 @@ const RINGING_MAX: Duration = Duration::from_secs(3600);
 
 /// Challenges kept of one branch.
 const CHALLENGES_MAX: usize = 8;
+/// Bytes of the challenges kept of all branches.
+const CHALLENGE_BYTES_MAX: usize = 8192;

@@ -118,13 +118,7 @@ impl<S: Services> Server<S> {
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
         let mut branch = core::mem::take(&mut self.record);
         branch.clear();
-        self.transactions.branch_key().write_stateless(
-            message,
-            reply,
-            connection,
-            flow.remote.ip(),
-            &mut branch,
-        );
+        self.transactions.branch_key().write_stateless(message, reply, connection, &flow, &mut branch);
         let plan = Plan { config: &self.config, keys: &self.keys, request, routed, targets, target, flow };
         let space = &mut self.space;
         out.packets.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
@@ -152,8 +146,8 @@ impl<S: Services> Server<S> {
         (connection, target): (u64, u32),
         out: &mut Out<'_>,
     ) {
-        let came_from = self.transactions.branch_key().target_of(source.remote.ip());
-        if came_from != target && !self.config.is_trusted(source.remote.ip()) {
+        let is_from_target = self.transactions.branch_key().is_from_target(source, target);
+        if !is_from_target && !self.config.is_trusted(source.remote.ip()) {
             self.counters.responses_from_elsewhere += 1;
             return;
         }

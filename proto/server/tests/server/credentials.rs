@@ -74,8 +74,11 @@ fn a_nonce_of_another_secret_is_stale_when_the_password_is_right() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     let mut nonce = Vec::new();
-    NonceMaker::new(&[8; 32], &Seed::from_number(1), Duration::from_secs(300), 0)
-        .write(world.now, &mut nonce);
+    NonceMaker::new(&[8; 32], &Seed::from_number(1), Duration::from_secs(300), 0).write(
+        world.now,
+        ALICE.parse::<std::net::SocketAddr>().unwrap().ip(),
+        &mut nonce,
+    );
     let forged = Login { nonce: String::from_utf8(nonce).unwrap(), ..login.clone() };
     assert!(is_stale(&only(world.udp(BOB, &answered(&request, &forged)))));
     let invented = Login { nonce: "mine".into(), ..login };

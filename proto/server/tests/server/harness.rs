@@ -92,6 +92,10 @@ impl Services for Memory {
         self.budget.lock().unwrap().reserve(source, bytes, is_stranger)
     }
 
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        self.budget.lock().unwrap().shrink(source, bytes);
+    }
+
     fn release(&self, source: IpAddr, bytes: usize) {
         self.budget.lock().unwrap().release(source, bytes);
     }

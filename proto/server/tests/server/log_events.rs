@@ -2,7 +2,7 @@
 
 use crate::challenge::{Login, answered};
 use crate::harness::{
-    ALICE, BOB, CAROL, Request, World, forwarded, invite, only, query, register, request, tcp_flow,
+    ALICE, BOB, Request, World, forwarded, invite, only, query, register, request, tcp_flow,
 };
 use ringway_sansio::{ConnectionId, Event};
 use ringway_server::auth::Algorithm;
@@ -48,16 +48,19 @@ fn a_refused_login_says_whose_it_is_and_why() {
     assert_eq!(events(&world), [] as [&str; 0], "a stale nonce with the right password");
 }
 
+/// The address of a connection of carol's.
+const CAROL_BY_TCP: &str = "192.0.2.30:40001";
+
 #[test]
 fn bindings_say_how_they_change_and_why_they_end() {
     let mut world = World::open();
     world.register("bob", BOB, "<sip:bob@192.0.2.20>;expires=60");
-    world.register_tcp(5, "carol", CAROL, &format!("<sip:carol@{CAROL};transport=tcp>"));
+    world.register_tcp(5, "carol", CAROL_BY_TCP, &format!("<sip:carol@{CAROL_BY_TCP};transport=tcp>"));
     assert_eq!(events(&world), ["bob@example.org Registered", "carol@example.org Registered"]);
-    world.message(tcp_flow(5, CAROL), b"\r\n\r\n");
+    world.message(tcp_flow(5, CAROL_BY_TCP), b"\r\n\r\n");
     world.event(Event::Closed(ConnectionId(5)));
     world.pass(Duration::from_secs(61));
-    let contact = format!("sip:carol@{CAROL};transport=tcp");
+    let contact = format!("sip:carol@{CAROL_BY_TCP};transport=tcp");
     assert_eq!(
         events(&world),
         [

@@ -211,3 +211,103 @@ fn a_response_from_elsewhere_is_dropped() {
         "another one need not"
     );
 }
+
+/// A mark opens no transaction by itself: what does not lead to its side is refused without one.
+#[test]
+fn refusals_of_a_mark_holder_keep_nothing() {
+    let mut world = world(|_| {});
+    let (_, heard) = rings(&mut world);
+    let before = world.server.transactions().len();
+    for cseq in 2..2000 {
+        let sent = world.udp(STRANGER, &with_mark("INVITE", "sip:x@192.0.2.77", cseq, &heard));
+        assert_eq!(only(sent).status(), 403);
+        let broad = with_mark("INVITE", "sip:bob@192.0.2.20", cseq + 5000, &heard).line("Max-Breadth: 0");
+        assert_eq!(only(world.udp(STRANGER, &broad)).status(), 440);
+    }
+    assert_eq!(world.server.transactions().len(), before);
+}
+
+/// The mark that the server writes for itself is for users of ours: a strict router's Request-URI and a name that resolves to this
+/// server make it no relay.
+#[test]
+fn a_mark_that_leads_to_this_server_is_no_relay_by_name() {
+    let mut world = world(|_| {});
+    world.server.set_permanent_contacts(b"sales@example.org", &[b"sip:bob@example.org"]);
+    let call = invite("sip:sales@example.org").from(EVE);
+    let to_itself = forwarded(world.udp(STRANGER, &call));
+    assert_eq!(to_itself.to(), "192.0.2.1:5060");
+    let mark = to_itself.headers("Record-Route")[0].clone();
+    for cseq in 2..6 {
+        let mut message = request("MESSAGE", mark.trim_matches(['<', '>'])).from(EVE).cseq(cseq);
+        message.to = "<sip:sales@example.org>;tag=any".into();
+        message.lines = vec!["Route: <sip:x@evil.example.net>".into()];
+        let mut sent = world.udp(STRANGER, &message);
+        if !world.lookups.is_empty() {
+            sent = world.resolve("evil.example.net", Some("192.0.2.1"));
+        }
+        for one in requests(sent) {
+            assert_eq!(one.to(), "192.0.2.1:5060");
+            let again = world.udp("192.0.2.1:5060", &one.bytes);
+            assert!(
+                world.lookups.is_empty() && requests(again).is_empty(),
+                "the second pass is a stranger's"
+            );
+        }
+    }
+}
+
+/// A callee that is called through this server itself cannot name a port of this machine as its remote target.
+#[test]
+fn a_response_that_comes_from_this_server_moves_no_side() {
+    let mut world = world(|_| {});
+    world.server.set_permanent_contacts(b"sales@example.org", &[b"sip:bob@example.org"]);
+    let first = forwarded(world.udp(STRANGER, &invite("sip:sales@example.org").from(EVE)));
+    let second = forwarded(world.udp("192.0.2.1:5060", &first.bytes));
+    let answer = second.answer(200, &["Contact: <sip:bob@192.0.2.1:6379;transport=tcp>"]);
+    let inner = only(world.udp(BOB, &answer));
+    let outer = only(world.udp("192.0.2.1:5060", &inner.bytes));
+    let mut info = request("INFO", "sip:bob@192.0.2.1:6379;transport=tcp").from(EVE).cseq(2);
+    info.to = outer.header("To");
+    info.lines = outer.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
+    for lines in [info.lines.clone(), info.lines[..1].to_vec()] {
+        let info = Request { lines, ..info.clone() };
+        assert!(requests(world.udp(STRANGER, &info)).is_empty());
+    }
+}
+
+/// Connections are numbered from the start of the server on: a number in an old mark names another connection now.
+#[test]
+fn a_connection_of_before_a_restart_is_not_one_of_now() {
+    let mut world = world(|config| config.auth.enabled = false);
+    world.register_tcp(5, "carol", "192.0.2.30:40000", "<sip:carol@10.0.0.30;transport=tcp>");
+    let call = Request {
+        lines: vec![format!("Contact: <sip:eve@{STRANGER}>")],
+        ..invite("sip:carol@example.org").from(EVE)
+    };
+    let got = forwarded(world.udp(STRANGER, &call));
+    let heard = only(world.tcp(
+        5,
+        "192.0.2.30:40000",
+        &got.answer(200, &["Contact: <sip:carol@10.0.0.30;transport=tcp>"]),
+    ));
+    let mut bye = request("BYE", "sip:carol@10.0.0.30;transport=tcp").from(EVE).to(&heard.header("To"));
+    bye.lines = heard.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
+    let mut later = World::closed_restarted(world.now + Duration::from_secs(5));
+    assert!(requests(later.udp(STRANGER, &bye.clone().cseq(2))).is_empty(), "after the restart");
+    let sent = forwarded(world.udp(STRANGER, &bye.cseq(3)));
+    assert_eq!(sent.flow.connection.map(|connection| connection.0), Some(5), "before it");
+}
+
+/// More than a thousand calls of one trunk end within half a minute.
+#[test]
+fn requests_in_dialogs_of_a_trusted_proxy_are_not_counted_as_a_strangers() {
+    let mut world = world(|config| config.auth.trusted = vec!["203.0.113.0/24".parse().unwrap()]);
+    let (_, heard) = rings(&mut world);
+    for cseq in 2..6000 {
+        let bye = with_mark("BYE", "sip:bob@192.0.2.20", cseq, &heard);
+        let bye = bye.line("P-Asserted-Identity: <sip:x@example.net>");
+        let sent = forwarded(world.udp(STRANGER, &bye));
+        assert_eq!((sent.to().as_str(), sent.headers("P-Asserted-Identity").len()), (BOB, 1));
+        world.udp(BOB, &sent.answer(200, &[]));
+    }
+}

@@ -113,3 +113,32 @@ fn a_batch_of_retransmissions_is_bounded() {
     }
     assert!(rounds > 10 && most <= (1 << 20) + 65_536, "{rounds} rounds of up to {most} bytes");
 }
+
+/// What a silent branch keeps is reserved until it ends, or it ends with its context.
+#[test]
+fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
+    let mut world = world();
+    for number in 0..400 {
+        let padding = format!("X-Padding: {}", "x".repeat(50_000));
+        let options = Request { method: "OPTIONS".into(), ..call("bob", number) }.line(&padding).tcp();
+        let sent = requests(world.tcp(7, STRANGER, &options));
+        if let Some(first) = sent.first() {
+            world.udp(&first.to(), &first.answer(200, &[]));
+        }
+        let (_, clients) = world.server.transactions().len();
+        let used = world.memory.budget.lock().unwrap().used();
+        // The branches that were answered stay for timer K, without their request.
+        let silent = clients.saturating_sub(number + 1);
+        assert!(silent * 2048 <= used, "{silent} silent branches with {used} bytes reserved");
+    }
+    for number in 0..200 {
+        let sent = requests(world.udp(STRANGER, &large("carol", number)));
+        if let Some(first) = sent.first() {
+            world.udp(&first.to(), &first.answer(200, &[]));
+        }
+    }
+    let used = world.memory.budget.lock().unwrap().used();
+    assert!(used <= MemoryBudget::STRANGER_BYTES_MAX && world.server.counters().over_memory > 0, "{used}");
+    world.pass(Duration::from_secs(400));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+}

@@ -2,6 +2,7 @@
 
 use crate::harness::{Line, ack_of, as_text, incoming, parse, response};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ringway_sansio::{Flow, ListenerId};
 use ringway_transaction::{Answer, Branch, BranchKey, reply_address, shard_of_response};
 
 #[test]
@@ -33,7 +34,7 @@ fn other_requests_have_other_branches() {
     assert_ne!(stateless(&invite, 6), branch, "another connection");
     let key = BranchKey::new([9; 16]);
     let mut other = Vec::new();
-    key.write_stateless(&parse(&invite), reply(&invite), 5, TARGET, &mut other);
+    key.write_stateless(&parse(&invite), reply(&invite), 5, &TARGET, &mut other);
     assert_ne!(as_text(&other), branch, "another secret");
 }
 
@@ -101,10 +102,11 @@ fn received(method: &str) -> String {
 }
 
 /// Where the requests go.
-const TARGET: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 44));
+const TARGET: Flow =
+    Flow::udp(ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 44)), 5060));
 
 fn target() -> u32 {
-    BranchKey::new(KEY).target_of(TARGET)
+    BranchKey::new(KEY).target_of(&TARGET)
 }
 
 fn reply(request: &str) -> SocketAddr {
@@ -113,7 +115,7 @@ fn reply(request: &str) -> SocketAddr {
 
 fn stateless(request: &str, connection: u64) -> String {
     let mut branch = Vec::new();
-    BranchKey::new(KEY).write_stateless(&parse(request), reply(request), connection, TARGET, &mut branch);
+    BranchKey::new(KEY).write_stateless(&parse(request), reply(request), connection, &TARGET, &mut branch);
     as_text(&branch)
 }
 
