@@ -73,6 +73,8 @@ const LIMITS: &[&str] = &[
     "send_drops",
     "slow_closes",
     "store_records_dropped",
+    "stream_memory_closes",
+    "stream_source_closes",
     "too_many_contacts",
     "transactions_refused",
     "write_queue_closes",
