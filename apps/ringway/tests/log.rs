@@ -334,22 +334,76 @@ fn connections_leave_files_to_the_administrator() {
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
     let running = Running::start_with_files(folder.path(), &["serve"], 256);
     let ready = running.ready();
-    let tcp: SocketAddr =
-        ready.split(' ').find_map(|word| word.strip_prefix("tcp:")).unwrap().parse().unwrap();
-    let said = running.says("admin API on");
-    let admin = said.rsplit("http://").next().unwrap().trim_end_matches('/').to_owned();
+    let tcp = tcp_of(&ready);
+    let admin = admin_of(&running);
     running.says("the limit of open files allows");
     let peers: Vec<_> = (0..400).map(|_| TcpStream::connect(tcp).unwrap()).collect();
     for _ in 0..20 {
-        let mut client = TcpStream::connect(&admin).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
-        client.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
+        let answer = stats(&admin);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     running.says("limit reached limit=connections_refused");
     drop(peers);
     running.end();
     assert_eq!(running.done().status, 0);
+}
+
+/// A source begins many long messages, and its connections may hold a quarter of 16 MiB together.
+#[test]
+fn connections_hold_no_more_memory_than_the_administrator_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = "[store]\nurl = \"memory:\"\n[limits]\nmemory_mb = 16";
+    fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
+    let running = Running::start(folder.path(), &["serve"], "");
+    let (tcp, admin) = (tcp_of(&running.ready()), admin_of(&running));
+    assert_eq!(reserved_bytes(&admin), 0);
+    let begin_message = || {
+        let mut peer = TcpStream::connect(tcp).unwrap();
+        // An error: the connection has been closed for its size.
+        let _ = peer.write_all(&[b"OPTIONS sip:a SIP/2.0\r\nX: ", &[b'x'; 60_000][..]].concat());
+        peer
+    };
+    let peers: Vec<_> = (0..90).map(|_| begin_message()).collect();
+    running.says("limit reached limit=stream_source_closes");
+    let until = |what: &str, holds: &dyn Fn(u64) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !holds(reserved_bytes(&admin)) {
+            assert!(Instant::now() < end, "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    assert!(reserved_bytes(&admin) <= 4 << 20);
+    drop(peers);
+    until("everything is given back", &|bytes| bytes == 0);
+    let peer = begin_message();
+    until("a begun message is accounted", &|bytes| bytes >= 60_000);
+    drop(peer);
+    until("it is given back", &|bytes| bytes == 0);
+    running.end();
+    assert_eq!(running.done().status, 0);
+}
+
+fn tcp_of(ready: &str) -> SocketAddr {
+    ready.split(' ').find_map(|word| word.strip_prefix("tcp:")).unwrap().parse().unwrap()
+}
+
+fn admin_of(running: &Running) -> String {
+    let said = running.says("admin API on");
+    said.rsplit("http://").next().unwrap().trim_end_matches('/').to_owned()
+}
+
+fn reserved_bytes(admin: &str) -> u64 {
+    let answer = stats(admin);
+    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    serde_json::from_str::<serde_json::Value>(body).unwrap()["reserved_bytes"].as_u64().unwrap()
+}
+
+/// The admin API's answer for its counters.
+fn stats(admin: &str) -> String {
+    let mut client = TcpStream::connect(admin).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
 }

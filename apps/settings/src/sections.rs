@@ -73,7 +73,7 @@ pub struct Limits {
     pub max_connections: usize,
     /// Accepted connections of one source at once; 0: no limit.
     pub max_connections_per_source: usize,
-    /// Bound on what requests under way keep, in MiB: 16 to 1,048,576; 0: a quarter of what the machine has.
+    /// Bound on what requests under way and TCP connections hold, in MiB: 16 to 1,048,576; 0: a quarter of what the machine has.
     pub memory_mb: u32,
 }
 

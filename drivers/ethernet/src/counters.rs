@@ -59,6 +59,8 @@ impl StationCounters {
             Closing::Framing => self.connections_unframed += 1,
             Closing::Slow | Closing::Idle | Closing::Unused => self.connections_slow += 1,
             Closing::Unread => self.connections_unread += 1,
+            // A station has few connections and a limit for each.
+            Closing::SourceMemory | Closing::Memory => {}
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Connection<F> {
     queue: WriteQueue,
     pub(crate) times: StreamTimes,
     pub(crate) interest: Interest,
+    /// Bytes of [`Connection::held_bytes`] that are accounted.
+    pub(crate) accounted: usize,
     /// The one timer it has, and when that fires: at a deadline it had, or before.
     pub(crate) timer: TimerKey,
     pub(crate) timer_at: Instant,
@@ -55,6 +57,7 @@ impl<F: Framer> Connection<F> {
             queue: WriteQueue::default(),
             times: StreamTimes::new(origin, now),
             interest,
+            accounted: 0,
             timer: TimerKey::NONE,
             timer_at: Instant::FAR,
         }
@@ -126,6 +129,11 @@ impl<F: Framer> Connection<F> {
     /// Bytes that wait to be written.
     pub(crate) fn queued(&self) -> usize {
         self.queue.waiting().len()
+    }
+
+    /// Bytes of memory that its framer and its write queue hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.framer.held_bytes() + self.queue.held_bytes()
     }
 
     /// The tokens of messages that were not written whole, or that nothing came back for.

@@ -104,6 +104,10 @@ counters! {
     unused_closes,
     /// Connections closed because the peer did not read what was written.
     write_queue_closes,
+    /// Connections closed because all connections and requests together hold as many bytes as they may.
+    stream_memory_closes,
+    /// Connections closed because the connections of their source hold as many bytes as they may.
+    stream_source_closes,
     /// Packets whose sender was told that they could not be sent.
     unreachable,
     /// Packets and events dropped because another worker's inbox was full.

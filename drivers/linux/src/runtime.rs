@@ -12,7 +12,7 @@ use crate::store::Durability;
 use crate::sys;
 use crate::trace::{Direction, MessageTrace};
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Flow, Node, Seed, ShardKey, StreamLimits};
+use ringway_sansio::{Event, Flow, MemoryBound, Node, Seed, ShardKey, StreamLimits};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How a runtime works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The time the nodes see; give the one they were made with.
     pub clock: Clock,
@@ -32,12 +32,15 @@ pub struct Config {
     pub max_message_bytes: usize,
     /// Connections open at a time, accepted and dialled together; more are refused.
     pub max_connections: usize,
-    /// Accepted connections of one source at a time; 0: no limit. An IPv6 source is a /64 network.
+    /// Accepted connections of one source at a time; 0: no limit, nor on the bytes that a source's connections hold. An IPv6
+    /// source is a /64 network.
     pub max_connections_per_source: usize,
     /// Datagrams received or sent with one call, 1 to 64.
     pub datagram_batch: usize,
     /// What one stream connection may take.
     pub streams: StreamLimits,
+    /// Bound on the bytes that stream connections hold: begun messages and unread output. `None`: no bound on all together.
+    pub memory: Option<Arc<MemoryBound>>,
     /// Spreads messages over the nodes; secret, the same that the nodes were filled by.
     pub shard_key: ShardKey,
     /// Gets every message, if somebody wants to see them.
@@ -54,6 +57,7 @@ impl Default for Config {
             max_connections_per_source: 0,
             datagram_batch: 32,
             streams: StreamLimits::default(),
+            memory: None,
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
             trace: None,
         }
@@ -289,7 +293,7 @@ impl Common {
             datagram_batch: config.datagram_batch,
             streams: config.streams,
             trace: config.trace,
-            sources: Sources::new(config.max_connections_per_source),
+            sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),
             connections: Connections::new(inboxes.len()),
             inboxes,

@@ -204,6 +204,10 @@ mod tests {
         fn is_partial(&self) -> bool {
             false
         }
+
+        fn held_bytes(&self) -> usize {
+            0
+        }
     }
 
     #[test]

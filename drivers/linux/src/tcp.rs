@@ -270,6 +270,7 @@ impl<F: Framer> Streams<F> {
             self.common.connections.closed(self.worker, id);
         }
         let remote = connection.flow.remote;
+        self.common.sources.let_go(remote.ip(), connection.accounted);
         match connection.times.origin() {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
             Origin::Dialled => {
@@ -285,6 +286,8 @@ impl<F: Framer> Streams<F> {
             Closing::Idle => counters.idle_closes.one(),
             Closing::Unused => counters.unused_closes.one(),
             Closing::Unread => counters.write_queue_closes.one(),
+            Closing::SourceMemory => counters.stream_source_closes.one(),
+            Closing::Memory => counters.stream_memory_closes.one(),
         }
         counters.connections_open.set(self.open as u64);
         for token in connection.undelivered() {
@@ -437,10 +440,18 @@ impl<F: Framer> Streams<F> {
         Ok(id)
     }
 
-    /// Brings what epoll watches and the timer up to the connection's state. A timer that is early is left: it looks
-    /// again when it fires.
+    /// Brings what is accounted, what epoll watches and the timer up to the connection's state. A timer that is early is
+    /// left: it looks again when it fires.
     fn settle(&mut self, id: ConnectionId) {
         let Some(connection) = find(&mut self.slots, id) else { return };
+        let held = connection.held_bytes();
+        if held != connection.accounted {
+            let address = connection.flow.remote.ip();
+            if let Err(why) = self.common.sources.hold(address, connection.accounted, held) {
+                return self.close(id, why);
+            }
+            connection.accounted = held;
+        }
         let wanted = connection.wanted();
         if wanted != connection.interest {
             connection.interest = wanted;
@@ -453,6 +464,15 @@ impl<F: Framer> Streams<F> {
             self.alarms.cancel(connection.timer);
             connection.timer = self.alarms.arm(at, Alarm::Connection(id));
             connection.timer_at = at;
+        }
+    }
+}
+
+impl<F> Drop for Streams<F> {
+    /// Gives back what is accounted for connections that are still open: the bound may outlive the worker.
+    fn drop(&mut self) {
+        for connection in self.slots.iter().filter_map(|slot| slot.connection.as_deref()) {
+            self.common.sources.let_go(connection.flow.remote.ip(), connection.accounted);
         }
     }
 }

@@ -73,6 +73,10 @@ impl Framer for Blocks {
     fn is_partial(&self) -> bool {
         self.taken < self.bytes.len()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
 }
 
 const MESSAGE_BYTES: usize = 500;

@@ -447,6 +447,10 @@ impl Framer for Lines {
     fn is_partial(&self) -> bool {
         !self.bytes.is_empty()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
 }
 
 /// A machine that is none of the hosts'.

@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod chance;
 mod flow;
+mod memory;
 mod node;
 mod outbox;
 mod paced;
@@ -25,6 +26,7 @@ mod wheel;
 
 pub use chance::{Rng, Seed};
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
+pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};

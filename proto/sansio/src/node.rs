@@ -82,6 +82,9 @@ pub trait Framer {
 
     /// True while a message has begun and is not whole, for a limit on how long that may take.
     fn is_partial(&self) -> bool;
+
+    /// Bytes of memory that it holds, unused capacity included.
+    fn held_bytes(&self) -> usize;
 }
 
 /// Why a stream can no longer be cut into messages.

@@ -57,6 +57,10 @@ pub enum Closing {
     Unused,
     /// The peer does not read.
     Unread,
+    /// Its source's connections together hold as many bytes as they may.
+    SourceMemory,
+    /// All connections, and whatever else shares the [`MemoryBound`](crate::MemoryBound), hold as many bytes as they may.
+    Memory,
 }
 
 /// Who began a connection.
@@ -226,6 +230,13 @@ impl WriteQueue {
         self.head >= self.bytes.len()
     }
 
+    /// Bytes of memory that it holds, unused capacity included.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.tokens.capacity() * size_of::<(u64, Token)>()
+            + self.unanswered.capacity() * size_of::<Token>()
+    }
+
     /// So many of [`WriteQueue::waiting`] are written.
     pub fn advance(&mut self, count: usize) {
         self.head += count;
@@ -239,6 +250,9 @@ impl WriteQueue {
             // A connection that was slow once does not keep the room for it.
             if self.bytes.capacity() > KEPT_BYTES {
                 self.bytes = Vec::new();
+            }
+            if self.tokens.capacity() > KEPT_TOKENS {
+                self.tokens = VecDeque::new();
             }
         } else if self.head > KEPT_BYTES && self.head > self.bytes.len() / 2 {
             self.forget_written();
@@ -275,7 +289,9 @@ impl WriteQueue {
 const UNANSWERED_MAX: usize = 64;
 
 /// The room an empty queue keeps for the next time.
-const KEPT_BYTES: usize = 16 << 10;
+const KEPT_BYTES: usize = 4 << 10;
+
+const KEPT_TOKENS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -336,6 +352,23 @@ mod tests {
         queue.wrote(Token(1000));
         queue.push(b"ab", Token(1001));
         assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);
+    }
+
+    #[test]
+    fn an_empty_queue_keeps_little_of_what_it_held() {
+        let mut queue = WriteQueue::default();
+        queue.answered();
+        for token in 1..1000 {
+            queue.push(&[b'x'; 1000], Token(token));
+        }
+        assert!(queue.held_bytes() >= 999 * 1000 + 999 * 16);
+        queue.advance(999 * 1000);
+        assert!(queue.held_bytes() <= KEPT_BYTES + KEPT_TOKENS * 16, "{}", queue.held_bytes());
+        queue.push(&[b'x'; 1000], Token(1000));
+        queue.advance(1000);
+        let kept = queue.held_bytes();
+        queue.push(&[b'x'; 1000], Token(1001));
+        assert_eq!(queue.held_bytes(), kept, "a message of usual size needs no other room");
     }
 
     #[test]

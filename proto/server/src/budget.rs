@@ -3,24 +3,17 @@
 use crate::rate::SeededHash;
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::HashMap;
-use ringway_sansio::{Seed, source_of};
+use ringway_sansio::{MemoryBound, Seed, source_of};
 
 /// A bound on the bytes of all requests under way, and on those of each source (an IPv6 /64 network counts as one).
 ///
-/// Several budgets can share the bound on all ([`MemoryBudget::sibling`]); each source belongs to one of them.
+/// Several budgets can share the bound on all ([`MemoryBudget::of`]); each source belongs to one of them.
 #[derive(Debug)]
 pub struct MemoryBudget {
-    all: Arc<All>,
+    all: Arc<MemoryBound>,
     /// Sources with requests under way. Keys come from peers: a seeded hash.
     sources: HashMap<IpAddr, Kept, SeededHash>,
-}
-
-#[derive(Debug)]
-struct All {
-    max: usize,
-    used: AtomicUsize,
 }
 
 /// What one source makes the server keep.
@@ -40,18 +33,17 @@ impl MemoryBudget {
 
     /// A budget of `max` bytes.
     pub fn new(max: usize, seed: &Seed) -> Self {
-        let all = All { max, used: AtomicUsize::new(0) };
-        Self { all: Arc::new(all), sources: HashMap::with_hasher(SeededHash::new(seed)) }
+        Self::of(Arc::new(MemoryBound::new(max)), seed)
     }
 
-    /// A budget for other sources out of the same bytes.
-    pub fn sibling(&self, seed: &Seed) -> Self {
-        Self { all: Arc::clone(&self.all), sources: HashMap::with_hasher(SeededHash::new(seed)) }
+    /// A budget out of the bytes of `all`, which others may take from too.
+    pub fn of(all: Arc<MemoryBound>, seed: &Seed) -> Self {
+        Self { all, sources: HashMap::with_hasher(SeededHash::new(seed)) }
     }
 
     /// Takes `bytes` for a request from `source`; false when it has no more, or nobody has.
     pub fn reserve(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        let share = self.all.max / Self::SOURCE_SHARE;
+        let share = self.all.max() / Self::SOURCE_SHARE;
         let (bytes_max, requests_max) = match is_stranger {
             true => (share.min(Self::STRANGER_BYTES_MAX), Self::STRANGER_REQUESTS_MAX),
             false => (share, usize::MAX),
@@ -61,8 +53,7 @@ impl MemoryBudget {
         if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests >= requests_max {
             return false;
         }
-        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.all.max);
-        if self.all.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        if !self.all.take(bytes) {
             return false;
         }
         self.sources.insert(source, Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
@@ -74,7 +65,7 @@ impl MemoryBudget {
         if let Some(kept) = self.sources.get_mut(&source_of(source)) {
             let given = bytes.min(kept.bytes);
             kept.bytes -= given;
-            self.all.used.fetch_sub(given, Ordering::Relaxed);
+            self.all.give(given);
         }
     }
 
@@ -91,12 +82,12 @@ impl MemoryBudget {
                 self.sources.shrink_to_fit();
             }
         }
-        self.all.used.fetch_sub(given, Ordering::Relaxed);
+        self.all.give(given);
     }
 
-    /// Bytes in use, over all siblings.
+    /// Bytes in use, by all who share the bound.
     pub fn used(&self) -> usize {
-        self.all.used.load(Ordering::Relaxed)
+        self.all.used()
     }
 }
 
@@ -120,8 +111,9 @@ mod tests {
 
     #[test]
     fn all_together_have_the_bound_and_everything_comes_back() {
-        let mut one = MemoryBudget::new(1000, &Seed::from_number(1));
-        let mut other = one.sibling(&Seed::from_number(2));
+        let all = Arc::new(MemoryBound::new(1000));
+        let mut one = MemoryBudget::of(Arc::clone(&all), &Seed::from_number(1));
+        let mut other = MemoryBudget::of(all, &Seed::from_number(2));
         for source in 0..4 {
             let budget = if source % 2 == 0 { &mut one } else { &mut other };
             assert!(budget.reserve(ip(source), 250, false), "a quarter for each");

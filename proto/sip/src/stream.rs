@@ -69,14 +69,15 @@ impl StreamFramer {
 
     /// The next whole message, or `None` when more bytes are needed.
     pub fn next_message(&mut self) -> Result<Option<&[u8]>, StreamError> {
-        if self.needed.is_none() && !self.find_length()? {
-            return Ok(None);
+        if self.needed.is_none() {
+            self.find_length()?;
         }
-        let Some(needed) = self.needed else { return Ok(None) };
-        let range = self.start..self.start + needed;
-        if range.end > self.bytes.len() {
+        let end = self.needed.map(|needed| self.start + needed).filter(|end| *end <= self.bytes.len());
+        let Some(end) = end else {
+            self.compact();
             return Ok(None);
-        }
+        };
+        let range = self.start..end;
         self.start = range.end;
         self.searched = range.end;
         self.needed = None;
@@ -94,10 +95,15 @@ impl StreamFramer {
         !matches!(self.bytes.get(self.start..), None | Some([] | [b'\r']))
     }
 
-    /// Looks for the end of the header; true when the length of the message is known.
-    fn find_length(&mut self) -> Result<bool, StreamError> {
+    /// Bytes of memory that it holds, unused capacity included.
+    pub const fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Looks for the end of the header, which says the length of the message.
+    fn find_length(&mut self) -> Result<(), StreamError> {
         if !self.skip_keep_alives() {
-            return Ok(false);
+            return Ok(());
         }
         let rest = self.bytes.get(self.start..).unwrap_or_default();
         let from = self.searched.saturating_sub(self.start).saturating_sub(3);
@@ -106,7 +112,7 @@ impl StreamFramer {
             if rest.len() > self.message_bytes_max {
                 return Err(StreamError::TooLarge);
             }
-            return Ok(false);
+            return Ok(());
         };
         if end > self.message_bytes_max {
             return Err(StreamError::TooLarge);
@@ -116,7 +122,7 @@ impl StreamFramer {
         match needed {
             Some(needed) if needed <= self.message_bytes_max => {
                 self.needed = Some(needed);
-                Ok(true)
+                Ok(())
             }
             _ => Err(StreamError::TooLarge),
         }
@@ -197,8 +203,8 @@ fn header_end(bytes: &[u8], from: usize) -> Option<usize> {
 /// Pongs owed at once; whoever sends more pings than that in one read gets no more answers.
 const PONGS_MAX: usize = 16;
 
-/// What a quiet connection keeps allocated.
-const KEEP_BYTES_MAX: usize = 8 * 1024;
+/// Capacity that is kept for the next message.
+const KEEP_BYTES_MAX: usize = 4 * 1024;
 
 #[cfg(test)]
 #[path = "stream_tests.rs"]

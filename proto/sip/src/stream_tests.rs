@@ -234,9 +234,16 @@ fn memory_follows_what_is_held() {
         framer.push(&large);
         assert_eq!(framer.next_message(), Ok(Some(&large[..])));
     }
-    framer.push(b"\r\n");
     assert_eq!(framer.next_message(), Ok(None));
-    assert!(framer.bytes.capacity() <= KEEP_BYTES_MAX, "{}", framer.bytes.capacity());
+    assert!(framer.held_bytes() <= KEEP_BYTES_MAX, "{}", framer.held_bytes());
+    framer.push(&[&large[..], b"INVITE"].concat());
+    assert_eq!(framer.next_message(), Ok(Some(&large[..])));
+    assert_eq!(framer.next_message(), Ok(None));
+    assert!(framer.is_partial());
+    assert!(framer.held_bytes() <= KEEP_BYTES_MAX, "{}", framer.held_bytes());
+    framer.push(&large[..50_000]);
+    assert_eq!(framer.next_message(), Ok(None));
+    assert!(framer.held_bytes() >= 50_000);
 }
 
 #[test]

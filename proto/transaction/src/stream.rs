@@ -29,4 +29,8 @@ impl Framer for SipFramer {
     fn is_partial(&self) -> bool {
         self.0.is_partial()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
 }

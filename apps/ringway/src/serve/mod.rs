@@ -85,6 +85,7 @@ impl Running {
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
             max_connections_per_source: config.limits.max_connections_per_source,
+            memory: Some(Arc::clone(services.memory())),
             shard_key: services.shard_key(),
             trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
@@ -151,7 +152,7 @@ impl Running {
             }
             self.follower.follow();
             // What a flood made the allocator take is given back once the requests are over.
-            let reserved = self.services.reserved_bytes();
+            let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
             if high_water - reserved > TRIMMED_BYTES_MIN {
                 ringway_linux::memory::release_unused();

@@ -3,14 +3,14 @@
 use super::event_log::EventLog;
 use crate::config::Config;
 use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
-use ringway_sansio::{Instant, Seed, ShardKey, source_of};
+use ringway_sansio::{Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// In memory, behind locks that nobody holds while waiting.
@@ -20,6 +20,7 @@ pub(crate) struct SharedServices {
     dialogs: Mutex<DialogExtensions>,
     guesses: Mutex<GuessLimits>,
     rates: Vec<Mutex<SourceRates>>,
+    memory: Arc<MemoryBound>,
     budgets: Vec<Mutex<MemoryBudget>>,
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
@@ -41,10 +42,11 @@ impl SharedServices {
                 Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, &seed.part(1 + part), now))
             })
             .collect();
-        let all = MemoryBudget::new(memory_bytes(config.limits.memory_mb), &seed.part(300));
-        let budgets =
-            (1..=PARTS as u64).map(|part| Mutex::new(all.sibling(&seed.part(300 + part)))).collect();
+        let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
+        let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
+        let budgets = (1..=PARTS as u64).map(budget).collect();
         let services = Self {
+            memory,
             budgets,
             directory: Directory::new(key),
             windows,
@@ -113,9 +115,9 @@ impl SharedServices {
         self.writer.get().is_some_and(Writer::failed)
     }
 
-    /// Bytes that requests under way keep.
-    pub(crate) fn reserved_bytes(&self) -> usize {
-        self.budgets.first().map_or(0, |budget| lock(budget).used())
+    /// The bound on the bytes that requests under way and TCP connections hold.
+    pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
+        &self.memory
     }
 
     /// Nonces remembered, and how many were forgotten early.
@@ -225,7 +227,7 @@ fn part_of(source: IpAddr) -> usize {
     part % PARTS
 }
 
-/// What requests under way may keep: `[limits] memory_mb`, or a quarter of what the machine has.
+/// Bytes that requests under way and TCP connections may hold: `[limits] memory_mb`, or a quarter of what the machine has.
 fn memory_bytes(memory_mb: u32) -> usize {
     let bytes = match memory_mb {
         0 => ringway_linux::memory::available_bytes().map_or(MEMORY_UNKNOWN, |bytes| bytes / 4),

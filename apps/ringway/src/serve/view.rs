@@ -154,8 +154,8 @@ impl ServerView {
             Stat::gauge("nonces_remembered", "Nonces whose counts are remembered.", nonces as f64),
             Stat::gauge(
                 "reserved_bytes",
-                "Bytes that requests under way keep.",
-                self.services.reserved_bytes() as f64,
+                "Bytes that requests under way and TCP connections hold.",
+                self.services.memory().used() as f64,
             ),
             Stat::counter("nonces_evicted", "Nonces forgotten early because there were too many.", evicted),
             Stat::gauge("store_failed", "1 while bindings cannot be brought to the disk.", failed),

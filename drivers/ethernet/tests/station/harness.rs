@@ -93,6 +93,10 @@ impl Framer for Lines {
     fn is_partial(&self) -> bool {
         self.start < self.bytes.len()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
 }
 
 /// The station, the cable, and a clock that only tests move.

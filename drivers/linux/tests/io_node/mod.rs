@@ -154,7 +154,12 @@ impl Framer for Lines {
         loop {
             let rest = &self.bytes[self.taken..];
             let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
-                return if rest.len() > self.max { Err(FramingError("too long")) } else { Ok(None) };
+                if rest.len() > self.max {
+                    return Err(FramingError("too long"));
+                }
+                self.bytes.drain(..std::mem::take(&mut self.taken));
+                self.bytes.shrink_to_fit();
+                return Ok(None);
             };
             let start = self.taken;
             self.taken += end + 1;
@@ -174,6 +179,10 @@ impl Framer for Lines {
 
     fn is_partial(&self) -> bool {
         self.taken < self.bytes.len()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 }
 

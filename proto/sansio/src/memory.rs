@@ -1,0 +1,62 @@
+//! A bound on memory that several parts of a program share.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A bound on the bytes that several owners hold together. It counts bytes and allocates none.
+#[derive(Debug)]
+pub struct MemoryBound {
+    max: usize,
+    used: AtomicUsize,
+}
+
+impl MemoryBound {
+    /// A bound of `max` bytes.
+    pub const fn new(max: usize) -> Self {
+        Self { max, used: AtomicUsize::new(0) }
+    }
+
+    /// Takes `bytes`. False if fewer are left; then none are taken.
+    pub fn take(&self, bytes: usize) -> bool {
+        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
+    }
+
+    /// Gives `bytes` back that were taken before.
+    pub fn give(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes given back, {before} in use");
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The bound, in bytes.
+    pub const fn max(&self) -> usize {
+        self.max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_holds_and_what_is_given_back_can_be_taken_again() {
+        let bound = MemoryBound::new(100);
+        assert!(bound.take(60) && bound.take(40) && bound.take(0));
+        assert!(!bound.take(1));
+        bound.give(50);
+        assert!(!bound.take(51) && bound.take(50));
+        bound.give(100);
+        assert_eq!((bound.used(), bound.max()), (0, 100));
+    }
+
+    #[test]
+    fn a_sum_beyond_the_address_space_is_refused() {
+        let bound = MemoryBound::new(usize::MAX);
+        assert!(bound.take(10) && !bound.take(usize::MAX));
+        assert_eq!(bound.used(), 10);
+    }
+}
