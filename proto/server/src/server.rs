@@ -333,7 +333,7 @@ impl<S: Services> Node for Server<S> {
         if !bytes.starts_with(b"SIP/") {
             self.counters.requests += 1;
             // What this server sends to itself was admitted before.
-            if !self.config.is_own_address(flow.remote) && !self.services.admit(now, flow.remote.ip()) {
+            if !self.services.admit(now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
                 self.counters.over_rate += 1;
                 // A datagram is dropped: the client sends it again, later. A stream's client does not.
                 if flow.transport == Transport::Udp {

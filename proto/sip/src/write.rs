@@ -313,6 +313,11 @@ pub fn write_number(out: &mut Vec<u8>, mut value: u64) {
 /// Appends an address and port as a URI and a Via have them, IPv6 in brackets (RFC 3261 §25.1, `hostport`).
 pub fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
     use core::fmt::Write;
+    if host.is_ipv4() {
+        write_ip(out, host.ip());
+        out.push(b':');
+        return write_number(out, u64::from(host.port()));
+    }
     // Text into memory is never refused.
     let _ = write!(Text(out), "{host}");
 }

@@ -216,6 +216,9 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
     let target =
         message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
     let sender = request.grant.sender;
+    if target.as_ref().is_some_and(|uri| is_usual(uri, &reply)) {
+        return Side::Contact(Place::of_flow(key, &reply));
+    }
     let hop = target.as_ref().map(|uri| hop_of(config, uri));
     let place = match hop {
         Some(Hop::Flow(hop)) => {
@@ -237,6 +240,14 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
         (None, Some(place)) => Side::Contact(place),
         (None, None) => Side::Address(reply.listener, reply.remote),
     }
+}
+
+/// True for a URI without parameters that names the very address of a datagram flow.
+fn is_usual(uri: &Uri<'_>, flow: &Flow) -> bool {
+    flow.transport == Transport::Udp
+        && uri.params().as_bytes().is_empty()
+        && uri.port() == Some(flow.remote.port())
+        && uri.host().ip() == Some(flow.remote.ip())
 }
 
 /// The place of a URI that names the host `ip`.
