@@ -41,6 +41,20 @@ impl Peers {
 }
 
 impl UserAgent {
+    /// The flow of a request to `to`; over a stream the connection that the other side of its dialog uses, if that is its address.
+    pub(crate) fn flow_to(&self, key: SlabKey, to: SocketAddr) -> Option<Flow> {
+        let transport = self.requests.get(key)?.draft.way.transport;
+        let listener = self.config.listener_for(transport, to.ip())?;
+        Some(match transport {
+            Transport::Udp => Flow::udp(listener, to),
+            Transport::Tcp => {
+                let peer = self.requests.get(key)?.draft.peer;
+                let peer = peer.filter(|peer| peer.transport == Transport::Tcp && peer.remote == to);
+                peer.unwrap_or_else(|| Flow::dial(listener, to))
+            }
+        })
+    }
+
     /// A connection is gone: requests that went by it fail at once (RFC 3261 §8.1.3.1). A request by a connection that no
     /// response has come by fails with [`Event::Unreachable`](ringway_sansio::Event::Unreachable).
     pub(crate) fn on_connection_lost(&mut self, now: Instant, connection: ConnectionId, out: &mut Out<'_>) {

@@ -443,19 +443,6 @@ impl UserAgent {
         Ok(())
     }
 
-    fn flow_to(&self, key: SlabKey, to: SocketAddr) -> Option<Flow> {
-        let transport = self.requests.get(key)?.draft.way.transport;
-        let listener = self.config.listener_for(transport, to.ip())?;
-        Some(match transport {
-            Transport::Udp => Flow::udp(listener, to),
-            Transport::Tcp => {
-                let peer = self.requests.get(key)?.draft.peer;
-                let peer = peer.filter(|peer| peer.transport == Transport::Tcp && peer.remote == to);
-                peer.unwrap_or_else(|| Flow::dial(listener, to))
-            }
-        })
-    }
-
     /// Notes where the account's server is: where a request goes that was led to it by the configuration.
     fn note_server(&mut self, key: SlabKey, to: SocketAddr) {
         let Some(request) = self.requests.get(key).filter(|request| !request.draft.is_in_dialog) else {

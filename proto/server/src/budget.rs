@@ -4,6 +4,7 @@ use crate::rate::SeededHash;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use ringway_sansio::{MemoryBound, Seed, source_of};
 
 /// A bound on the bytes of all requests under way, and on those of each source (an IPv6 /64 network counts as one).
@@ -49,14 +50,18 @@ impl MemoryBudget {
             false => (share, usize::MAX),
         };
         let source = source_of(source);
-        let kept = self.sources.get(&source).copied().unwrap_or_default();
+        let entry = self.sources.entry(source);
+        let kept = match &entry {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(_) => Kept::default(),
+        };
         if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests >= requests_max {
             return false;
         }
         if !self.all.take(bytes) {
             return false;
         }
-        self.sources.insert(source, Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
+        entry.insert(Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
         true
     }
 
@@ -72,12 +77,13 @@ impl MemoryBudget {
     /// Gives back what is reserved for one request, which is over.
     pub fn release(&mut self, source: IpAddr, bytes: usize) {
         let source = source_of(source);
-        let Some(kept) = self.sources.get_mut(&source) else { return };
+        let Entry::Occupied(mut entry) = self.sources.entry(source) else { return };
+        let kept = entry.get_mut();
         let given = bytes.min(kept.bytes);
         kept.bytes -= given;
         kept.requests = kept.requests.saturating_sub(1);
         if kept.requests == 0 {
-            self.sources.remove(&source);
+            entry.remove();
             if self.sources.is_empty() {
                 self.sources.shrink_to_fit();
             }

@@ -128,6 +128,14 @@ impl Request<'_, '_> {
     }
 }
 
+/// Where a response came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'f> {
+    pub(crate) flow: &'f Flow,
+    /// Where its request was sent; `None` without a transaction.
+    pub(crate) sent_to: Option<&'f Flow>,
+}
+
 /// Where a server puts what it wants.
 #[derive(Debug)]
 pub(crate) struct Out<'o> {
@@ -283,10 +291,15 @@ impl<S: Services> Server<S> {
     ) {
         self.counters.responses += 1;
         let config = &self.config;
-        let is_peer = |target: &Flow| is_peer(config, target, &flow, message);
+        let mut sent_to = flow;
+        let is_peer = |target: &Flow| {
+            sent_to = *target;
+            is_peer(config, target, &flow, message)
+        };
         match self.transactions.receive_response(now, message, status, is_peer, out.packets) {
             ringway_transaction::Answer::Pass { owner, .. } => {
-                self.on_branch_response(now, owner, &flow, message, status, out);
+                let source = Source { flow: &flow, sent_to: Some(&sent_to) };
+                self.on_branch_response(now, owner, &source, message, status, out);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { connection, target } => {

@@ -165,7 +165,9 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
         let kept = ANSWERED_BYTES + response;
-        if context.is_done() && context.reserved > kept {
+        // What a sender with a password has reserved for a short message is not worth a lock.
+        let is_worth_it = !context.grant.sender.is_believed() || context.reserved > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved > kept {
             let given = context.reserved - kept;
             context.reserved = kept;
             self.services.shrink(context.source.remote.ip(), given);
@@ -497,6 +499,7 @@ pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
     (key, (owner >> 48) as usize)
 }
 
+const SHRUNK_BYTES_MIN: usize = 16_384;
 /// What is left of an answered request, its response aside.
 const ANSWERED_BYTES: usize = 1024;
 /// A context with its server transaction, their timers and what allocating them costs.

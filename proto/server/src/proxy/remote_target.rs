@@ -3,24 +3,27 @@
 use crate::Config;
 use crate::auth::is_private;
 use crate::route::{Hop, hop_of};
+use crate::server::Source;
 use crate::token::{Mark, Place, Side, TOKEN, Token};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Transport};
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
-/// went. `responder` is the flow of the response. One that this server sent to itself was written when it came the first time.
+/// went. One that this server sent to itself was written when it came the first time.
 pub(super) fn record(
     config: &Config,
     key: &[u8; 16],
     message: &Message<'_>,
-    responder: &Flow,
+    source: &Source<'_>,
     edit: &mut Edit<'_, '_>,
 ) {
+    let responder = source.flow;
     if !message.has(HeaderName::RecordRoute)
         || message.to().tag().is_none()
         || !makes_dialog(message)
+        || source.sent_to.is_some_and(|sent_to| is_usual(message, sent_to))
         || config.is_own_address(responder.remote)
     {
         return;
@@ -38,6 +41,25 @@ pub(super) fn record(
             None => out.extend_from_slice(value),
         });
     }
+}
+
+/// True when the Contact is the address that the request was sent to, and no proxy behind us recorded its route: the mark names
+/// that address.
+fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
+    let is_ours = |route: &[u8]| memchr::memmem::find(route, b";rw=").is_some();
+    sent_to.transport == Transport::Udp
+        && message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
+        && message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok()).is_some_and(
+            |contact| {
+                contact.uri.port() == Some(sent_to.remote.port())
+                    && contact.uri.host().ip() == Some(sent_to.remote.ip())
+                    && contact
+                        .uri
+                        .params()
+                        .value(b"transport")
+                        .is_none_or(|name| name.eq_ignore_ascii_case(b"udp"))
+            },
+        )
 }
 
 /// True for a response that the caller sends requests after: a 2xx, or a 1xx that it acknowledges (RFC 3262).

@@ -1,11 +1,11 @@
 //! Answers on their way back (RFC 3261 §16.7).
 
 use super::context::{Best, BranchState, read_owner};
-use crate::server::{Out, TimerC};
+use crate::server::{Out, Source, TimerC};
 use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
 use ringway_transaction::{ServerId, SlabKey};
 
@@ -15,7 +15,7 @@ impl<S: Services> Server<S> {
         &mut self,
         now: Instant,
         owner: u64,
-        source: &Flow,
+        source: &Source<'_>,
         message: &Message<'_>,
         status: u16,
         out: &mut Out<'_>,
@@ -132,7 +132,7 @@ impl<S: Services> Server<S> {
         &mut self,
         now: Instant,
         key: SlabKey,
-        source: &Flow,
+        source: &Source<'_>,
         message: &Message<'_>,
         status: u16,
         out: &mut Out<'_>,

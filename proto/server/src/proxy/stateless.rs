@@ -5,7 +5,7 @@ use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
 use crate::route::{Hop, Routed, hop_to, preprocess};
-use crate::server::{Out, Request};
+use crate::server::{Out, Request, Source};
 use crate::{Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -169,7 +169,8 @@ impl<S: Services> Server<S> {
         out.packets.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
-            super::remote_target::record(config, &keys.route, message, source, &mut edit);
+            let source = Source { flow: source, sent_to: None };
+            super::remote_target::record(config, &keys.route, message, &source, &mut edit);
             let _ = edit.write_into(arena);
         });
     }
