@@ -227,7 +227,7 @@ impl Scenario for Calls<'_> {
 
 /// Appends a response up to its own headers: status line, and the headers that RFC 3261 §8.2.6.2 and §12.1.1 have
 /// copied from the request, with our tag in To.
-fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
+pub(super) fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SIP/2.0 ");
     out.extend_from_slice(status);
     out.extend_from_slice(b"\r\n");
@@ -250,7 +250,7 @@ fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
 }
 
 /// Turns the Record-Route headers of a response into the caller's Route headers, last one first (RFC 3261 §12.1.2).
-fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
+pub(super) fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
     const NAME: &[u8] = b"Record-Route:";
     routes.clear();
     let lines: Vec<&[u8]> = header_lines(response).filter(|line| line.starts_with(NAME)).collect();

@@ -32,20 +32,29 @@ impl Algorithm {
     }
 }
 
-/// Makes Authorization headers for REGISTER.
+/// Makes Authorization or Proxy-Authorization headers for one method and URI.
 pub(super) struct Credentials {
     algorithm: Algorithm,
-    /// H(A2), the same for every REGISTER.
+    header: &'static str,
+    uri: String,
+    /// H(A2), the same for every request.
     request_hash: Vec<u8>,
     nonce: Finder<'static>,
     opaque: Finder<'static>,
 }
 
 impl Credentials {
+    /// For REGISTER.
     pub(super) fn new(algorithm: Algorithm) -> Self {
+        Self::for_request(algorithm, "Authorization", "REGISTER", &format!("sip:{DOMAIN}"))
+    }
+
+    /// For another request; `header` is the one that its challenge asks for.
+    pub(super) fn for_request(algorithm: Algorithm, header: &'static str, method: &str, uri: &str) -> Self {
         let mut request_hash = Vec::new();
-        algorithm.hex(&[b"REGISTER:sip:", DOMAIN.as_bytes()], &mut request_hash);
-        Self { algorithm, request_hash, nonce: Finder::new("nonce=\""), opaque: Finder::new("opaque=\"") }
+        algorithm.hex(&[method.as_bytes(), b":", uri.as_bytes()], &mut request_hash);
+        let (nonce, opaque) = (Finder::new("nonce=\""), Finder::new("opaque=\""));
+        Self { algorithm, header, uri: uri.to_owned(), request_hash, nonce, opaque }
     }
 
     /// Appends the header that answers the challenge in `response`; false when there is none for this algorithm.
@@ -60,14 +69,15 @@ impl Credentials {
         self.algorithm
             .hex(&[name.as_bytes(), b":", DOMAIN.as_bytes(), b":", PASSWORD.as_bytes()], &mut secret);
         for part in [
-            b"Authorization: Digest username=\"",
+            self.header.as_bytes(),
+            b": Digest username=\"",
             name.as_bytes(),
             b"\", realm=\"",
             DOMAIN.as_bytes(),
             b"\", nonce=\"",
             nonce,
-            b"\", uri=\"sip:",
-            DOMAIN.as_bytes(),
+            b"\", uri=\"",
+            self.uri.as_bytes(),
             b"\", response=\"",
         ] {
             out.extend_from_slice(part);

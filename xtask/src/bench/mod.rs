@@ -7,6 +7,7 @@
 //!
 //! Start reading at [`rows`]; [`drive`] is the closed loop that all load comes from.
 
+mod attacks;
 mod call;
 mod digest;
 mod drive;
@@ -92,6 +93,8 @@ enum Special {
         #[arg(long)]
         quick: bool,
     },
+    /// Attacks a server on loopback: memory, traffic and what it still answers, against their bounds
+    Attacks(attacks::Args),
     /// Measures the phone: SRTP beside libsrtp2, the timing and the cost of calls, their set-up
     Phone(phone::Args),
     /// The floor, as a process of its own
@@ -120,6 +123,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return phone::run(args, &workspace());
     }
+    if let Some(Special::Attacks(args)) = &args.command {
+        build(&["ringway"])?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return attacks::run(args, &workspace());
+    }
     build(&["ringway"])?;
     build_in_memory()?;
     machine::pin_to(machine::GENERATOR_CPU)?;
@@ -129,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => measure_rows(args, place),
         Some(Special::Instructions { check, write }) => count_instructions(&place, *check, *write),
         Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, place), *name),
-        Some(Special::Phone(_) | Special::Floor { .. }) => Ok(()),
+        Some(Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. }) => Ok(()),
     }
 }
 

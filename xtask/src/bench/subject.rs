@@ -175,17 +175,20 @@ impl Place {
         write_users(&list, settings.users).with_context(|| list.display().to_string())?;
         let configuration = self.write_configuration(settings, free_port()?)?;
         let begun = Instant::now();
-        let output = Command::new(&self.ringway)
-            .args(["user", "import"])
-            .arg(&list)
-            .arg("--config")
-            .arg(&configuration)
-            .output()
-            .context("run ringway user import")?;
-        if !output.status.success() {
-            bail!("ringway user import: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
+        self.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
         Ok(begun.elapsed())
+    }
+
+    /// Runs a command of Ringway to its end; its standard output.
+    pub(super) fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+        let mut command = Command::new(&self.ringway);
+        command.args(arguments).arg("--config").arg(configuration);
+        let output = command.output().context("run ringway")?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!("ringway {}: {}", arguments.join(" "), error.trim());
+        }
+        Ok(output.stdout)
     }
 
     /// Starts Kamailio with its location table in memory, one worker, no authentication and no log; its shared memory is
@@ -229,6 +232,11 @@ impl Place {
 
     fn start_ringway(&self, settings: &Settings, port: u16, under: Under<'_>) -> Result<Process> {
         let configuration = self.write_configuration(settings, port)?;
+        self.serve(&configuration, under)
+    }
+
+    /// Starts Ringway with this configuration.
+    pub(super) fn serve(&self, configuration: &Path, under: Under<'_>) -> Result<Process> {
         let mut command = match under {
             Under::Itself => Command::new(&self.ringway),
             Under::Callgrind(counts) => {
@@ -238,7 +246,7 @@ impl Place {
                 command
             }
         };
-        command.args(["serve", "--config"]).arg(&configuration).current_dir(&self.folder);
+        command.args(["serve", "--config"]).arg(configuration).current_dir(&self.folder);
         let mut process = Process::start("ringway", &mut command, &self.folder.join("ringway.log"))?;
         process.ready().with_context(|| self.last_words("ringway.log"))?;
         Ok(process)
@@ -265,7 +273,7 @@ fn subject(process: Process, port: u16, phones: Phones, users: u32) -> Result<Su
 }
 
 /// A port that is free for UDP and TCP just now.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
         let port = listener.local_addr().context("find a free port")?.port();

@@ -1,0 +1,76 @@
+//! An INVITE to accounts that are registered at each other.
+
+use super::super::report::Row;
+use super::super::subject::Place;
+use super::super::template::DOMAIN;
+use super::flood::wait;
+use super::message::Draft;
+use super::peer::{Peer, STRANGER};
+use super::target::{Target, aor, name};
+use anyhow::{Context, Result};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+pub(super) fn rows(place: &Place, counted_for: Duration) -> Result<Vec<Row>> {
+    let target = Target::start(place, &[])?;
+    let mut registrant = Peer::bind(Ipv4Addr::new(127, 0, 2, 1), target.address)?;
+    let mut stranger = Peer::bind(Ipv4Addr::new(127, 0, 1, 1), target.address)?;
+    let (mut rows, mut first) = (Vec::new(), 0);
+    for accounts in [1, 10] {
+        for account in 0..accounts {
+            let contacts: Vec<String> = (0..CONTACTS)
+                .map(|place| {
+                    let other = name(first + (account + place) % accounts);
+                    format!("<sip:{}@{DOMAIN};p={place}>", spelled(&other, 1 + account * 3 + place))
+                })
+                .collect();
+            registrant.register(first + account, &contacts, "")?;
+        }
+        let (uri, call_id, branch) = (aor(first), stranger.fresh("c"), stranger.fresh("z9hG4bK"));
+        let to = format!("<{uri}>");
+        let invite = Draft {
+            method: "INVITE",
+            uri: &uri,
+            from: STRANGER,
+            to: &to,
+            call_id: &call_id,
+            branch: &branch,
+            ..Draft::EMPTY
+        };
+        let before = target.stats()?.figure("datagrams_out")?;
+        stranger.socket.send(&invite.write(stranger.address)).context("send to the server")?;
+        wait("fork-bomb: datagrams are counted", counted_for, || {
+            Ok(target.stats()?.text(&["datagrams_out"]))
+        })?;
+        let sent = target.stats()?.figure("datagrams_out")? - before;
+        let what = format!(
+            "one INVITE, {accounts} account(s) with {CONTACTS} contacts each at each other: datagrams sent"
+        );
+        rows.push(Row::single(&what, "≤ 300", sent.to_string(), (1.0..=DATAGRAMS_MAX).contains(&sent)));
+        first += accounts;
+    }
+    target.stop()?;
+    Ok(rows)
+}
+
+/// A spelling of `user` that RFC 3261 §19.1.4 compares as equal: the letters whose bit is set in `mask` are escaped.
+fn spelled(user: &str, mask: u32) -> String {
+    let letter = |(at, letter): (usize, char)| match mask >> at & 1 {
+        1 => format!("%{:02x}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    user.char_indices().map(letter).collect()
+}
+
+const CONTACTS: u32 = 10;
+const DATAGRAMS_MAX: f64 = 300.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mask_is_another_spelling() {
+        assert_eq!((spelled("u01", 0), spelled("u01", 0b101)), ("u01".to_owned(), "%750%31".to_owned()));
+    }
+}

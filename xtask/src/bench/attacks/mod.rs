@@ -1,0 +1,208 @@
+//! `cargo xtask bench attacks`: attacks on a running server, by callers without a password and by accounts.
+//!
+//! Does: start `ringway serve` with authentication on and default limits, send each attack from addresses of 127.0.0.0/8,
+//! and compare what the server keeps, sends and still answers with its bounds.
+//!
+//! Does not: send anything but loopback traffic. Malformed messages are `cargo xtask fuzz`.
+//!
+//! Start reading at [`Attack::rows`]; one module for each attack.
+
+mod flood;
+mod fork_bomb;
+mod leak;
+mod memory;
+mod message;
+mod peer;
+mod reflection;
+mod script;
+mod shards;
+mod target;
+
+use super::report::{Row, Verdict};
+use super::subject::Place;
+use super::{machine, place, with_section};
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Attacks a server on loopback and compares memory, traffic and answered requests with their bounds.
+///
+/// About five minutes, with `--quick` three. Fails when a bound is missed.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Only these attacks
+    #[arg(value_enum)]
+    names: Vec<Attack>,
+    /// Seconds of the flood of large INVITEs
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Shorter floods
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
+    /// Write the table into BENCHMARKS.md
+    #[arg(long, conflicts_with_all = ["quick", "names"])]
+    write: bool,
+}
+
+/// An attack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Attack {
+    /// Large INVITEs to a user with ten silent contacts
+    Memory,
+    /// Requests to a contact that answers with one Via only
+    Leak,
+    /// An INVITE to accounts registered at each other
+    ForkBomb,
+    /// Small INVITEs, many to users that do not exist
+    Shards,
+    /// Requests whose source address may be forged
+    Reflection,
+}
+
+/// Durations of a run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Flood of large INVITEs.
+    memory: Duration,
+    /// Flood of requests to the contact that answers with one Via.
+    leak: Duration,
+    /// From one INVITE to the count of datagrams.
+    fork_bomb: Duration,
+    /// Flood of small INVITEs.
+    shards: Duration,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A bound was missed, or something could not be measured.
+pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
+    let load = machine::load_average();
+    eprintln!("{}; load average {load}", machine::description());
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let place = place(folder.path())?;
+    let plan = Plan::new(args);
+    let chosen = if args.names.is_empty() { Attack::ALL.to_vec() } else { args.names.clone() };
+    let mut rows = Vec::new();
+    for attack in chosen {
+        let measured = attack.rows(&place, plan);
+        let measured =
+            measured.unwrap_or_else(|error| vec![Row::failed(attack.name(), "to be measured", &error)]);
+        for row in &measured {
+            eprintln!("{}: {}: {} (must reach {})", word(row.verdict), row.what, row.ringway, row.target);
+            if !row.note.is_empty() {
+                eprintln!("  {}", row.note);
+            }
+        }
+        rows.extend(measured);
+    }
+    let section = render(&rows, [&load, &machine::load_average()]);
+    if args.write {
+        let path = workspace.join("BENCHMARKS.md");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, with_section(&text, HEADING, &section))
+            .with_context(|| path.display().to_string())?;
+        eprintln!("wrote {}", path.display());
+    } else {
+        println!("{section}");
+    }
+    match rows.iter().filter(|row| row.verdict != Verdict::Met).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
+    }
+}
+
+impl Attack {
+    const ALL: [Self; 5] = [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection];
+
+    /// Runs the attack against a server of its own.
+    fn rows(self, place: &Place, plan: Plan) -> Result<Vec<Row>> {
+        match self {
+            Self::Memory => memory::rows(place, plan.memory),
+            Self::Leak => leak::rows(place, plan.leak),
+            Self::ForkBomb => fork_bomb::rows(place, plan.fork_bomb),
+            Self::Shards => shards::rows(place, plan.shards),
+            Self::Reflection => reflection::rows(place),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Leak => "leak",
+            Self::ForkBomb => "fork-bomb",
+            Self::Shards => "shards",
+            Self::Reflection => "reflection",
+        }
+    }
+}
+
+impl Plan {
+    fn new(args: &Args) -> Self {
+        let seconds = Duration::from_secs;
+        if args.quick {
+            return Self { memory: seconds(10), leak: seconds(3), fork_bomb: seconds(4), shards: seconds(8) };
+        }
+        let memory = seconds(args.seconds);
+        Self { memory, leak: seconds(5), fork_bomb: seconds(12), shards: seconds(20) }
+    }
+}
+
+/// The section of BENCHMARKS.md.
+fn render(rows: &[Row], load: [&str; 2]) -> String {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let mut text = format!(
+        "{HEADING}\n\
+         Written by `cargo xtask {}`; every figure below was measured in that one run.\n\n\
+         - `ringway serve` with authentication on, default limits, two workers and SQLite, alone on one processor; the \
+         attackers and all phones on the other. Each attack has a server of its own.\n\
+         - The attackers have no password, one address of 127.0.1.0/24 each, and stay below `limits.per_source_rate`.\n\
+         - machine: {}\n\
+         - load average before: {}; after: {}\n\n\
+         | what | must reach | ringway | |\n|---|---|---|---|\n",
+        command.join(" "),
+        machine::description(),
+        load[0],
+        load[1],
+    );
+    for row in rows {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, word(row.verdict));
+    }
+    let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        for row in notes {
+            let _ = writeln!(text, "- {}", row.note);
+        }
+    }
+    text
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "met",
+        Verdict::Missed => "**MISSED**",
+        Verdict::Failed => "**FAILED**",
+    }
+}
+
+/// Where the section begins.
+const HEADING: &str = "## Under attack\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_section_has_a_line_for_each_row_and_its_notes() {
+        let mut missed = Row::single("resident", "≤ 256 MB", "300 MB".to_owned(), false);
+        missed.note = "resident: at 7 s".to_owned();
+        let rows = [missed, Row::failed("leak", "0", &anyhow::anyhow!("no ready line"))];
+        let text = render(&rows, ["0", "1"]);
+        assert!(text.starts_with(HEADING));
+        assert!(text.contains("| resident | ≤ 256 MB | 300 MB | **MISSED** |\n"), "{text}");
+        assert!(text.contains("| leak | 0 | not measured | **FAILED** |\n"), "{text}");
+        assert!(text.ends_with("\n- resident: at 7 s\n- leak: no ready line\n"), "{text}");
+    }
+}
