@@ -10,6 +10,11 @@ pub fn available_bytes() -> Option<u64> {
     limits.chain(machine_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default())).min()
 }
 
+/// Has the allocator keep little of what is freed; to be called once, at the start.
+pub fn keep_little() {
+    crate::sys::bound_free_heap();
+}
+
 /// Gives memory that was freed back to the system; see malloc_trim(3). It takes the allocator's locks for as long as that takes.
 pub fn release_unused() {
     crate::sys::trim_heap();

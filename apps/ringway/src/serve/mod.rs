@@ -37,6 +37,7 @@ type Node = Server<Arc<SharedServices>>;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    ringway_linux::memory::keep_little();
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
     let running = Running::start(config, store)?;
@@ -154,7 +155,8 @@ impl Running {
             // What a flood made the allocator take is given back once the requests are over.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
-            if high_water - reserved > TRIMMED_BYTES_MIN {
+            let is_over = reserved < TRIMMED_BYTES_MIN / 16 && high_water > TRIMMED_BYTES_MIN / 8;
+            if is_over || high_water - reserved > TRIMMED_BYTES_MIN {
                 ringway_linux::memory::release_unused();
                 high_water = reserved;
             }

@@ -55,6 +55,17 @@ pub fn lock_memory() -> io::Result<()> {
     done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })
 }
 
+/// Has glibc's allocator give back free memory at the end of a heap from 1 MiB on, and map blocks from 128 KiB on by themselves
+/// (mallopt(3)). Without it both bounds grow with the largest block ever freed, and a flood leaves its memory behind.
+pub fn bound_free_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; the values are in the documented ranges.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
+}
+
 /// Gives free pages of the allocator's heap back to the system, where it is glibc's.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]

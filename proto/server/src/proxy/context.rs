@@ -165,8 +165,10 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
         let kept = ANSWERED_BYTES + response;
-        // What a sender with a password has reserved for a short message is not worth a lock.
-        let is_worth_it = !context.grant.sender.is_believed() || context.reserved > kept + SHRUNK_BYTES_MIN;
+        // What a sender with a password has reserved for a short INVITE is not worth a lock: its callers are few.
+        let is_worth_it = !context.grant.sender.is_believed()
+            || !context.is_invite
+            || context.reserved > kept + SHRUNK_BYTES_MIN;
         if is_worth_it && context.is_done() && context.reserved > kept {
             let given = context.reserved - kept;
             context.reserved = kept;
