@@ -35,7 +35,7 @@ impl Desk {
             realm: realm.to_string(),
             users: RefCell::default(),
             nonces: RefCell::new(nonces),
-            budget: RefCell::new(MemoryBudget::new(64 << 20, seed)),
+            budget: RefCell::new(MemoryBudget::new(BUDGET_BYTES, seed)),
             store: RefCell::default(),
             store_fails: Cell::new(false),
         }))
@@ -46,6 +46,11 @@ impl Desk {
         let text = format!("{user}:{}:{password}", self.0.realm);
         let ha1 = Ha1 { md5: Md5::digest(&text).into(), sha256: Sha256::digest(&text).into() };
         self.0.users.borrow_mut().insert((user.into(), domain.into()), ha1);
+    }
+
+    /// The server's process ended: what it reserved is free.
+    pub(crate) fn forget_reservations(&self) {
+        *self.0.budget.borrow_mut() = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
     }
 
     /// Bytes reserved for requests under way.
@@ -106,3 +111,6 @@ impl Services for Desk {
         }
     }
 }
+
+/// Memory for requests under way.
+const BUDGET_BYTES: usize = 64 << 20;

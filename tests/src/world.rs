@@ -175,6 +175,7 @@ impl World {
     /// Kills the server and starts another with what is stored.
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
+        self.desk.forget_reservations();
         self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.desk);
     }
 
