@@ -1,5 +1,6 @@
 //! Which URIs are ours.
 
+use crate::auth::is_private;
 use crate::{Aor, Config};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
@@ -42,6 +43,12 @@ impl Config {
             || (uri.is_sip()
                 && is_name
                 && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host)))
+    }
+
+    /// True where a translator may forward an outside address to a listener: one has a private address that is not loopback.
+    pub(crate) fn may_be_behind_translator(&self) -> bool {
+        let mut addresses = self.listeners.iter().map(|listener| listener.advertised.ip());
+        addresses.any(|ip| is_private(ip) && !ip.is_loopback() && !ip.is_unspecified())
     }
 
     /// True for an address we listen on.

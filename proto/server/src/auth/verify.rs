@@ -103,7 +103,7 @@ impl<S: Services> Verifier<'_, S> {
     }
 
     /// Whether the digest's `uri` names the server instead of the Request-URI; `None` when it names anything else (RFC 7616
-    /// §3.4.6, RFC 3261 §22.4). SIPp writes the address that it sends to.
+    /// §3.4.6, RFC 3261 §22.4). SIPp writes the address that it sends to, which a server behind a translator does not have.
     fn names_server(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
         if given == request_uri.as_bytes() {
             return Some(false);
@@ -113,7 +113,9 @@ impl<S: Services> Verifier<'_, S> {
         if given.equals(request_uri) {
             return Some(false);
         }
-        (given.user().is_none() && self.config.domain_of(&given).is_some()).then_some(true)
+        let is_address = given.host().ip().is_some() && self.config.may_be_behind_translator();
+        let names_server = is_address || self.config.domain_of(&given).is_some();
+        (given.user().is_none() && names_server).then_some(true)
     }
 
     /// Checks one password, if it may be checked, and has the result noted.

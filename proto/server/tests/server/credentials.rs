@@ -323,6 +323,30 @@ fn the_digest_uri_is_the_request_uri_or_the_server() {
     }
 }
 
+/// Behind a port forward the server does not have the address that SIPp sends to.
+#[test]
+fn behind_a_translator_the_digest_uri_may_be_any_address_without_a_user() {
+    for (uri, status) in [
+        ("sip:127.0.0.1:15060", 100),
+        ("sip:203.0.113.9", 100),
+        ("sip:bob@203.0.113.9", 400),
+        ("sip:example.net", 400),
+    ] {
+        let mut world = World::with(|config| {
+            config.auth.enabled = true;
+            for listener in &mut config.listeners[..2] {
+                listener.advertised = "10.0.2.15:5060".parse().unwrap();
+                listener.bound = listener.advertised;
+            }
+        });
+        world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
+        let call = invite("sip:bob@example.org");
+        let login = Login::to(&only(world.udp(ALICE, &call)), "alice");
+        let line = login.line(&Request { uri: uri.into(), ..call.clone() });
+        assert_eq!(statuses(&world.udp(ALICE, &call.cseq(2).line(&line))), [status], "{uri}");
+    }
+}
+
 #[test]
 fn a_request_of_before_a_restart_is_stale_whatever_the_clock_says() {
     let mut world = World::closed();
