@@ -58,7 +58,7 @@ impl Drop for Logging {
     }
 }
 
-/// What the threads that log and the one that writes share.
+/// State shared by the threads that log and the one that writes.
 struct Queue {
     bytes: AtomicUsize,
     dropped: AtomicU64,
@@ -114,5 +114,5 @@ const LINES_MAX: usize = 16_384;
 /// Bytes of these lines.
 const BYTES_MAX: usize = 8 << 20;
 
-/// How long the end waits for somebody to read what was logged.
+/// Longest wait at the end for logged lines to be read.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What was said of each limit.
+/// Last line of each limit.
 #[derive(Debug, Default)]
 pub(super) struct LimitLog {
     limits: HashMap<&'static str, Said>,
@@ -87,7 +87,7 @@ const LIMITS: &[&str] = &[
     "write_queue_closes",
 ];
 
-/// How often one limit is said at most.
+/// Shortest time between two lines of one limit.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
