@@ -216,7 +216,7 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
     let target =
         message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
     let sender = request.grant.sender;
-    if target.as_ref().is_some_and(|uri| is_usual(uri, &reply)) {
+    if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
         return Side::Contact(Place::of_flow(key, &reply));
     }
     let hop = target.as_ref().map(|uri| hop_of(config, uri));
@@ -242,12 +242,12 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
     }
 }
 
-/// True for a URI without parameters that names the very address of a datagram flow.
-fn is_usual(uri: &Uri<'_>, flow: &Flow) -> bool {
+/// True for a URI that names the very address of a datagram flow.
+pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
     flow.transport == Transport::Udp
-        && uri.params().as_bytes().is_empty()
         && uri.port() == Some(flow.remote.port())
         && uri.host().ip() == Some(flow.remote.ip())
+        && uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"udp"))
 }
 
 /// The place of a URI that names the host `ip`.

@@ -1,5 +1,6 @@
 //! The callee's remote target, as its response names it (RFC 3261 §12.1.2).
 
+use super::forward::names_flow;
 use crate::Config;
 use crate::auth::is_private;
 use crate::route::{Hop, hop_of};
@@ -7,7 +8,7 @@ use crate::server::Source;
 use crate::token::{Mark, Place, Side, TOKEN, Token};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
@@ -47,19 +48,9 @@ pub(super) fn record(
 /// that address.
 fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
     let is_ours = |route: &[u8]| memchr::memmem::find(route, b";rw=").is_some();
-    sent_to.transport == Transport::Udp
-        && message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
-        && message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok()).is_some_and(
-            |contact| {
-                contact.uri.port() == Some(sent_to.remote.port())
-                    && contact.uri.host().ip() == Some(sent_to.remote.ip())
-                    && contact
-                        .uri
-                        .params()
-                        .value(b"transport")
-                        .is_none_or(|name| name.eq_ignore_ascii_case(b"udp"))
-            },
-        )
+    let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
+    message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
+        && contact.is_some_and(|contact| names_flow(&contact.uri, sent_to))
 }
 
 /// True for a response that the caller sends requests after: a 2xx, or a 1xx that it acknowledges (RFC 3262).
