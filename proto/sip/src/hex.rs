@@ -46,7 +46,7 @@ const fn read_hex8(digits: [u8; 8]) -> Option<u32> {
     let word = u64::from_be_bytes(digits);
     // A letter has bit 0x40, a digit has 0x10 and not 0x40. From 'a' (..0001) the nibble is the low bits plus 9.
     let letters = (word >> 6) & EACH;
-    let mut nibbles = (word & 0x0f * EACH) + letters * 9;
+    let mut nibbles = (word & (0x0f * EACH)) + letters * 9;
     // Each byte must be what its nibble is written as; letters in one case.
     let lower = word | letters << 5;
     let expected = nibbles + b'0' as u64 * EACH + letters * (b'a' - b'0' - 10) as u64;
