@@ -208,6 +208,8 @@ pub struct WriteQueue {
     tokens: VecDeque<(u64, Token)>,
     /// The tokens of messages that were written while the peer had sent none.
     unanswered: Vec<Token>,
+    /// Messages that found no room in `unanswered`.
+    unreported: u64,
     is_answered: bool,
 }
 
@@ -261,8 +263,13 @@ impl WriteQueue {
 
     /// A message was written whole, without waiting here.
     pub fn wrote(&mut self, token: Token) {
-        if !self.is_answered && token != Token::NONE && self.unanswered.len() < UNANSWERED_MAX {
+        if self.is_answered || token == Token::NONE {
+            return;
+        }
+        if self.unanswered.len() < UNANSWERED_MAX {
             self.unanswered.push(token);
+        } else {
+            self.unreported += 1;
         }
     }
 
@@ -270,6 +277,12 @@ impl WriteQueue {
     pub fn answered(&mut self) {
         self.is_answered = true;
         self.unanswered = Vec::new();
+        self.unreported = 0;
+    }
+
+    /// Messages that [`WriteQueue::undelivered`] leaves out because more were written than it keeps tokens of.
+    pub const fn unreported(&self) -> u64 {
+        self.unreported
     }
 
     /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
@@ -347,8 +360,12 @@ mod tests {
 
         let mut queue = WriteQueue::default();
         (1..1000).for_each(|token| queue.wrote(Token(token)));
-        assert_eq!(queue.unanswered.len(), UNANSWERED_MAX);
+        assert_eq!(
+            (queue.unanswered.len(), queue.unreported()),
+            (UNANSWERED_MAX, 999 - UNANSWERED_MAX as u64)
+        );
         queue.answered();
+        assert_eq!(queue.unreported(), 0);
         queue.wrote(Token(1000));
         queue.push(b"ab", Token(1001));
         assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);
