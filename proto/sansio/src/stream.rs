@@ -1,11 +1,11 @@
-//! What every driver keeps of a stream connection: the bytes that wait to be written, and the times it must keep.
+//! State of a stream connection that every driver keeps: bytes that wait to be written, and timeouts.
 
 use crate::{Instant, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What a stream connection may take, in time and room. Reaching one closes the connection and is counted.
+/// Limits of a stream connection in time and bytes. Reaching one closes the connection and is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// For a dialled connection to be made.
@@ -40,7 +40,7 @@ impl Default for StreamLimits {
     }
 }
 
-/// Why a connection is closed.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// The peer closed it, or it broke.
@@ -63,7 +63,7 @@ pub enum Closing {
     Memory,
 }
 
-/// Who began a connection.
+/// The side that began a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The peer.
@@ -72,12 +72,12 @@ pub enum Origin {
     Dialled,
 }
 
-/// The times of one connection, against which [`StreamLimits`] are held.
+/// The times of one connection, which [`StreamLimits`] limits.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamTimes {
     origin: Origin,
     is_open: bool,
-    /// When it was dialled; once it is open, since when it is.
+    /// Time of dialling, or of opening once it is open.
     since: Instant,
     last_bytes: Instant,
     last_message: Instant,
@@ -103,7 +103,7 @@ impl StreamTimes {
         }
     }
 
-    /// Who began it.
+    /// The side that began it.
     pub const fn origin(&self) -> Origin {
         self.origin
     }
@@ -113,7 +113,7 @@ impl StreamTimes {
         self.is_open
     }
 
-    /// When it was dialled; once it is open, since when it is.
+    /// Time of dialling, or of opening once it is open.
     pub const fn since(&self) -> Instant {
         self.since
     }
@@ -170,7 +170,7 @@ impl StreamTimes {
         self.waiting_since = None;
     }
 
-    /// When it must be closed if nothing happens, and why.
+    /// The time at which it must be closed if nothing happens, and the reason.
     pub fn deadline(&self, limits: &StreamLimits) -> (Instant, Closing) {
         if !self.is_open {
             return (self.since + limits.connect, Closing::NotConnected);
@@ -201,9 +201,9 @@ impl StreamTimes {
 #[derive(Debug, Default)]
 pub struct WriteQueue {
     bytes: Vec<u8>,
-    /// How many of `bytes` are written.
+    /// Number of `bytes` that are written.
     head: usize,
-    /// How many bytes went through the queue before `bytes`' first.
+    /// Position in the stream of the first of `bytes`.
     base: u64,
     tokens: VecDeque<(u64, Token)>,
     /// The tokens of messages that were written while the peer had sent none.
@@ -222,7 +222,7 @@ impl WriteQueue {
         }
     }
 
-    /// What is to be written next.
+    /// The bytes to write next.
     pub fn waiting(&self) -> &[u8] {
         self.bytes.get(self.head..).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What administrators see of the running server.
+//! The running server as the admin API shows it.
 
 use super::Node;
 use super::services::SharedServices;
