@@ -305,6 +305,7 @@ fn missing_files_are_reported_and_the_others_are_read() {
     let (state, recovery, _folder) = recover_files(&[(&name, &segment)]);
     assert!(state.contains_key("later@x"));
     assert!(recovery.damage[0].to_string().contains("missing"), "{:?}", recovery.damage);
+    assert_eq!((recovery.damaged_files(), recovery.lost_records()), (1, 0));
     drop(path);
 }
 

@@ -407,7 +407,8 @@ impl UserAgent {
                     (flow.connection, self.requests.get_mut(key_of(owner)))
                 {
                     request.connection = Some(connection);
-                    self.peers.note(flow.remote, connection);
+                    let is_displaced = self.peers.note(flow.remote, connection);
+                    self.counters.connections_displaced += u64::from(is_displaced);
                     if let Purpose::Register(account) = request.purpose
                         && let Some(state) = self.accounts.get_mut(account.0)
                     {

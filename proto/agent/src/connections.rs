@@ -15,15 +15,18 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) {
+    /// Remembers a connection; true if the oldest one is forgotten for it.
+    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) -> bool {
         if self.known.contains(&(remote, connection)) {
-            return;
+            return false;
         }
         self.known.retain(|(known, _)| *known != remote);
-        if self.known.len() >= PEERS_MAX {
+        let is_full = self.known.len() >= PEERS_MAX;
+        if is_full {
             self.known.remove(0);
         }
         self.known.push((remote, connection));
+        is_full
     }
 
     pub(crate) fn forget(&mut self, connection: ConnectionId) {

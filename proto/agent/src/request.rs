@@ -228,7 +228,8 @@ impl UserAgent {
             self.counters.names_not_found += 1;
             return self.fail(now, key, 503, "no address was found for the host name", out);
         };
-        self.names.remember(now, &way.host, ip);
+        let is_displaced = self.names.remember(now, &way.host, ip);
+        self.counters.names_displaced += u64::from(is_displaced);
         if let Err(why) = self.transmit(now, key, SocketAddr::new(ip, way.port), out) {
             self.fail(now, key, 503, why.reason(), out);
         }

@@ -256,8 +256,13 @@ impl<S: Services> Server<S> {
     fn leads_to(&self, side: Side, routed: &Routed<'_>) -> bool {
         match (side, hop_of(&self.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
             (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), Hop::Name { .. }) => true,
-            (Side::Contact(place), Hop::Flow(flow)) => Place::of_flow(&self.keys.route, &flow) == place,
-            (Side::Contact(_), Hop::Unreachable) => false,
+            (Side::Named { name, .. }, Hop::Name { host, port, transport }) => {
+                Place::of_name(&self.keys.route, transport, host, port) == name
+            }
+            (Side::Contact(place) | Side::Named { contact: place, .. }, Hop::Flow(flow)) => {
+                Place::of_flow(&self.keys.route, &flow) == place
+            }
+            (Side::Contact(_) | Side::Named { .. }, Hop::Unreachable) => false,
         }
     }
 

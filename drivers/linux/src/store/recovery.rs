@@ -35,6 +35,18 @@ pub struct Recovery {
     pub lost_users: LostUsers,
 }
 
+impl Recovery {
+    /// Records that are lost, or at least so many. Those of missing files are not known.
+    pub fn lost_records(&self) -> u64 {
+        self.damage.iter().map(|damage| damage.lost).sum()
+    }
+
+    /// Files that are damaged or missing.
+    pub fn damaged_files(&self) -> u64 {
+        self.damage.iter().map(Damage::files).sum()
+    }
+}
+
 /// Where writing goes on.
 #[derive(Debug)]
 pub(super) struct Position {

@@ -13,7 +13,7 @@
 use super::record::{RECORD_HEADER_BYTES, encode};
 use super::snapshot::Snapshots;
 use super::writer_thread::StoreThread;
-use super::{Journal, SnapshotSource};
+use super::{Journal, Recovery, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +69,7 @@ impl Writer {
         source: SnapshotSource,
         on_durable: Box<dyn Fn(u64) + Send>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(buffer_bytes_max));
+        let shared = Arc::new(Shared::new(buffer_bytes_max, journal.recovery()));
         let snapshots = Snapshots::start(
             Arc::clone(&shared),
             Arc::clone(journal.disk()),
@@ -160,6 +160,8 @@ impl Writer {
             snapshots: counted(&shared.snapshots),
             failures: counted(&shared.failures),
             disk_bytes: counted(&shared.disk_bytes),
+            lost_records: shared.lost_records,
+            damaged_files: shared.damaged_files,
         }
     }
 
@@ -205,6 +207,10 @@ pub struct WriterStats {
     pub failures: u64,
     /// Bytes of all the journal's files.
     pub disk_bytes: u64,
+    /// Records that damaged files had lost when the journal was read, or at least so many.
+    pub lost_records: u64,
+    /// Files that were damaged or missing when the journal was read.
+    pub damaged_files: u64,
 }
 
 /// Records being appended under one lock.
@@ -250,6 +256,8 @@ pub(super) struct Shared {
     pub(super) failures: AtomicU64,
     pub(super) disk_bytes: AtomicU64,
     buffer_bytes_max: usize,
+    lost_records: u64,
+    damaged_files: u64,
 }
 
 /// What waits for the store's thread.
@@ -271,7 +279,7 @@ pub(super) struct Pending {
 }
 
 impl Shared {
-    fn new(buffer_bytes_max: usize) -> Self {
+    fn new(buffer_bytes_max: usize, found: &Recovery) -> Self {
         Self {
             pending: Mutex::default(),
             wake: Condvar::new(),
@@ -284,6 +292,8 @@ impl Shared {
             failures: AtomicU64::new(0),
             disk_bytes: AtomicU64::new(0),
             buffer_bytes_max,
+            lost_records: found.lost_records(),
+            damaged_files: found.damaged_files(),
         }
     }
 

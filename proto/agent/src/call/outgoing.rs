@@ -359,6 +359,8 @@ impl UserAgent {
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
     /// True when the call goes on.
     fn redirect(&mut self, now: Instant, id: CallId, message: &Message<'_>, out: &mut Out<'_>) -> bool {
+        let has_more = message.values(HeaderName::Contact).nth(CONTACTS_MAX).is_some();
+        self.counters.too_many_contacts += u64::from(has_more);
         let Some(call) = self.call_at(id) else { return false };
         if call.redirects >= self.config.limits.redirects_max {
             return false;

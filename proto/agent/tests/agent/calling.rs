@@ -392,6 +392,19 @@ fn a_redirection_is_followed_to_the_best_contact_but_not_in_circles() {
 }
 
 #[test]
+fn a_redirection_to_more_contacts_than_are_read_is_counted() {
+    for (contacts, counted) in [(16, 0), (17, 1)] {
+        let mut table = Table::direct();
+        let (_, first) = table.call(&bob());
+        let fields: String =
+            (0..contacts).map(|n| format!("Contact: <sip:b@10.0.1.{n}>;q=0.{}\r\n", 10 + n)).collect();
+        table.receive(PEER, &answer(&first, 302, "r", &fields, None));
+        assert_eq!(table.sent().pop().unwrap().to(), "10.0.1.15:5060", "the best of the first 16");
+        assert_eq!(table.agent.counters().too_many_contacts, counted);
+    }
+}
+
+#[test]
 fn record_routes_are_followed_loosely_and_strictly() {
     for (route, uri, routes) in [
         (

@@ -180,6 +180,34 @@ fn a_connection_that_a_registration_went_by_ends_the_invite_that_went_by_it_too(
 }
 
 #[test]
+fn connections_beyond_those_that_are_kept_are_counted() {
+    let mut table = Table::direct();
+    for number in 1..=34_u64 {
+        let peer = format!("10.0.1.{number}:5060");
+        let (_, invite) = table.call(&format!("sip:bob@{peer};transport=tcp"));
+        table.receive_bytes(by_tcp(number, &peer), answer(&invite, 486, "b", "", None).as_bytes());
+        table.sent();
+    }
+    assert_eq!(table.agent.counters().connections_displaced, 2);
+}
+
+#[test]
+fn names_beyond_those_that_are_kept_are_counted() {
+    let mut table = Table::direct();
+    for number in 1..=18_u8 {
+        let target = format!("sip:bob@host{number}.example.net");
+        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions)).unwrap();
+        let query = resolve(&mut table);
+        let address = std::net::IpAddr::from([10, 0, 1, number]);
+        table.event(Event::Resolved { query, address: Some(address) });
+        let invite = table.only();
+        table.receive(&invite.to(), &answer(&invite, 486, "b", "", None));
+        table.sent();
+    }
+    assert_eq!(table.agent.counters().names_displaced, 2);
+}
+
+#[test]
 fn a_cancelled_invite_ends_with_its_connection_and_an_answered_one_does_not() {
     let mut table = Table::direct();
     let (call, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));

@@ -281,10 +281,7 @@ impl<S: Services> Server<S> {
         branch.state = BranchState::Done;
         let Some(reach) = self.contexts.get(key).map(|context| context.grant.reach) else { return };
         let hop = match address {
-            Some(ip) => {
-                let address = core::net::SocketAddr::new(ip, port);
-                self.within(reach, crate::route::hop_to(&self.config, address, transport))
-            }
+            Some(ip) => self.resolved(reach, core::net::SocketAddr::new(ip, port), transport),
             None => Hop::Unreachable,
         };
         match hop {

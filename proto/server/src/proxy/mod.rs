@@ -14,13 +14,14 @@ pub(crate) use pending::Pending;
 
 use crate::auth::Reach;
 use crate::location::{Binding, Kind, means_tcp};
-use crate::route::{Hop, Routed, hop_of};
+use crate::route::{Hop, Routed, hop_of, hop_to};
 use crate::server::{Action, Out, Request};
 use crate::token::{Place, Side};
 use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
+use core::net::SocketAddr;
 use core::ops::Range;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Transport};
@@ -165,7 +166,7 @@ impl<S: Services> Server<S> {
     /// The flow to a side of a dialog; `None` where its remote target says how it is reached.
     fn side_flow(&self, side: Side, routed: &Routed<'_>) -> Option<Flow> {
         let (connection, place) = match side {
-            Side::Contact(_) => return None,
+            Side::Contact(_) | Side::Named { .. } => return None,
             Side::Address(listener, remote) => return Some(Flow::udp(listener, remote)),
             Side::Connection(connection, place) => (connection, place),
         };
@@ -179,7 +180,7 @@ impl<S: Services> Server<S> {
         }
         // The connection alone leads there: when it is gone, nothing is dialled instead.
         let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
-        let remote = dialled.map_or(core::net::SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
+        let remote = dialled.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
         Some(Flow {
             transport: Transport::Tcp,
             listener: dialled.map_or_else(
@@ -218,6 +219,18 @@ impl<S: Services> Server<S> {
                 Hop::Unreachable
             }
             (_, hop) => hop,
+        }
+    }
+
+    /// The hop to an address that a host name has, unless the access rules forbid it.
+    fn resolved(&self, reach: Reach, remote: SocketAddr, transport: Transport) -> Hop<'static> {
+        match (reach, hop_to(&self.config, remote, transport)) {
+            (Reach::Side(Side::Named { .. }), Hop::Flow(flow))
+                if remote_target::is_public(&self.config, flow.remote.ip()) =>
+            {
+                Hop::Flow(flow)
+            }
+            (_, hop) => self.within(reach, hop),
         }
     }
 }

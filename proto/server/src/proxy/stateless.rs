@@ -4,7 +4,7 @@ use super::breadth::Share;
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
-use crate::route::{Hop, Routed, hop_to, preprocess};
+use crate::route::{Hop, Routed, preprocess};
 use crate::server::{Out, Request, Source};
 use crate::{Server, Services};
 use alloc::boxed::Box;
@@ -82,10 +82,7 @@ impl<S: Services> Server<S> {
         let grant = waiting.grant;
         let request = Request { now, message: &message, method, uri, flow: waiting.source, key: None, grant };
         let hop = match address {
-            Some(ip) => {
-                let hop = hop_to(&self.config, SocketAddr::new(ip, waiting.port), waiting.transport);
-                self.within(grant.reach, hop)
-            }
+            Some(ip) => self.resolved(grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
             None => Hop::Unreachable,
         };
         let share = Share::of(&self.config, &message, 1).unwrap_or_default();
