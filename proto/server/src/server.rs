@@ -3,7 +3,7 @@
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Binding, Location};
-use crate::proxy::{Context, Lookup, Pending, Targets};
+use crate::proxy::{Lookup, Pending, ResponseContext, Targets};
 use crate::reply::RefusedInDialog;
 use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
@@ -28,7 +28,7 @@ pub struct Server<S> {
     pub(crate) nonces: NonceMaker,
     pub(crate) transactions: Transactions,
     pub(crate) location: Location,
-    pub(crate) contexts: Slab<Context>,
+    pub(crate) contexts: Slab<ResponseContext>,
     /// Contexts of INVITEs that nobody has answered yet.
     pub(crate) unanswered: usize,
     pub(crate) wheel: Wheel<TimerC>,
@@ -260,7 +260,9 @@ impl<S: Services> Server<S> {
     /// `None` at the end.
     pub fn ringing_calls(&self, from: u32, count: u32, mut each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
         for place in from..from.saturating_add(count) {
-            let Some((request, rings, since)) = self.contexts.at(place)?.and_then(Context::unanswered) else {
+            let Some((request, rings, since)) =
+                self.contexts.at(place)?.and_then(ResponseContext::unanswered)
+            else {
                 continue;
             };
             if let Ok(message) = Message::parse(request, &self.config.message_limits) {

@@ -17,7 +17,7 @@ use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId,
 
 /// One request being forwarded.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct ResponseContext {
     /// Towards the caller.
     pub(super) server: ServerId,
     /// The request as it came, as long as an answer of our own or a further branch may need it.
@@ -102,7 +102,7 @@ impl<S: Services> Server<S> {
         if !request.is_verified() {
             self.transactions.limit(server, Allowance::for_request(message.as_bytes().len()));
         }
-        let context = self.contexts.insert(Context {
+        let context = self.contexts.insert(ResponseContext {
             server,
             request: Some(Arc::from(message.as_bytes())),
             reserved,
@@ -442,7 +442,7 @@ impl<S: Services> Server<S> {
     }
 }
 
-impl Context {
+impl ResponseContext {
     /// For an INVITE that nobody has answered yet: the request, whether it rings, and since when it is here.
     pub(crate) fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
         let rings =
