@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Deadline, Event, Flow, Instant, Node, Outbox, Received, Seed, Token, Transport, Wheel};
+use ringway_sansio::{
+    Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Token, Transport, Wheel,
+};
 use ringway_sip::{EditSpace, Message, Method, Start, Uri};
 use ringway_transaction::{BranchKey, MatchKey, Notice, Slab, SlabKey, Transactions};
 use siphasher::sip::SipHasher13;
@@ -109,7 +111,6 @@ pub(crate) struct TimerC {
 /// A request while it is worked on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'m, 'a> {
-    pub(crate) now: Instant,
     pub(crate) message: &'m Message<'a>,
     pub(crate) method: Method<'a>,
     /// The Request-URI as it came.
@@ -134,13 +135,6 @@ pub(crate) struct Source<'f> {
     pub(crate) flow: &'f Flow,
     /// Where its request was sent; `None` without a transaction.
     pub(crate) sent_to: Option<&'f Flow>,
-}
-
-/// Where a server puts what it wants.
-#[derive(Debug)]
-pub(crate) struct Out<'o> {
-    pub(crate) packets: &'o mut Outbox,
-    pub(crate) actions: &'o mut Vec<Action>,
 }
 
 impl<S: Services> Server<S> {
@@ -283,14 +277,7 @@ impl<S: Services> Server<S> {
         self.transactions.is_idle()
     }
 
-    fn on_response(
-        &mut self,
-        now: Instant,
-        flow: Flow,
-        message: &Message<'_>,
-        status: u16,
-        out: &mut Out<'_>,
-    ) {
+    fn on_response(&mut self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>, status: u16) {
         self.counters.responses += 1;
         let config = &self.config;
         let mut sent_to = flow;
@@ -298,14 +285,14 @@ impl<S: Services> Server<S> {
             sent_to = *target;
             is_peer(config, target, &flow, message)
         };
-        match self.transactions.receive_response(now, message, status, is_peer, out.packets) {
+        match self.transactions.receive_response(cx, message, status, is_peer) {
             ringway_transaction::Answer::Pass { owner, .. } => {
                 let source = Source { flow: &flow, sent_to: Some(&sent_to) };
-                self.on_branch_response(now, owner, &source, message, status, out);
+                self.on_branch_response(cx, owner, &source, message, status);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { connection, target } => {
-                self.forward_stateless_response(message, &flow, (connection, target), out);
+                self.forward_stateless_response(cx, message, &flow, (connection, target));
             }
             ringway_transaction::Answer::Elsewhere => self.counters.responses_from_elsewhere += 1,
             ringway_transaction::Answer::Stray => self.counters.stray += 1,
@@ -313,12 +300,12 @@ impl<S: Services> Server<S> {
     }
 
     /// Works off what the transactions have to say.
-    fn settle(&mut self, now: Instant, out: &mut Out<'_>) {
+    fn settle(&mut self, cx: &mut Context<'_, Action>) {
         let mut notices = core::mem::take(&mut self.notices);
         for notice in notices.drain(..) {
             match notice {
-                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(now, owner, 408, out),
-                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(now, owner, out),
+                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(cx, owner, 408),
+                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(cx, owner),
             }
         }
         self.notices = notices;
@@ -336,26 +323,19 @@ impl<S: Services> Node for Server<S> {
         crate::shard::shard_of_message(key, bytes, shards)
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        let mut out = Out { packets: out, actions };
+    fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let Received { flow, bytes } = received;
         if !bytes.starts_with(b"SIP/") {
             self.counters.requests += 1;
             // What this server sends to itself was admitted before.
-            if !self.services.admit(now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
+            if !self.services.admit(cx.now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
                 self.counters.over_rate += 1;
                 // A datagram is dropped: the client sends it again, later. A stream's client does not.
                 if flow.transport == Transport::Udp {
                     return;
                 }
                 if let Ok(message) = Message::parse(bytes, &self.config.message_limits) {
-                    self.slow_down(&message, flow, &mut out);
+                    self.slow_down(cx, &message, flow);
                 }
                 return;
             }
@@ -364,21 +344,20 @@ impl<S: Services> Node for Server<S> {
         match &Message::parse(bytes, &self.config.message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
-                    self.on_request(now, message, method, uri, flow, &mut out);
+                    self.on_request(cx, message, method, uri, flow);
                 }
-                Start::Response { status, .. } => self.on_response(now, flow, message, status, &mut out),
+                Start::Response { status, .. } => self.on_response(cx, flow, message, status),
             },
-            Err(rejected) => self.on_rejected(rejected, flow, &mut out),
+            Err(rejected) => self.on_rejected(cx, rejected, flow),
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out { packets: out, actions };
+    fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
             Event::Closed(connection) => {
                 let (services, record) = (&self.services, &mut self.record);
-                let ended = ended(services, now, BindingEnd::ConnectionClosed);
+                let ended = ended(services, cx.now, BindingEnd::ConnectionClosed);
                 self.location.on_closed(connection, ended, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
@@ -386,33 +365,32 @@ impl<S: Services> Node for Server<S> {
                     services.on_change(aor, BindingChange::Ended, None);
                 });
             }
-            Event::Unreachable(token) => self.on_unreachable(now, token, &mut out),
-            Event::Resolved { query, address } => self.on_resolved(now, query, address, &mut out),
+            Event::Unreachable(token) => self.on_unreachable(cx, token),
+            Event::Resolved { query, address } => self.on_resolved(cx, query, address),
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out { packets: out, actions };
-        self.transactions.on_timeout(now, out.packets, &mut self.notices);
+    fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.transactions.on_timeout(cx, &mut self.notices);
         let (services, record) = (&self.services, &mut self.record);
-        self.location.expire(now, ended(services, now, BindingEnd::Expired), |location, aor| {
+        self.location.expire(cx.now, ended(services, cx.now, BindingEnd::Expired), |location, aor| {
             record.clear();
             location.write_record(aor, record);
             services.store(aor, record);
             services.on_change(aor, BindingChange::Ended, None);
         });
-        while let Some(due) = self.wheel.expire(now) {
-            self.on_timer_c(now, due, &mut out);
+        while let Some(due) = self.wheel.expire(cx.now) {
+            self.on_timer_c(cx, due);
         }
-        if self.gives_up_at.is_some_and(|at| at <= now) {
+        if self.gives_up_at.is_some_and(|at| at <= cx.now) {
             self.gives_up_at = None;
-            self.give_up_contexts(now, &mut out);
+            self.give_up_contexts(cx);
         }
-        while let Some(query) = self.lookups.expire(now) {
-            self.on_resolved(now, query, None, &mut out);
+        while let Some(query) = self.lookups.expire(cx.now) {
+            self.on_resolved(cx, query, None);
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
@@ -428,8 +406,8 @@ impl<S: Services> Node for Server<S> {
 }
 
 impl<S: Services> Server<S> {
-    fn on_unreachable(&mut self, now: Instant, token: Token, out: &mut Out<'_>) {
-        self.transactions.unreachable(now, token, out.packets, &mut self.notices);
+    fn on_unreachable(&mut self, cx: &mut Context<'_, Action>, token: Token) {
+        self.transactions.unreachable(cx, token, &mut self.notices);
     }
 }
 

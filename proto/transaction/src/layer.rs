@@ -11,7 +11,7 @@ use crate::token::{read_token, server_token};
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
-use ringway_sansio::{Deadline, Flow, Instant, Outbox, Token, Wheel};
+use ringway_sansio::{Context, Deadline, Flow, Instant, Token, Wheel};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 
@@ -163,7 +163,7 @@ impl Transactions {
     }
 
     /// The packet with `token` could not be sent.
-    pub fn unreachable(&mut self, now: Instant, token: Token, out: &mut Outbox, notices: &mut Vec<Notice>) {
+    pub fn unreachable<A>(&mut self, cx: &mut Context<'_, A>, token: Token, notices: &mut Vec<Notice>) {
         let (place, is_server) = read_token(token);
         if is_server {
             let Some(server) = self.servers.get_mut(place) else { return };
@@ -171,32 +171,32 @@ impl Transactions {
                 && !server.last.is_empty()
             {
                 server.reply = Flow { connection: None, remote: fallback, ..server.reply };
-                out.send(server.reply, server_token(self.shard, place), &server.last);
+                cx.out.send(server.reply, server_token(self.shard, place), &server.last);
             }
             return;
         }
-        self.step_client_alone(now, place, client::Event::TransportError, out, notices);
+        self.step_client_alone(cx, place, client::Event::TransportError, notices);
     }
 
     /// Does what is due, until it has written as much as one batch may have; then the next deadline has passed, so that it
     /// is called again.
-    pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox, notices: &mut Vec<Notice>) {
-        let full = out.bytes_len() + BATCH_BYTES_MAX;
-        while out.bytes_len() < full {
-            let Some(due) = self.wheel.expire(now) else { break };
+    pub fn on_timeout<A>(&mut self, cx: &mut Context<'_, A>, notices: &mut Vec<Notice>) {
+        let full = cx.out.bytes_len() + BATCH_BYTES_MAX;
+        while cx.out.bytes_len() < full {
+            let Some(due) = self.wheel.expire(cx.now) else { break };
             match due.of {
                 Side::Server => {
                     let event = server::Event {
                         invite: invite_server::Event::Timer(due.timer),
                         non_invite: Some(non_invite_server::Event::Timer(due.timer)),
                     };
-                    self.step_server(now, due.key, event, out);
+                    self.step_server(cx, due.key, event);
                 }
                 Side::Client => {
-                    self.step_client_alone(now, due.key, client::Event::Timer(due.timer), out, notices);
+                    self.step_client_alone(cx, due.key, client::Event::Timer(due.timer), notices);
                 }
                 Side::CancelOfClient => {
-                    self.step_cancel(now, due.key, client::Event::Timer(due.timer), out);
+                    self.step_cancel(cx, due.key, client::Event::Timer(due.timer));
                 }
             }
         }
