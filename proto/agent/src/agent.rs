@@ -20,7 +20,7 @@ use ringway_transaction::{BranchKey, Notice, Slab, SlabKey, Transactions};
 pub struct UserAgent {
     pub(crate) config: Config,
     pub(crate) accounts: Vec<AccountState>,
-    pub(crate) transactions: Transactions,
+    pub(crate) transactions: Transactions<Option<CallId>, SlabKey>,
     pub(crate) requests: Slab<Request>,
     pub(crate) calls: Slab<Call>,
     pub(crate) wheel: Wheel<Timer>,
@@ -35,7 +35,7 @@ pub struct UserAgent {
     pub(crate) counters: Counters,
     pub(crate) next_query: u64,
     pub(crate) is_stopping: bool,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<SlabKey>>,
 }
 
 /// What the agent waits for, other than the transactions.
@@ -141,7 +141,7 @@ impl UserAgent {
     }
 
     /// The transactions, for listings.
-    pub const fn transactions(&self) -> &Transactions {
+    pub const fn transactions(&self) -> &Transactions<Option<CallId>, SlabKey> {
         &self.transactions
     }
 
@@ -225,7 +225,7 @@ impl UserAgent {
             match notice {
                 Notice::ClientTimedOut { client, owner } => {
                     if self.is_current(client, owner) {
-                        self.fail(cx, key_of(owner), 408, "nobody answered");
+                        self.fail(cx, owner, 408, "nobody answered");
                     }
                 }
                 Notice::ClientUnreachable { client, owner } => {
@@ -241,8 +241,8 @@ impl UserAgent {
     }
 
     /// False for a transaction whose request has been sent again by another since.
-    fn is_current(&self, client: ringway_transaction::ClientId, owner: u64) -> bool {
-        self.requests.get(key_of(owner)).is_some_and(|request| request.client == Some(client))
+    fn is_current(&self, client: ringway_transaction::ClientId, owner: SlabKey) -> bool {
+        self.requests.get(owner).is_some_and(|request| request.client == Some(client))
     }
 
     fn on_timer(&mut self, cx: &mut Context<'_, Action>, timer: Timer) {
@@ -369,9 +369,7 @@ impl UserAgent {
     fn on_response(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, status: u16, flow: Flow) {
         match self.transactions.receive_response(cx, message, status, |_| true) {
             ringway_transaction::Answer::Pass { client, owner } => {
-                if let (Some(connection), Some(request)) =
-                    (flow.connection, self.requests.get_mut(key_of(owner)))
-                {
+                if let (Some(connection), Some(request)) = (flow.connection, self.requests.get_mut(owner)) {
                     request.connection = Some(connection);
                     self.peers.note(flow.remote, connection);
                     if let Purpose::Register(account) = request.purpose

@@ -3,7 +3,7 @@
 use crate::event::text;
 use crate::request::{Body, write_contact};
 use crate::session::{NotAcceptable, SDP};
-use crate::{AccountId, Action, Config, UserAgent};
+use crate::{AccountId, Action, CallId, Config, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
@@ -27,7 +27,7 @@ impl UserAgent {
         &mut self,
         cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
-        owner: u64,
+        owner: Option<CallId>,
     ) -> Option<ServerId> {
         if asked.server.is_some() {
             return asked.server;
@@ -59,7 +59,7 @@ impl UserAgent {
         to_tag: Option<&[u8]>,
         add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
     ) {
-        let Some(id) = self.begin(cx, asked, 0) else { return };
+        let Some(id) = self.begin(cx, asked, None) else { return };
         let tag = to_tag.map_or_else(|| self.new_tag(), <[u8]>::to_vec);
         let config = &self.config;
         let was_sent = self.transactions.respond(cx, id, status, |arena| {

@@ -236,11 +236,10 @@ impl UserAgent {
     pub(crate) fn on_answer(
         &mut self,
         cx: &mut Context<'_, Action>,
-        (client, owner): (ClientId, u64),
+        (client, key): (ClientId, SlabKey),
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
     ) {
-        let key = key_of(owner);
         let Some(request) = self.requests.get(key).filter(|request| request.client == Some(client)) else {
             self.counters.stray += 1;
             return;
@@ -278,8 +277,7 @@ impl UserAgent {
     }
 
     /// The transport could not deliver a request.
-    pub(crate) fn on_undelivered(&mut self, cx: &mut Context<'_, Action>, owner: u64) {
-        let key = key_of(owner);
+    pub(crate) fn on_undelivered(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(request) = self.requests.get_mut(key) else { return };
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
@@ -392,7 +390,7 @@ impl UserAgent {
         }
         let (config, credentials) = (&self.config, &request.credentials);
         let is_invite = request.draft.method == Method::Invite;
-        let outgoing = Outgoing { flow, is_invite, owner: number_of(key) };
+        let outgoing = Outgoing { flow, is_invite, owner: key };
         let client = self.transactions.start_client(cx, outgoing, |arena, branch| {
             write_request(config, &request.draft, credentials, flow, branch, arena);
         });
@@ -567,7 +565,7 @@ fn tag_of(value: &[u8]) -> Vec<u8> {
     parsed.and_then(|value| value.tag()).unwrap_or_default().to_vec()
 }
 
-/// A place as a number that transactions and look-ups carry.
+/// A key as the number that a lookup or a [`CallId`](crate::CallId) carries.
 pub(crate) fn number_of(key: SlabKey) -> u64 {
     (u64::from(key.generation) << 32) | u64::from(key.index)
 }

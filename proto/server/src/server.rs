@@ -3,7 +3,7 @@
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Binding, Location};
-use crate::proxy::{Lookup, Pending, ResponseContext, Targets};
+use crate::proxy::{BranchId, Lookup, Pending, ResponseContext, Targets};
 use crate::reply::RefusedInDialog;
 use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
@@ -28,12 +28,13 @@ pub struct Server<S> {
     pub(crate) shard: u16,
     pub(crate) keys: Keys,
     pub(crate) nonces: NonceMaker,
-    pub(crate) transactions: Transactions,
+    pub(crate) transactions: Transactions<SlabKey, BranchId>,
     pub(crate) location: Location,
     pub(crate) contexts: Slab<ResponseContext>,
     /// Contexts of INVITEs that nobody has answered yet.
     pub(crate) unanswered: usize,
-    pub(crate) wheel: Wheel<TimerC>,
+    /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
+    pub(crate) wheel: Wheel<BranchId>,
     /// Look-ups under way: ours, never a peer's number.
     pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
     pub(crate) next_query: u64,
@@ -58,7 +59,7 @@ pub struct Server<S> {
     pub(crate) record: Vec<u8>,
     /// Room for the address-of-record of the REGISTER being worked on.
     pub(crate) aor: Aor,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<BranchId>>,
 }
 
 /// A call that nobody has answered yet.
@@ -99,13 +100,6 @@ pub(crate) struct Keys {
     pub(crate) looped: [u8; 16],
     /// What stands for a request in a replay window.
     pub(crate) request: [u8; 16],
-}
-
-/// RFC 3261 §16.8: an INVITE branch rings too long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimerC {
-    pub(crate) context: SlabKey,
-    pub(crate) branch: usize,
 }
 
 /// A request while it is worked on.
@@ -235,9 +229,14 @@ impl<S: Services> Server<S> {
         &self.counters
     }
 
-    /// The transactions, for listings.
-    pub const fn transactions(&self) -> &Transactions {
-        &self.transactions
+    /// Number of server and of client transactions.
+    pub fn transactions_len(&self) -> (usize, usize) {
+        self.transactions.len()
+    }
+
+    /// Counters of the transactions.
+    pub const fn transaction_counters(&self) -> &ringway_transaction::Counters {
+        self.transactions.counters()
     }
 
     /// Calls and other requests that are being forwarded.
@@ -309,8 +308,8 @@ impl<S: Services> Server<S> {
             }
         }
         self.notices = notices;
-        while let Some(owner) = self.transactions.take_gone() {
-            self.drop_context(owner);
+        while let Some(context) = self.transactions.take_gone() {
+            self.drop_context(context);
         }
     }
 }

@@ -54,12 +54,20 @@ fn tokens_read_back_as_the_place_and_the_side_they_name() {
     }
 }
 
+/// An owner of two keys fits the padding of a transaction.
+#[test]
+fn an_owner_of_twelve_bytes_makes_no_transaction_larger() {
+    type Branch = (SlabKey, u32);
+    assert_eq!(size_of::<Client<Branch>>(), size_of::<Client<u64>>());
+    assert_eq!(size_of::<Server<SlabKey>>(), size_of::<Server<u64>>());
+}
+
 struct History {
     rng: Rng,
-    layer: Transactions,
+    layer: Transactions<u64, usize>,
     now: Instant,
     out: Outbox,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<usize>>,
     requests: Vec<(ServerId, String)>,
     clients: Vec<(ClientId, String)>,
     tokens: Vec<Token>,
@@ -163,7 +171,7 @@ impl History {
         self.requests.push((id, text));
     }
 
-    fn receive(&mut self, text: &str) -> Incoming {
+    fn receive(&mut self, text: &str) -> Incoming<u64> {
         let message = Message::parse(text.as_bytes(), &ringway_sip::Limits::default()).unwrap();
         self.layer
             .receive_request(&mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()), &message)
@@ -197,7 +205,7 @@ impl History {
 
     fn new_client(&mut self) {
         let is_invite = self.rng.chance(700);
-        let outgoing = Outgoing { flow: self.flow(), is_invite, owner: self.clients.len() as u64 };
+        let outgoing = Outgoing { flow: self.flow(), is_invite, owner: self.clients.len() };
         let id = self.layer.start_client(
             &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
             outgoing,

@@ -13,13 +13,13 @@ use core::time::Duration;
 use ringway_sansio::{Context, Flow, Instant, Outbox, TimerKey, Token, Wheel};
 use ringway_sip::{Message, Method};
 
-impl Transactions {
+impl<S: Copy, C: Copy> Transactions<S, C> {
     /// Sends a request in a client transaction of its own. `write` is given the branch for its Via; writing nothing
     /// starts nothing. `None`: there is no room, or nothing was written.
     pub fn start_client<A>(
         &mut self,
         cx: &mut Context<'_, A>,
-        outgoing: Outgoing,
+        outgoing: Outgoing<C>,
         write: impl FnOnce(&mut Vec<u8>, &[u8]),
     ) -> Option<ClientId> {
         if self.clients.len() >= self.limits.clients_max {
@@ -86,7 +86,7 @@ impl Transactions {
         message: &Message<'_>,
         status: u16,
         is_peer: impl FnOnce(&Flow) -> bool,
-    ) -> Answer {
+    ) -> Answer<C> {
         let place = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
             Some(Branch::Stateless { connection, target }) => {
@@ -173,7 +173,7 @@ impl Transactions {
         cx: &mut Context<'_, A>,
         place: SlabKey,
         event: client::Event,
-        notices: &mut Vec<Notice>,
+        notices: &mut Vec<Notice<C>>,
     ) {
         let Some(client) = self.clients.get_mut(place) else { return };
         let (id, owner) = (ClientId(place), client.owner);
@@ -338,7 +338,7 @@ impl Transactions {
 }
 
 /// Its CANCEL, sent or wanted, is of no more use.
-fn end_cancel(wheel: &mut Wheel<Due>, client: &mut Client) {
+fn end_cancel<C>(wheel: &mut Wheel<Due>, client: &mut Client<C>) {
     if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
         wheel.cancel(retransmit);
         wheel.cancel(wait);

@@ -13,9 +13,9 @@ use core::time::Duration;
 use ringway_sansio::{Context, Flow, Instant, TimerKey};
 use ringway_sip::{Message, Method};
 
-impl Transactions {
+impl<S: Copy, C: Copy> Transactions<S, C> {
     /// Looks a request up. A repetition is answered with the last response again, an ACK goes to its INVITE.
-    pub fn receive_request<A>(&mut self, cx: &mut Context<'_, A>, message: &Message<'_>) -> Incoming {
+    pub fn receive_request<A>(&mut self, cx: &mut Context<'_, A>, message: &Message<'_>) -> Incoming<S> {
         let key = self.matcher.key(message);
         let Some(&place) = self.index.get(&key) else { return Incoming::New(key) };
         let Some(server) = self.servers.get_mut(place) else { return Incoming::New(key) };
@@ -44,7 +44,7 @@ impl Transactions {
         is_invite: bool,
         reply: Flow,
         sent_by_port: u16,
-        owner: u64,
+        owner: S,
     ) -> Option<ServerId> {
         if self.servers.len() >= self.limits.servers_max {
             self.counters.refused_full += 1;
@@ -148,8 +148,8 @@ impl Transactions {
         self.remove_server(id.0);
     }
 
-    /// The user's number of the INVITE that this CANCEL is for, with the INVITE's flow (RFC 3261 §9.2).
-    pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, u64, Flow)> {
+    /// Transaction, owner and flow of the INVITE that this CANCEL is for (RFC 3261 §9.2).
+    pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, S, Flow)> {
         let place = *self.index.get(&self.matcher.key_of_cancelled(cancel))?;
         self.servers.get(place).map(|server| (ServerId(place), server.owner, server.reply))
     }

@@ -74,7 +74,7 @@ impl Phone {
         self.heard.push(Heard::Called);
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
-        let owner = self.calls.len() as u64;
+        let owner = Some(self.calls.len());
         let server = self.layer.start_server(key, true, reply, port, owner).expect("there is room");
         let local_tag = self.new_tag();
         let contact = values(message, HeaderName::Contact);
@@ -169,11 +169,10 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        let Some((_, owner, _)) = self.layer.cancelled_by(message) else {
+        let Some((_, Some(place), _)) = self.layer.cancelled_by(message) else {
             return self.answer_at_once(now, key, message, flow, 481, effects);
         };
         self.answer_at_once(now, key, message, flow, 200, effects);
-        let place = owner as usize;
         if self.calls[place].state == CallState::Ringing {
             self.calls[place].state = CallState::Over;
             self.heard.push(Heard::Cancelled);
@@ -222,7 +221,7 @@ impl Phone {
     ) {
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
-        let server = self.layer.start_server(key, false, reply, port, u64::MAX).expect("there is room");
+        let server = self.layer.start_server(key, false, reply, port, None).expect("there is room");
         let tag = self.new_tag();
         self.layer.respond(
             &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),

@@ -93,7 +93,7 @@ pub struct Phone {
     transport: Transport,
     server: SocketAddr,
     behaviour: Behaviour,
-    layer: Transactions,
+    layer: Transactions<Option<usize>, usize>,
     wheel: Wheel<Due>,
     rng: Rng,
     requests: Vec<Request>,
@@ -245,12 +245,12 @@ impl Phone {
         self.calls.iter().filter(is_up).count()
     }
 
-    fn settle(&mut self, now: Instant, notices: Vec<Notice>, effects: &mut Effects) {
+    fn settle(&mut self, now: Instant, notices: Vec<Notice<usize>>, effects: &mut Effects) {
         for notice in notices {
             let owner = match notice {
                 Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. } => owner,
             };
-            if let Some(request) = self.requests.get(owner as usize) {
+            if let Some(request) = self.requests.get(owner) {
                 self.is_registering &= request.method != "REGISTER";
                 self.heard.push(Heard::Unanswered(request.method));
             }
@@ -319,7 +319,7 @@ impl SimNode for Phone {
                     |_| true,
                 );
                 if let Answer::Pass { owner, .. } = answer {
-                    self.on_response(now, owner as usize, &message, status, effects);
+                    self.on_response(now, owner, &message, status, effects);
                 }
             }
         }

@@ -114,7 +114,7 @@ impl Phone {
     fn send(&mut self, now: Instant, mut request: Request, effects: &mut Effects) {
         let next = request.routes.first().map_or_else(|| request.uri.clone(), |route| uri_of(route));
         let flow = self.flow_to(&next);
-        let owner = self.requests.len() as u64;
+        let owner = self.requests.len();
         if request.method == "INVITE" {
             self.wheel.arm(now + PATIENCE, Due::GiveUp(self.requests.len()));
         }

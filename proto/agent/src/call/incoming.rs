@@ -79,7 +79,7 @@ impl UserAgent {
         let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
         let id = CallId(number_of(self.calls.insert(call)));
-        let Some(server) = self.begin(cx, asked, id.0) else {
+        let Some(server) = self.begin(cx, asked, Some(id)) else {
             self.calls.remove(key_of(id.0));
             return;
         };

@@ -1,6 +1,6 @@
 //! CANCEL (RFC 3261 §9.2).
 
-use crate::call::{CallId, CallState};
+use crate::call::CallState;
 use crate::reply::Asked;
 use crate::{Action, By, UserAgent};
 use ringway_sansio::Context;
@@ -11,13 +11,14 @@ impl UserAgent {
         let found = self.transactions.cancelled_by(asked.message);
         // A stranger who has seen a branch must not end the call: a CANCEL takes the way of its INVITE.
         let found = found.filter(|(_, _, flow)| flow.remote.ip() == asked.flow.remote.ip());
-        let Some((_, owner, _)) = found else {
+        let Some((_, call, _)) = found else {
             return self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
         };
-        let id = CallId(owner);
-        let tag = self.call_at(id).map(|call| call.dialog.local_tag.clone());
+        let tag = call.and_then(|id| self.call_at(id)).map(|call| call.dialog.local_tag.clone());
         self.respond(cx, asked, 200, "OK", tag.as_deref(), |_, _| None);
-        if self.call_state(id) == Some(CallState::Ringing) {
+        if let Some(id) = call
+            && self.call_state(id) == Some(CallState::Ringing)
+        {
             self.decline(cx, id, 487, By::Remote);
         }
     }

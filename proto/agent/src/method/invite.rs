@@ -128,7 +128,7 @@ impl UserAgent {
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
         // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = self.begin(cx, asked, id.0) else { return };
+        let Some(server) = self.begin(cx, asked, Some(id)) else { return };
         let asked = &Asked { server: Some(server), ..*asked };
         // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
         if self.end_acceptance(id).is_some()

@@ -30,7 +30,7 @@ impl UserAgent {
             Err((status, phrase)) => return self.refuse(cx, asked, status, phrase),
         };
         // Who is told that there is no room must not be called for all the same.
-        let Some(server) = self.begin(cx, asked, 0) else { return };
+        let Some(server) = self.begin(cx, asked, None) else { return };
         let asked = &Asked { server: Some(server), ..*asked };
         self.respond(cx, asked, 202, "Accepted", None, |response, config| {
             add_contact(response, config, account, asked.flow);

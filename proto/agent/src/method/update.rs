@@ -29,7 +29,7 @@ impl UserAgent {
             CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
         }
         // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = self.begin(cx, asked, 0) else { return };
+        let Some(server) = self.begin(cx, asked, None) else { return };
         let asked = &Asked { server: Some(server), ..*asked };
         let body = match has_offer.then(|| self.negotiate(cx, asked, id)).transpose() {
             Ok(negotiated) => negotiated.map(|(body, _)| body),

@@ -25,9 +25,9 @@ impl<S: Services> Server<S> {
                 && reply.connection == request.flow.connection
         };
         match found {
-            Some((_, owner, reply)) if same_hop(&reply) => {
+            Some((_, context, reply)) if same_hop(&reply) => {
                 self.reply(cx, request, 200, "OK", |_| {});
-                self.cancel_context(cx, owner);
+                self.cancel_context(cx, context);
             }
             _ => self.reply(cx, request, 481, "Call/Transaction Does Not Exist", |_| {}),
         }

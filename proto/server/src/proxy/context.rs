@@ -5,7 +5,7 @@ use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
 use crate::route::{Hop, Routed, preprocess};
-use crate::server::{Request, TimerC};
+use crate::server::Request;
 use crate::{Action, CallStep, LogEvent, Server, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -61,6 +61,24 @@ pub(super) enum BranchState {
     Done,
 }
 
+/// A branch of a response context; the owner of its client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BranchId {
+    context: SlabKey,
+    number: u32,
+}
+
+impl BranchId {
+    pub(super) fn new(context: SlabKey, number: usize) -> Self {
+        Self { context, number: u32::try_from(number).unwrap_or(u32::MAX) }
+    }
+
+    /// The context, and the index of the branch in it.
+    pub(super) const fn parts(self) -> (SlabKey, usize) {
+        (self.context, self.number as usize)
+    }
+}
+
 /// A final answer to be forwarded when all branches are done.
 #[derive(Debug)]
 pub(super) struct Best {
@@ -90,9 +108,8 @@ impl<S: Services> Server<S> {
         let reply = reply_flow(message.via(), request.flow);
         let port = message.via().port.unwrap_or(DEFAULT_PORT);
         let context = self.contexts.next_key();
-        let owner = owner_of(context, 0);
         let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
-        let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, owner) else {
+        let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, context) else {
             self.counters.overflow += 1;
             self.give_back(request.flow, reserved, targets.strangers_user);
             return self.reply(cx, request, 503, "Too Many Transactions", |response| {
@@ -243,7 +260,7 @@ impl<S: Services> Server<S> {
             target,
             flow,
         };
-        let outgoing = Outgoing { flow, is_invite, owner: owner_of(key, number) };
+        let outgoing = Outgoing { flow, is_invite, owner: BranchId::new(key, number) };
         let space = &mut self.space;
         let client = self.transactions.start_client(cx, outgoing, |arena, branch| {
             plan.write(space, branch, arena);
@@ -258,7 +275,7 @@ impl<S: Services> Server<S> {
         }
         let timer_c = if is_invite {
             self.observe_call(cx.now, &Request { flow, ..*request }, CallStep::Forwarded);
-            let due = TimerC { context: key, branch: number };
+            let due = BranchId::new(key, number);
             self.wheel.arm(cx.now + self.config.timer_c, due)
         } else {
             TimerKey::NONE
@@ -299,8 +316,8 @@ impl<S: Services> Server<S> {
 
     /// The transport could not deliver. Nothing is dialled instead of a connection that is gone: whoever has its peer's address
     /// now is not known to be the target.
-    pub(crate) fn on_branch_unreachable(&mut self, cx: &mut Context<'_, Action>, owner: u64) {
-        let (key, number) = read_owner(owner);
+    pub(crate) fn on_branch_unreachable(&mut self, cx: &mut Context<'_, Action>, id: BranchId) {
+        let (key, number) = id.parts();
         let Some(branch) = self.branch_mut(key, number) else { return };
         let timer_c = core::mem::replace(&mut branch.timer_c, TimerKey::NONE);
         branch.state = BranchState::Done;
@@ -377,9 +394,8 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// A CANCEL came for the INVITE with this owner.
-    pub(crate) fn cancel_context(&mut self, cx: &mut Context<'_, Action>, owner: u64) {
-        let (key, _) = read_owner(owner);
+    /// A CANCEL came for the INVITE of this context.
+    pub(crate) fn cancel_context(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(context) = self.contexts.get(key) else { return };
         if !context.is_invite || self.transactions.is_answered(context.server) {
             return;
@@ -392,16 +408,17 @@ impl<S: Services> Server<S> {
     }
 
     /// Nobody answered within timer C (RFC 3261 §16.8): a branch that rings is cancelled, another is given up.
-    pub(crate) fn on_timer_c(&mut self, cx: &mut Context<'_, Action>, due: TimerC) {
-        let Some(branch) = self.branch_mut(due.context, due.branch) else { return };
+    pub(crate) fn on_timer_c(&mut self, cx: &mut Context<'_, Action>, due: BranchId) {
+        let (key, number) = due.parts();
+        let Some(branch) = self.branch_mut(key, number) else { return };
         branch.timer_c = TimerKey::NONE;
         let BranchState::Sent { client, rings } = branch.state else { return };
         self.counters.timer_c += 1;
-        self.observe_context(cx.now, due.context, CallStep::TimedOut);
+        self.observe_context(cx.now, key, CallStep::TimedOut);
         let ends = self.transactions.cancel(cx, client);
         if !rings || !ends {
-            self.note_failure(due.context, due.branch, 408);
-            self.finish_if_done(cx, due.context);
+            self.note_failure(key, number, 408);
+            self.finish_if_done(cx, key);
         }
     }
 
@@ -424,11 +441,7 @@ impl<S: Services> Server<S> {
     }
 
     /// The server transaction is over: nothing more can be answered.
-    pub(crate) fn drop_context(&mut self, owner: u64) {
-        if owner == 0 {
-            return;
-        }
-        let (key, _) = read_owner(owner);
+    pub(crate) fn drop_context(&mut self, key: SlabKey) {
         self.note_answered(key);
         let Some(context) = self.contexts.remove(key) else { return };
         self.give_back(context.source, context.reserved, context.strangers_user);
@@ -490,18 +503,6 @@ fn rank(status: u16) -> u16 {
         503 => 599,
         other => other,
     }
-}
-
-/// Place, generation and branch of a context in one number; never 0, because generations begin at 1.
-pub(super) fn owner_of(context: SlabKey, branch: usize) -> u64 {
-    u64::from(context.index)
-        | (u64::from(context.generation & 0xffff) << 32)
-        | (u64::try_from(branch & 0xffff).unwrap_or(0) << 48)
-}
-
-pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
-    let key = SlabKey { index: owner as u32, generation: ((owner >> 32) & 0xffff) as u32 };
-    (key, (owner >> 48) as usize)
 }
 
 const SHRUNK_BYTES_MIN: usize = 16_384;

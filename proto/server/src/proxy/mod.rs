@@ -8,7 +8,7 @@ mod remote_target;
 mod response;
 mod stateless;
 
-pub(crate) use context::ResponseContext;
+pub(crate) use context::{BranchId, ResponseContext};
 pub(crate) use forward::{LOOP_MARK, hex16, write_q};
 pub(crate) use pending::Pending;
 

@@ -1,7 +1,7 @@
 //! Answers on their way back (RFC 3261 §16.7).
 
-use super::context::{Best, BranchState, read_owner};
-use crate::server::{Source, TimerC};
+use super::context::{Best, BranchId, BranchState};
+use crate::server::Source;
 use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -14,19 +14,19 @@ impl<S: Services> Server<S> {
     pub(crate) fn on_branch_response(
         &mut self,
         cx: &mut Context<'_, Action>,
-        owner: u64,
+        id: BranchId,
         source: &Source<'_>,
         message: &Message<'_>,
         status: u16,
     ) {
-        let (key, number) = read_owner(owner);
+        let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
         // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its client
         // transaction is over, and nothing else would end the context.
         if message.values(HeaderName::Via).nth(1).is_none() {
             self.counters.without_next_via += 1;
             if status >= 200 {
-                self.on_branch_failure(cx, owner, 502);
+                self.on_branch_failure(cx, id, 502);
             }
             return;
         }
@@ -60,8 +60,8 @@ impl<S: Services> Server<S> {
     }
 
     /// A branch ended without an answer: 408 after a time-out.
-    pub(crate) fn on_branch_failure(&mut self, cx: &mut Context<'_, Action>, owner: u64, status: u16) {
-        let (key, number) = read_owner(owner);
+    pub(crate) fn on_branch_failure(&mut self, cx: &mut Context<'_, Action>, id: BranchId, status: u16) {
+        let (key, number) = id.parts();
         self.note_answer(key, number);
         self.note_failure(key, number, status);
         self.finish_if_done(cx, key);
@@ -113,7 +113,7 @@ impl<S: Services> Server<S> {
         let until = (now + length).min(ends);
         if status > 100 && branch.timer_c != TimerKey::NONE && until > now {
             self.wheel.cancel(branch.timer_c);
-            branch.timer_c = self.wheel.arm(until, TimerC { context: key, branch: number });
+            branch.timer_c = self.wheel.arm(until, BranchId::new(key, number));
         }
     }
 

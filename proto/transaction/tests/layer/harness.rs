@@ -10,10 +10,10 @@ use ringway_transaction::{
 
 /// One shard under test.
 pub(crate) struct Line {
-    pub(crate) layer: Transactions,
+    pub(crate) layer: Transactions<u64, u64>,
     /// What was sent since the test looked last.
     sent: Vec<Sent>,
-    notices: Vec<(u64, Notice)>,
+    notices: Vec<(u64, Notice<u64>)>,
     now: Instant,
 }
 
@@ -79,14 +79,14 @@ impl Line {
     }
 
     /// A response comes in.
-    pub(crate) fn answer(&mut self, text: &str) -> Answer {
+    pub(crate) fn answer(&mut self, text: &str) -> Answer<u64> {
         let message = parse(text);
         let Start::Response { status, .. } = *message.start() else { panic!("no response: {text}") };
         self.with_context(|layer, cx| layer.receive_response(cx, &message, status, |_| true))
     }
 
     /// A request comes in.
-    pub(crate) fn request(&mut self, text: &str) -> Incoming {
+    pub(crate) fn request(&mut self, text: &str) -> Incoming<u64> {
         let message = parse(text);
         self.with_context(|layer, cx| layer.receive_request(cx, &message))
     }
@@ -137,7 +137,7 @@ impl Line {
     }
 
     /// What the user was told since the last call, and when.
-    pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice)> {
+    pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice<u64>)> {
         core::mem::take(&mut self.notices)
     }
 
@@ -152,7 +152,10 @@ impl Line {
         assert_eq!(self.layer.next_deadline(), None, "a timer is left");
     }
 
-    fn with_context<T>(&mut self, run: impl FnOnce(&mut Transactions, &mut Context<'_, ()>) -> T) -> T {
+    fn with_context<T>(
+        &mut self,
+        run: impl FnOnce(&mut Transactions<u64, u64>, &mut Context<'_, ()>) -> T,
+    ) -> T {
         let mut out = Outbox::new();
         let result = run(&mut self.layer, &mut Context::new(self.now, &mut out, &mut Vec::new()));
         let at_ms = self.ms();
