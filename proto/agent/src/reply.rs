@@ -41,7 +41,7 @@ impl UserAgent {
             let tag = self.new_tag();
             cx.out.send_with(flow, Token::NONE, |arena| {
                 let source = asked.flow.remote;
-                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, &tag);
+                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
         }
@@ -64,7 +64,7 @@ impl UserAgent {
         let config = &self.config;
         let was_sent = self.transactions.respond(cx, id, status, |arena| {
             let source = asked.flow.remote;
-            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, &tag);
+            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, Some(&tag));
             finish(response, config, add);
         });
         if !was_sent {

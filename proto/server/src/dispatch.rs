@@ -148,7 +148,7 @@ impl<S: Services> Server<S> {
             let at = memchr::memmem::rfind(branch, crate::proxy::LOOP_MARK).unwrap_or(0);
             let mark = branch.get(at + crate::proxy::LOOP_MARK.len()..);
             let expected = *expected.get_or_insert_with(|| {
-                crate::proxy::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
+                ringway_sip::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
             });
             mark == Some(expected.as_slice())
         })

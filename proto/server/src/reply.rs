@@ -4,7 +4,7 @@ use crate::server::Request;
 use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_sansio::{Context, Flow, Token, Transport};
+use ringway_sansio::{Context, Flow, PartHasher, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
@@ -88,7 +88,7 @@ impl<S: Services> Server<S> {
         let tag = self.to_tag(message);
         cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
             let phrase = "Slow Down";
-            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, &tag);
+            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
             response.header_number(HeaderName::RetryAfter, 1);
             let _ = response.finish();
         });
@@ -161,7 +161,7 @@ pub(crate) fn write_reply(
     let flow = reply_flow(request.message.via(), request.flow);
     let (message, source) = (request.message, request.flow.remote);
     cx.out.send_with(flow, Token::NONE, |arena| {
-        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
+        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, Some(&tag));
         add(&mut response);
         // What was refused as unsafe is not sent: the client asks again and gives up.
         let _ = response.finish();
@@ -169,14 +169,14 @@ pub(crate) fn write_reply(
 }
 
 fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
-    let mut hash = SipHasher13::new_with_key(key);
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
     // Both are parts of one message and shorter than 65,536 bytes.
     let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
-    hash.write_u64(u64::from(message.cseq().number) << 32 | lengths);
-    hash.write(call_id);
-    hash.write(from_tag);
-    crate::proxy::hex16(hash.finish())
+    hash.fixed(&(u64::from(message.cseq().number) << 32 | lengths).to_le_bytes());
+    hash.fixed(call_id);
+    hash.fixed(from_tag);
+    ringway_sip::hex16(hash.into_hasher().finish())
 }
 
 /// Appends a value of a message without its folds, so that it can stand on one line of an answer.

@@ -393,14 +393,20 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let expiry = self.location.next_due().map(|at| Deadline { at, reason: "a binding ends" });
-        let ringing = self.wheel.next_due().map(|at| Deadline { at, reason: "timer C: nobody answers" });
-        let lookup = self.lookups.next_due().map(|at| Deadline { at, reason: "a look-up was not answered" });
-        let end = self.gives_up_at.map(|at| Deadline { at, reason: "what is under way is given up" });
-        [self.transactions.next_deadline(), expiry, ringing, lookup, end]
-            .into_iter()
-            .flatten()
-            .min_by_key(|due| due.at)
+        let mut next = self.transactions.next_deadline();
+        for (at, reason) in [
+            (self.location.next_due(), "a binding ends"),
+            (self.wheel.next_due(), "timer C: nobody answers"),
+            (self.lookups.next_due(), "a DNS lookup was not answered"),
+            (self.gives_up_at, "pending requests are given up"),
+        ] {
+            if let Some(at) = at
+                && next.is_none_or(|next| at < next.at)
+            {
+                next = Some(Deadline { at, reason });
+            }
+        }
+        next
     }
 }
 

@@ -9,9 +9,8 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Transport};
-use ringway_sip::grammar::hex_pair;
-use ringway_sip::{Message, NameAddr, Uri};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, PartHasher, Transport};
+use ringway_sip::{Message, NameAddr, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// The parameter of our Record-Route URI by which we know a dialog again.
@@ -72,15 +71,15 @@ impl Place {
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn of(key: &[u8; 16], transport: Transport, remote: SocketAddr) -> Self {
-        let mut hash = SipHasher13::new_with_key(key);
-        hash.write(b"place");
-        hash.write(transport.name().as_bytes());
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"place");
+        hash.fixed(transport.name().as_bytes());
         match remote.ip() {
-            IpAddr::V4(v4) => hash.write(&v4.octets()),
-            IpAddr::V6(v6) => hash.write(&v6.octets()),
+            IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+            IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
-        hash.write_u16(remote.port());
-        Self((hash.finish() as u32).max(1))
+        hash.fixed(&remote.port().to_le_bytes());
+        Self((hash.into_hasher().finish() as u32).max(1))
     }
 
     pub(crate) fn of_flow(key: &[u8; 16], flow: &Flow) -> Self {
@@ -170,7 +169,7 @@ impl Token {
             }
         }
         let sides = out.get(start + 16..).unwrap_or_default();
-        let digits = crate::proxy::hex16(mac(key, message, message.from(), message.to(), sides));
+        let digits = hex16(mac(key, message, message.from(), message.to(), sides));
         if let Some(place) = out.get_mut(start..start + 16) {
             place.copy_from_slice(&digits);
         }
@@ -218,35 +217,19 @@ fn mac(
     callee: &NameAddr<'_>,
     sides: &[u8],
 ) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     for part in [message.call_id(), caller.tag().unwrap_or_default(), sides] {
-        hash.write_usize(part.len());
-        hash.write(part);
+        hash.part(part);
     }
     for uri in [&caller.uri, &callee.uri] {
         let (user, host) = match uri.is_sip() {
             true => (uri.user().unwrap_or_default(), uri.host().as_bytes()),
             false => (uri.as_bytes(), &[][..]),
         };
-        hash.write_usize(user.len());
-        hash.write(user);
-        hash.write_usize(host.len());
-        host.iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+        hash.part(user);
+        hash.part_without_case(host);
     }
-    hash.finish()
-}
-
-fn write_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
-    let all = crate::proxy::hex16(value);
-    let needed = (16 - value.leading_zeros() as usize / 4).max(digits);
-    out.extend_from_slice(all.get(16 - needed..).unwrap_or_default());
-}
-
-fn read_hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| Some((value << 4) | u64::from(hex_pair(b'0', digit)?)))
+    hash.into_hasher().finish()
 }
 
 const ACCEPTED: &[u8] = b".a";

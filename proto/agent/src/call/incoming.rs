@@ -230,12 +230,10 @@ impl UserAgent {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
         let Ok(message) = Message::parse(&unanswered.request, &self.config.message_limits) else { return };
-        let (source, tag) = (unanswered.flow.remote, &call.dialog.local_tag);
-        let mut response = if status == 100 {
-            ResponseWriter::new(bytes, &message, status, phrase, Some(source), None)
-        } else {
-            ResponseWriter::answer(bytes, &message, status, phrase, source, tag)
-        };
+        let source = unanswered.flow.remote;
+        // RFC 3261 §8.2.6.2: a 100 needs no tag.
+        let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
+        let mut response = ResponseWriter::answer(bytes, &message, status, phrase, source, tag);
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }

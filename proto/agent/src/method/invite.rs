@@ -182,7 +182,7 @@ impl UserAgent {
         call.dialog.refresh_target(asked.message);
         let (account, flow) = (call.account, asked.flow);
         let mut bytes = Vec::new();
-        let mut response = ResponseWriter::answer(&mut bytes, asked.message, 200, "OK", flow.remote, b"");
+        let mut response = ResponseWriter::answer(&mut bytes, asked.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, &self.config, account, flow);
         add_abilities(&mut response);
         if !self.config.user_agent.is_empty() {

@@ -141,7 +141,7 @@ impl<S: Services> Server<S> {
             let source = request.flow.remote;
             self.transactions.respond(cx, server, 100, |arena| {
                 let response =
-                    ringway_sip::ResponseWriter::new(arena, message, 100, "Trying", Some(source), None);
+                    ringway_sip::ResponseWriter::answer(arena, message, 100, "Trying", source, None);
                 let _ = response.finish();
             });
         }

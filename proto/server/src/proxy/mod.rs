@@ -9,7 +9,7 @@ mod response;
 mod stateless;
 
 pub(crate) use context::{BranchId, ResponseContext};
-pub(crate) use forward::{LOOP_MARK, hex16, write_q};
+pub(crate) use forward::{LOOP_MARK, write_q};
 pub(crate) use pending::Pending;
 
 use crate::auth::Reach;

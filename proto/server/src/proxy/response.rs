@@ -246,7 +246,7 @@ impl<S: Services> Server<S> {
         }
         let tag = self.to_tag(&message);
         let was_sent = self.transactions.respond(cx, server, status, |arena| {
-            let response = ResponseWriter::answer(arena, &message, status, phrase, source, &tag);
+            let response = ResponseWriter::answer(arena, &message, status, phrase, source, Some(&tag));
             let _ = response.finish();
         });
         self.end_unanswered(server, status, was_sent);
