@@ -18,7 +18,8 @@ use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    Closing, ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
+    Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -100,25 +101,26 @@ struct Batch<A> {
 impl<N: Node> Nodes<N> {
     fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
         let shard = self.shards.of_message(received.bytes);
-        self.call(batch, shard, |node, out, actions| node.on_message(now, received, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_message(cx, received));
     }
 
     fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
-        self.call(batch, shard, |node, out, actions| node.on_event(now, event, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_event(cx, event));
     }
 
     fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
-        self.call(batch, shard, |node, out, actions| node.on_timeout(now, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_timeout(cx));
     }
 
     fn call(
         &self,
         batch: &mut Batch<N::Action>,
+        now: Instant,
         shard: u16,
-        f: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>),
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>),
     ) {
         self.shards.run(Some(self.worker), shard, |node| {
-            f(node, &mut batch.out, &mut batch.actions);
+            f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
             if self.is_strict || !batch.actions.is_empty() {
                 let asked = self.sink.act(self.worker, shard, batch.actions.drain(..));
                 batch.asked_through = batch.asked_through.max(asked);
@@ -303,8 +305,7 @@ impl<N: Node> Worker<N> {
     fn run_calls(&mut self) {
         for shard in self.nodes.shards.owned_by(self.index) {
             while let Some(call) = self.nodes.shards.take_call(shard) {
-                let now = self.now;
-                self.nodes.call(&mut self.batch, shard, |node, out, actions| call(node, now, out, actions));
+                self.nodes.call(&mut self.batch, self.now, shard, |node, cx| call(node, cx));
             }
         }
     }

@@ -15,6 +15,7 @@
 extern crate alloc;
 
 mod chance;
+mod context;
 mod flow;
 mod memory;
 mod node;
@@ -26,6 +27,7 @@ mod time;
 mod wheel;
 
 pub use chance::{Rng, Seed};
+pub use context::Context;
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

@@ -314,7 +314,7 @@ impl<C: Card> PhoneMachine<C> {
         };
         let station = self.station.station_mut();
         station.serve(Signalling::new(agent), ports, message_bytes_max);
-        station.call(now, |node, out, actions| node.agent.start(now, out, actions));
+        station.call(now, |node, cx| node.agent.start(cx));
         self.registration = if registers { Registration::Asking } else { Registration::Off };
         self.look_up_stun(now);
         let text = format!(
@@ -337,7 +337,7 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Takes what came of looking the STUN server up.
     fn mind_stun(&mut self, now: Instant) {
-        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _, _| node.take_stun()) {
+        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _| node.take_stun()) {
             self.on_stun_server(now, found);
         }
     }

@@ -115,10 +115,10 @@ impl View for ServerView {
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
-                let (of_servers, of_clients) = node.transactions().len();
+                let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
-                add(&mut counters, node.transactions().counters());
+                add(&mut counters, node.transaction_counters());
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);

@@ -8,7 +8,7 @@ use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
 use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{
@@ -24,6 +24,7 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(super) struct Plan<'p, 'm, 'a> {
     pub(super) config: &'p Config,
     pub(super) keys: &'p Keys,
+    pub(super) now: Instant,
     pub(super) request: &'p Request<'m, 'a>,
     pub(super) routed: &'p Routed<'a>,
     pub(super) targets: &'p Targets,
@@ -58,7 +59,7 @@ impl Plan<'_, '_, '_> {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let transport = self.flow.transport;
-                let made_s = self.request.now.as_secs();
+                let made_s = self.now.as_secs();
                 write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted, made_s);
             });
         }
@@ -146,7 +147,7 @@ impl Plan<'_, '_, '_> {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
         };
-        let made_s = self.request.now.as_secs();
+        let made_s = self.now.as_secs();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {

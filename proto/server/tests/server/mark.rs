@@ -276,14 +276,14 @@ fn a_response_from_elsewhere_is_dropped() {
 fn refusals_of_a_mark_holder_keep_nothing() {
     let mut world = world(|_| {});
     let (_, heard) = rings(&mut world);
-    let before = world.server.transactions().len();
+    let before = world.server.transactions_len();
     for cseq in 2..2000 {
         let sent = world.udp(STRANGER, &with_mark("INVITE", "sip:x@192.0.2.77", cseq, &heard));
         assert_eq!(only(sent).status(), 403);
         let broad = with_mark("INVITE", "sip:bob@192.0.2.20", cseq + 5000, &heard).line("Max-Breadth: 0");
         assert_eq!(only(world.udp(STRANGER, &broad)).status(), 440);
     }
-    assert_eq!(world.server.transactions().len(), before);
+    assert_eq!(world.server.transactions_len(), before);
 }
 
 /// The mark that the server writes for itself is for users of ours: a strict router's Request-URI and a name that resolves to this
