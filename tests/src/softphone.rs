@@ -5,9 +5,9 @@ use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::{Codec, MediaParams, Suite};
 use ringway_sansio::{Event, Instant, Outbox, Seed, Transport};
+use ringway_sdp::{Codec, MediaParams, Suite};
+use ringway_sdp::{LocalMedia, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

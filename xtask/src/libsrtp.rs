@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use anyhow::{Result, anyhow, bail};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{MasterKey, Suite};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::OnceLock;

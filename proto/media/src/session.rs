@@ -26,8 +26,7 @@ pub use event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
 pub use report::{Refused, Report, Security, SentReport};
 
 use crate::dtmf::Digit;
-use crate::zrtp::{SasCheck, Zrtp};
-use crate::{Direction, Entropy, MediaParams, Protection, quality};
+use crate::quality;
 use alloc::collections::VecDeque;
 use control::Control;
 use core::fmt;
@@ -36,7 +35,10 @@ use core::time::Duration;
 use outside::Outside;
 use port_row::RowSearch;
 use receive::Incoming;
+use ringway_sansio::Entropy;
 use ringway_sansio::{Flow, Instant, ListenerId, Rng, Seed};
+use ringway_sdp::{Direction, MediaParams, Protection};
+use ringway_zrtp::{SasCheck, Zrtp};
 use send::Outgoing;
 use shield::{Changed, NotSent, Shield};
 use source_lock::SourceLock;
@@ -301,7 +303,7 @@ impl MediaSession {
             // The agreement is for the whole call; a Hello that was announced later must be the one that came.
             Some(zrtp) => match peer_hello_hash {
                 Some(hash) if !zrtp.machine.announce_peer_hello(hash) => {
-                    Some(SecurityFailure::Zrtp(crate::zrtp::ZrtpFailure::HelloNotAnnounced))
+                    Some(SecurityFailure::Zrtp(ringway_zrtp::ZrtpFailure::HelloNotAnnounced))
                 }
                 Some(_) | None => None,
             },

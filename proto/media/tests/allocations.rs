@@ -4,9 +4,10 @@
 use allocation_counter::measure;
 use core::net::SocketAddr;
 use core::time::Duration;
+use ringway_media::MediaSession;
 use ringway_media::session::SessionConfig;
-use ringway_media::{Codec, Direction, MasterKey, MediaParams, MediaSession, Protection, Suite};
 use ringway_sansio::{Instant, Outbox, Seed};
+use ringway_sdp::{Codec, Direction, MasterKey, MediaParams, Protection, Suite};
 
 fn params(remote: SocketAddr, suite: Option<Suite>, sends: u8) -> MediaParams {
     let key = |suite: Suite, number: u8| MasterKey {

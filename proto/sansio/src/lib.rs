@@ -15,6 +15,7 @@
 extern crate alloc;
 
 mod chance;
+mod entropy;
 mod flow;
 mod memory;
 mod node;
@@ -25,6 +26,7 @@ mod time;
 mod wheel;
 
 pub use chance::{Rng, Seed};
+pub use entropy::Entropy;
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

@@ -4,8 +4,8 @@ use super::Scenario;
 use crate::libsrtp::{Library, ROOM_BYTES, Side};
 use crate::workspace::root;
 use anyhow::{Context, Result, bail, ensure};
-use ringway_media::srtp::{SrtpReceiver, SrtpSender};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{MasterKey, Suite};
+use ringway_srtp::{SrtpReceiver, SrtpSender};
 
 /// The SSRC of all packets.
 const SSRC: u32 = 0x1234_5678;

@@ -20,13 +20,14 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
 use ringway_media::session::{MediaEvent, MediaSession, SecuredBy, SessionConfig, ZrtpSettings};
-use ringway_media::zrtp::{SasCheck, ZidCache, ZrtpConfig};
-use ringway_media::{Codec, Entropy, MediaParams, Suite};
+use ringway_sansio::Entropy;
 use ringway_sansio::{Instant, Outbox, Seed};
 use ringway_screen::Level;
 use ringway_screen::phone::Command;
+use ringway_sdp::{Codec, MediaParams, Suite};
+use ringway_sdp::{LocalMedia, SecurityPolicy};
+use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
 impl<C: Card> PhoneMachine<C> {
     /// Does what a key asks for.

@@ -10,11 +10,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_ethernet::Card;
-use ringway_media::Protection;
 use ringway_media::session::{Security, SecurityMethod};
 use ringway_sansio::Instant;
 use ringway_screen::Cells;
 use ringway_screen::phone::{self, Facts, Phone, Quick, Sound};
+use ringway_sdp::Protection;
 
 impl<C: Card> PhoneMachine<C> {
     /// Gives the screen, the facts and the page to `f`.

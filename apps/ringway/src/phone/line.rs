@@ -9,13 +9,14 @@ use ringway_agent::Role;
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
 use ringway_linux::sound::{Levels, Pair, Sink, WavRecorder};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
 use ringway_media::session::{
     MediaEvent, MediaSession, Report, Sas, SecurityMethod, SessionConfig, ZrtpSettings,
 };
-use ringway_media::zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
-use ringway_media::{Entropy, MediaParams};
+use ringway_sansio::Entropy;
 use ringway_sansio::Seed;
+use ringway_sdp::MediaParams;
+use ringway_sdp::{LocalMedia, SecurityPolicy};
+use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

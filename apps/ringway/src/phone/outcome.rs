@@ -2,8 +2,8 @@
 
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
-use ringway_media::Suite;
-use ringway_media::zrtp::Continuity;
+use ringway_sdp::Suite;
+use ringway_zrtp::Continuity;
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;

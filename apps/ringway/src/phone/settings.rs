@@ -9,8 +9,9 @@ use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddres
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::{Codec, Suite, stun};
+use ringway_media::stun;
 use ringway_sansio::Transport;
+use ringway_sdp::{Codec, Suite};
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;

@@ -16,7 +16,7 @@ use crate::{Account, InDialogChallenges, Secret, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_media::Entropy;
+use ringway_sansio::Entropy;
 use ringway_sansio::Instant;
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};

@@ -13,9 +13,9 @@ use crate::{AccountId, Action, AgentEvent, By, Config, UserAgent};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::{Flow, Instant, Outbox};
+use ringway_sdp::LocalMedia;
+use ringway_sdp::{Direction, MediaParams};
 use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
 use ringway_transaction::ServerId;
 

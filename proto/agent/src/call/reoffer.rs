@@ -21,8 +21,8 @@ use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{Action, AgentEvent, By, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::{Instant, Outbox, TimerKey};
+use ringway_sdp::{Direction, MediaParams};
 use ringway_sip::{Message, Method};
 use ringway_transaction::SlabKey;
 

@@ -4,8 +4,8 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, NoWay};
-use ringway_media::sdp::SecurityPolicy;
-use ringway_media::{Direction, Protection, Suite};
+use ringway_sdp::SecurityPolicy;
+use ringway_sdp::{Direction, Protection, Suite};
 use std::time::Duration;
 
 fn bob() -> String {

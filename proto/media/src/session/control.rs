@@ -1,15 +1,15 @@
 //! Our side of RTCP: what we report, and what the peer's reports say.
 
 use super::send::Outgoing;
-use crate::MediaParams;
 use crate::reception::Reception;
 use crate::rtcp::{
     Compound, Farewell, OwnReport, REPORT_BYTES_MAX, ReportBlock, ReportSchedule, RtcpPacket, ntp_middle,
     ntp_time,
 };
-use crate::srtp::SrtpSender;
 use core::time::Duration;
 use ringway_sansio::{Instant, Rng};
+use ringway_sdp::MediaParams;
+use ringway_srtp::SrtpSender;
 
 /// Reports sent and received.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use super::source_lock::{Sender, SourceLock};
 use super::{MediaSession, RTCP_PORT, RTP_PORT, ip_header_bytes};
 use crate::rtcp::Compound;
 use crate::rtp::{DatagramKind, RtpPacket};
-use crate::srtp::UnprotectError;
-use crate::zrtp::ZrtpCounts;
-use crate::{MediaParams, Protection};
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Instant, ListenerId, Outbox, Token};
+use ringway_sdp::{MediaParams, Protection};
+use ringway_srtp::UnprotectError;
+use ringway_zrtp::ZrtpCounts;
 
 impl MediaSession {
     /// Takes a datagram of the port that `flow` names: see [`Self::on_rtp`] and [`Self::on_rtcp`]. There are no others.

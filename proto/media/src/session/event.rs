@@ -1,10 +1,10 @@
 //! What a session tells the program.
 
-use crate::Suite;
 use crate::stun::StunFailure;
-use crate::zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 use alloc::string::String;
 use core::net::SocketAddr;
+use ringway_sdp::Suite;
+use ringway_zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 
 /// What happened to a stream.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub struct Sas {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityFailure {
     /// A key of the signalling does not fit its suite.
-    Key(crate::srtp::KeyError),
+    Key(ringway_srtp::KeyError),
     /// The agreement came to nothing.
     Zrtp(ZrtpFailure),
     /// ZRTP was agreed on, and this session was made without it.

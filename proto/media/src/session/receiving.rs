@@ -8,10 +8,10 @@
 //! Those under the previous key are opened by the context that they were made for, with its own rollover counters and
 //! replay windows; those that come before the key of the signalling cannot be opened by anybody.
 
-use crate::srtp::{KeyError, SrtpReceiver, SrtpSettings, UnprotectError};
-use crate::{MasterKey, Suite};
 use core::time::Duration;
 use ringway_sansio::Instant;
+use ringway_sdp::{MasterKey, Suite};
+use ringway_srtp::{KeyError, SrtpReceiver, SrtpSettings, UnprotectError};
 
 /// What opens the peer's packets.
 #[derive(Debug)]

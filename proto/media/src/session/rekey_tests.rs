@@ -3,9 +3,9 @@
 use super::session_tests::{BAD, PERFECT, SUITE, seeds};
 use super::wire::{Faults, Wire, address, blocks_of_tone, plain, sdes};
 use super::*;
-use crate::Suite;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
+use ringway_sdp::Suite;
 
 #[test]
 fn another_key_is_taken_up_and_told() {

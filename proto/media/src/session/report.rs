@@ -6,8 +6,8 @@ use super::send::SentCounts;
 use crate::jitter_buffer::BufferCounts;
 use crate::quality::{self, Concealment, Impairments};
 use crate::reception::ReceptionReport;
-use crate::{Codec, Suite};
 use core::net::SocketAddr;
+use ringway_sdp::{Codec, Suite};
 
 /// Everything known about a stream. A value without memory of its own: making and moving it allocates nothing.
 #[derive(Clone, Copy, Debug)]

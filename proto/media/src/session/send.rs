@@ -4,11 +4,13 @@ use super::shield::{NotSent, Shield};
 use crate::dtmf::{Digit, DigitSender};
 use crate::rtcp::SenderInfo;
 use crate::rtp::RtpHeader;
-use crate::srtp::SrtpSender;
-use crate::{Entropy, MediaParams, g711, rtcp};
+use crate::{g711, rtcp};
 use alloc::boxed::Box;
 use alloc::vec;
+use ringway_sansio::Entropy;
 use ringway_sansio::Instant;
+use ringway_sdp::MediaParams;
+use ringway_srtp::SrtpSender;
 
 /// What we send. Source, numbers and stamps go on through holds and new keys, because the peer counts on.
 #[derive(Debug)]

@@ -3,11 +3,11 @@ extern crate std;
 use super::wire::{Faults, Wire, address, blocks_of_tone, key, plain, sdes};
 use super::*;
 use crate::rtp::RtpHeader;
-use crate::zrtp::ZrtpConfig;
-use crate::{MasterKey, Suite};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
+use ringway_sdp::{MasterKey, Suite};
+use ringway_zrtp::ZrtpConfig;
 
 pub(super) const SUITE: Suite = Suite::AesCm128HmacSha1_80;
 pub(super) const PERFECT: Faults = Faults { lost: 0, doubled: 0, reordered: 0, jitter_ms: 0 };
@@ -440,7 +440,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
 fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
-        cache: crate::zrtp::ZidCache::default(),
+        cache: ringway_zrtp::ZidCache::default(),
     };
     let config = |zid| SessionConfig { zrtp: Some(settings(zid)), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(10, [config(1), config(2)], PERFECT);
@@ -485,7 +485,7 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
 fn zrtp_of_a_stranger_is_counted_and_not_answered() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
-        cache: crate::zrtp::ZidCache::default(),
+        cache: ringway_zrtp::ZidCache::default(),
     };
     let config = |zid| SessionConfig { zrtp: Some(settings(zid)), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(15, [config(1), config(2)], PERFECT);
@@ -515,7 +515,7 @@ fn zrtp_without_an_answer_or_without_settings_says_so_and_sends_nothing() {
     let failure = wire.ends[0].events.first();
     assert!(matches!(failure, Some(MediaEvent::SecurityFailed(SecurityFailure::NoZrtp))), "{failure:?}");
     assert!(wire.ends.iter().all(|end| end.sent.is_empty()));
-    let config = ZrtpSettings { config: ZrtpConfig::new([1; 12]), cache: crate::zrtp::ZidCache::default() };
+    let config = ZrtpSettings { config: ZrtpConfig::new([1; 12]), cache: ringway_zrtp::ZidCache::default() };
     let config = SessionConfig { zrtp: Some(config), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(12, [config, SessionConfig::default()], PERFECT);
     wire.agree(

@@ -2,9 +2,9 @@
 
 use super::event::{SecurityFailure, SecurityMethod};
 use super::receiving::{Receiving, Under};
-use crate::srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
-use crate::{MasterKey, Suite};
 use ringway_sansio::Instant;
+use ringway_sdp::{MasterKey, Suite};
+use ringway_srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
 
 /// What protects a stream.
 #[derive(Debug)]

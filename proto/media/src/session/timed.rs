@@ -7,12 +7,13 @@ use super::shield::Shield;
 use super::source_lock::SourceLock;
 use super::{Asked, MediaSession, RTCP_PORT, RTP_PORT, ZrtpSettings, is_reachable};
 use crate::rtcp::{Farewell, REPORT_BYTES_MAX};
-use crate::srtp::SrtpSender;
-use crate::zrtp::{Secured, Zrtp, ZrtpEvent};
-use crate::{Entropy, Protection};
 use alloc::boxed::Box;
 use core::net::SocketAddr;
+use ringway_sansio::Entropy;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, Seed, Token};
+use ringway_sdp::Protection;
+use ringway_srtp::SrtpSender;
+use ringway_zrtp::{Secured, Zrtp, ZrtpEvent};
 
 impl MediaSession {
     /// Does what is due at `now`. Calling it early does no harm.

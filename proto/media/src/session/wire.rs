@@ -1,10 +1,10 @@
 //! Two sessions, a wire between them that loses, doubles and reorders, and a clock that only tests move.
 
 use super::*;
-use crate::{Codec, MasterKey, Suite};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Outbox;
+use ringway_sdp::{Codec, MasterKey, Suite};
 
 /// What a wire does to datagrams, in parts of a thousand.
 #[derive(Clone, Copy, Default)]

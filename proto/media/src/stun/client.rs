@@ -6,11 +6,11 @@
 //! ```
 
 use super::{Class, METHOD_BINDING, Message, MessageWriter, TransactionId, attribute};
-use crate::Entropy;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use ringway_sansio::Entropy;
 use ringway_sansio::{Deadline, Instant, Seed};
 
 /// The client of one server from one port.

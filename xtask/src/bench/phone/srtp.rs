@@ -8,8 +8,8 @@ use super::super::{machine, sys};
 use super::table::PhoneRow;
 use crate::libsrtp::{Library, ROOM_BYTES, Session, Side};
 use anyhow::{Context, Result};
-use ringway_media::srtp::{Probe, SrtpReceiver, SrtpSender, Step};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{MasterKey, Suite};
+use ringway_srtp::{Probe, SrtpReceiver, SrtpSender, Step};
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -10,9 +10,9 @@ use crate::phone::settings::{MediaSettings, Recording, Settings};
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
-use ringway_media::Suite;
 use ringway_media::session::Report;
-use ringway_media::zrtp::Continuity;
+use ringway_sdp::Suite;
+use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.

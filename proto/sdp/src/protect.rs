@@ -1,0 +1,213 @@
+//! What protects a stream: the choice among the keys that an offer or an answer brings.
+
+use crate::offer_answer::SecurityPolicy;
+use crate::sdes::CryptoLine;
+use crate::{Attribute, Downgrade, MediaDescription, Mismatch, Profile, Refused, SessionDescription};
+use crate::{Protection, Suite};
+use alloc::vec::Vec;
+
+/// How a stream's keys are agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Signalling carries them.
+    Sdes,
+    /// The media sessions agree on them.
+    Zrtp,
+}
+
+impl Method {
+    pub(crate) const fn of(protection: &Protection) -> Option<Self> {
+        match protection {
+            Protection::None => None,
+            Protection::Sdes { .. } => Some(Self::Sdes),
+            Protection::Zrtp { .. } => Some(Self::Zrtp),
+        }
+    }
+}
+
+/// What of an offered section is taken.
+#[derive(Clone, Debug)]
+pub(crate) enum Chosen {
+    Nothing,
+    Sdes(CryptoLine),
+    Zrtp { peer_hello_hash: Option<[u8; 32]> },
+}
+
+impl Chosen {
+    const fn method(&self) -> Option<Method> {
+        match self {
+            Self::Nothing => None,
+            Self::Sdes(_) => Some(Method::Sdes),
+            Self::Zrtp { .. } => Some(Method::Zrtp),
+        }
+    }
+}
+
+/// What the call had until now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// Whether anything was agreed.
+    pub(crate) is_agreed: bool,
+    /// What protects it.
+    pub(crate) method: Option<Method>,
+    /// Whether that may be given up.
+    pub(crate) downgrade: Downgrade,
+}
+
+impl Before {
+    /// A call that was protected stays protected, and by the same method: with the other one, packets could cross
+    /// unprotected until it is done.
+    fn check(self, method: Option<Method>) -> Result<(), Refused> {
+        match (self.downgrade, self.method) {
+            (Downgrade::Allowed, _) | (_, None) => Ok(()),
+            (Downgrade::Refused, before) if before == method => Ok(()),
+            (Downgrade::Refused, Some(_)) => Err(Refused::Downgrade),
+        }
+    }
+}
+
+/// Chooses what protects an offered section.
+pub(crate) fn choose(
+    policy: &SecurityPolicy,
+    profile: Profile,
+    offer: &SessionDescription,
+    section: &MediaDescription,
+    before: Before,
+) -> Result<Chosen, Refused> {
+    if profile.is_dtls() {
+        return Err(Refused::Dtls);
+    }
+    match wish(policy, profile, offer, section, before) {
+        Ok(chosen) => before.check(chosen.method()).map(|()| chosen),
+        Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
+            if !profile.is_secure() && before.is_agreed =>
+        {
+            // Only where the user gave the protection up does a call go on without what its policy wants.
+            before.check(None).map(|()| Chosen::Nothing)
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// What an offer of ours promised of protection.
+#[derive(Clone, Debug)]
+pub(crate) struct Promise {
+    /// The key lines, as they were written.
+    pub(crate) lines: Vec<CryptoLine>,
+    /// The section's protocol.
+    pub(crate) profile: Profile,
+}
+
+impl Promise {
+    /// What protects the section that a peer answered with.
+    pub(crate) fn kept_by(
+        &self,
+        policy: &SecurityPolicy,
+        section: &MediaDescription,
+        before: Before,
+    ) -> Result<Protection, Refused> {
+        let sdes = self.answered_line(section)?;
+        let zrtp = match policy {
+            SecurityPolicy::Zrtp { .. } => Some(Protection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+            SecurityPolicy::Opportunistic { hello_hash: Some(_), .. } => {
+                section.zrtp_hash().map(|hash| Protection::Zrtp { peer_hello_hash: Some(hash) })
+            }
+            SecurityPolicy::Opportunistic { hello_hash: None, .. }
+            | SecurityPolicy::None
+            | SecurityPolicy::Sdes { .. } => None,
+        };
+        let protection = in_order(before, sdes, zrtp).unwrap_or(Protection::None);
+        let method = Method::of(&protection);
+        before.check(method)?;
+        let must =
+            self.profile.is_secure() || matches!(policy, SecurityPolicy::Sdes { .. }) && !before.is_agreed;
+        if must && method.is_none() { Err(Refused::Unprotected) } else { Ok(protection) }
+    }
+
+    /// RFC 4568 §5.1.3: an answer takes exactly one of the offered suites, under its tag, with a key of its own. Where
+    /// none was offered, a key in the answer says nothing: there are phones that always write one.
+    fn answered_line(&self, section: &MediaDescription) -> Result<Option<Protection>, Refused> {
+        let mut values = section.values("crypto");
+        let Some(value) = values.next().filter(|_| !self.lines.is_empty()) else { return Ok(None) };
+        let mismatch = Refused::Mismatch(Mismatch::Crypto);
+        if values.next().is_some() {
+            return Err(mismatch);
+        }
+        let answered = usable_line(value).ok_or(mismatch)?;
+        let is_same = |line: &&CryptoLine| line.tag == answered.tag && line.suite == answered.suite;
+        let offered = self.lines.iter().find(is_same).ok_or(mismatch)?;
+        if self.lines.iter().any(|line| line.key.key == answered.key.key) {
+            return Err(Refused::Mismatch(Mismatch::KeyReused));
+        }
+        let (send, receive) = (offered.key.clone(), answered.key);
+        Ok(Some(Protection::Sdes { suite: answered.suite, send, receive }))
+    }
+}
+
+/// The attribute that announces ZRTP (RFC 6189 §8).
+pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
+    let digits = hello_hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16));
+    let value: alloc::string::String = "1.10 ".chars().chain(digits).collect();
+    Attribute::with("zrtp-hash", value)
+}
+
+/// What the policy would take, whatever was before.
+fn wish(
+    policy: &SecurityPolicy,
+    profile: Profile,
+    offer: &SessionDescription,
+    section: &MediaDescription,
+    before: Before,
+) -> Result<Chosen, Refused> {
+    match policy {
+        SecurityPolicy::None if profile.is_secure() => Err(Refused::ProtectionUnwanted),
+        SecurityPolicy::None => Ok(Chosen::Nothing),
+        SecurityPolicy::Zrtp { .. } if profile.is_secure() => Err(no_key(offer, section)),
+        SecurityPolicy::Zrtp { .. } => Ok(Chosen::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+        SecurityPolicy::Sdes { suites } => {
+            first_line(section, suites).map(Chosen::Sdes).ok_or_else(|| no_key(offer, section))
+        }
+        SecurityPolicy::Opportunistic { suites, hello_hash } => {
+            let zrtp = hello_hash.and(section.zrtp_hash()).filter(|_| !profile.is_secure());
+            let zrtp = zrtp.map(|hash| Chosen::Zrtp { peer_hello_hash: Some(hash) });
+            let sdes = first_line(section, suites).map(Chosen::Sdes);
+            match in_order(before, sdes, zrtp) {
+                Some(chosen) => Ok(chosen),
+                None if profile.is_secure() => Err(no_key(offer, section)),
+                None => Ok(Chosen::Nothing),
+            }
+        }
+    }
+}
+
+/// SDES first, unless the call is under ZRTP already.
+fn in_order<T>(before: Before, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
+    match before.method {
+        Some(Method::Zrtp) => zrtp.or(sdes),
+        Some(Method::Sdes) | None => sdes.or(zrtp),
+    }
+}
+
+/// RFC 4568 §5.1.2: the first line, in the offerer's order, that is valid and that we support.
+fn first_line(section: &MediaDescription, suites: &[Suite]) -> Option<CryptoLine> {
+    let mut lines = section.values("crypto").filter_map(usable_line);
+    lines.find(|line| suites.contains(&line.suite))
+}
+
+/// A key line that is valid and has one key: with several, packets could come under one that nobody here follows.
+fn usable_line(value: &[u8]) -> Option<CryptoLine> {
+    CryptoLine::parse(value).ok().filter(|line| line.more_keys.is_empty())
+}
+
+/// Why a section has no key for us.
+fn no_key(offer: &SessionDescription, section: &MediaDescription) -> Refused {
+    let is_fingerprint = |attribute: &Attribute| attribute.name == b"fingerprint";
+    if section.has("crypto") {
+        Refused::Crypto
+    } else if section.has("fingerprint") || offer.attributes.iter().any(is_fingerprint) {
+        Refused::Dtls
+    } else {
+        Refused::Unprotected
+    }
+}
