@@ -6,7 +6,7 @@ use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
 use ringway_sansio::{Event, Instant, Outbox, Seed, Transport};
-use ringway_sdp::{Codec, MediaParams, Suite};
+use ringway_sdp::{Codec, CryptoSuite, MediaParams};
 use ringway_sdp::{LocalMedia, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
@@ -168,7 +168,7 @@ impl World {
 
     /// Where a softphone's sound goes.
     pub fn sound_of(&self, host: HostId) -> LocalMedia {
-        let suites = vec![Suite::AeadAes256Gcm, Suite::AesCm128HmacSha1_80];
+        let suites = vec![CryptoSuite::AeadAes256Gcm, CryptoSuite::AesCm128HmacSha1_80];
         LocalMedia {
             rtp: SocketAddr::new(self.softphone_at(host).address.ip(), 4000),
             rtcp_port: 4001,

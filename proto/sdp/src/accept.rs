@@ -1,10 +1,9 @@
 //! The peer's answers to our offers (RFC 3264 §7).
 
-use crate::MediaParams;
 use crate::answer::{allowed_towards, disabled, ptime_ms, remote};
 use crate::formats::Formats;
-use crate::offer_answer::Pending;
-use crate::{MediaDescription, Mismatch, OfferAnswer, Refused, SessionDescription};
+use crate::offer_answer::PendingOffer;
+use crate::{MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
 
 impl OfferAnswer {
     /// Takes the answer to the offer that waits. Refused or not, the offer then waits no longer; after a refusal, what
@@ -33,15 +32,15 @@ impl OfferAnswer {
 
     fn params_of_answer(
         &self,
-        pending: &Pending,
+        pending: &PendingOffer,
         answer: &SessionDescription,
         section: &MediaDescription,
     ) -> Result<MediaParams, Refused> {
-        if section.profile() != Some(pending.promise.profile) || section.has_several_ports() {
+        if section.profile() != Some(pending.offered.profile) || section.has_several_ports() {
             return Err(Refused::Mismatch(Mismatch::Profile));
         }
         let remote = remote(answer, section, self.local.rtp).ok_or(Refused::Address)?;
-        let protection = pending.promise.kept_by(&self.local.policy, section, self.before())?;
+        let protection = pending.offered.answered_by(&self.local.policy, section, self.before())?;
         // We send with the answer's payload types, and hear our own (RFC 3264 §5.1).
         let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
         let mut receive = pending.formats.clone();

@@ -2,10 +2,12 @@
 
 use crate::formats::Formats;
 use crate::offer::{RtcpMux, crypto_attribute};
-use crate::protect::{Chosen, choose, zrtp_attribute};
+use crate::protect::{ChosenProtection, choose, zrtp_attribute};
 use crate::sdes::CryptoLine;
-use crate::{Attribute, MediaDescription, Mismatch, OfferAnswer, Profile, Refused, SessionDescription};
-use crate::{Direction, MediaParams, Protection};
+use crate::{
+    Attribute, Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile, Protection, Refused,
+    SessionDescription,
+};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -15,7 +17,7 @@ struct Candidate {
     profile: Profile,
     formats: Formats,
     remote: Remote,
-    chosen: Chosen,
+    chosen: ChosenProtection,
 }
 
 /// Where a section wants its packets.
@@ -86,8 +88,10 @@ impl OfferAnswer {
         for slot in slots {
             let Some(section) = offer.media.get(slot) else { continue };
             match self.consider(offer, section, slot) {
-                Ok(Candidate { chosen: Chosen::Nothing, .. }) if unprotected.is_some() => {}
-                Ok(candidate @ Candidate { chosen: Chosen::Nothing, .. }) => unprotected = Some(candidate),
+                Ok(Candidate { chosen: ChosenProtection::Nothing, .. }) if unprotected.is_some() => {}
+                Ok(candidate @ Candidate { chosen: ChosenProtection::Nothing, .. }) => {
+                    unprotected = Some(candidate)
+                }
                 Ok(candidate) => return Ok(candidate),
                 Err(Refused::NoAudio) => {}
                 Err(reason) => refused = refused.or(Some(reason)),
@@ -116,11 +120,16 @@ impl OfferAnswer {
     }
 
     /// Our half of the protection: the key we answer with, and the line that tells it.
-    fn own_protection(&mut self, chosen: Chosen) -> Result<(Protection, Option<Attribute>), Refused> {
+    fn own_protection(
+        &mut self,
+        chosen: ChosenProtection,
+    ) -> Result<(Protection, Option<Attribute>), Refused> {
         let offered = match chosen {
-            Chosen::Nothing => return Ok((Protection::None, None)),
-            Chosen::Zrtp { peer_hello_hash } => return Ok((Protection::Zrtp { peer_hello_hash }, None)),
-            Chosen::Sdes(line) => line,
+            ChosenProtection::Nothing => return Ok((Protection::None, None)),
+            ChosenProtection::Zrtp { peer_hello_hash } => {
+                return Ok((Protection::Zrtp { peer_hello_hash }, None));
+            }
+            ChosenProtection::Sdes(line) => line,
         };
         if self.is_ours(&offered.key) {
             return Err(Refused::Mismatch(Mismatch::KeyReused));

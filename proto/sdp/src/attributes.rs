@@ -1,9 +1,8 @@
 //! Attributes, and the meaning of those we know (RFC 8866 §6).
 
-use crate::Direction;
 use crate::connection::ip;
 use crate::text::{fields, number, split_at_byte};
-use crate::{Connection, MediaDescription};
+use crate::{Connection, Direction, MediaDescription};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 

@@ -1,8 +1,7 @@
 //! A whole description (RFC 8866 §5).
 
-use crate::Direction;
 use crate::text::{RawLine, fields, is_number, lines, number};
-use crate::{Attribute, Connection, Fault, Limits, Malformed, MediaDescription};
+use crate::{Attribute, Connection, Direction, Fault, Limits, Malformed, MediaDescription};
 use alloc::vec::Vec;
 
 /// A session description: what it says, and every line that is not understood, so that it can be written again.

@@ -1,8 +1,7 @@
 //! Payload types: which number stands for which sound (RFC 3264 §5.1, §6.1).
 
-use crate::Codec;
 use crate::text::number;
-use crate::{Attribute, MediaDescription};
+use crate::{Attribute, Codec, MediaDescription};
 use alloc::format;
 use alloc::vec::Vec;
 

@@ -1,11 +1,13 @@
 //! Our offers (RFC 3264 §5, §8), and what our sections say in offers and answers alike.
 
 use crate::formats::{Formats, taken_by, telephone_event_type};
-use crate::offer_answer::Pending;
-use crate::protect::{Promise, zrtp_attribute};
+use crate::offer_answer::PendingOffer;
+use crate::protect::{OfferedProtection, zrtp_attribute};
 use crate::sdes::CryptoLine;
-use crate::{Attribute, MediaDescription, OfferAnswer, Profile, SecurityPolicy};
-use crate::{Codec, Direction, Protection, Suite};
+use crate::{
+    Attribute, Codec, CryptoSuite, Direction, MediaDescription, OfferAnswer, Profile, Protection,
+    SecurityPolicy,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,15 +17,15 @@ impl OfferAnswer {
     pub fn offer(&mut self, direction: Direction) -> Vec<u8> {
         let formats = self.own_formats();
         let lines = self.own_lines();
-        let promise = Promise { lines, profile: self.profile };
+        let offered = OfferedProtection { lines, profile: self.profile };
         let mut section = self.own_section(&formats, self.local.ptime_ms, RtcpMux::from(self.local.rtcp_mux));
-        section.attributes.extend(promise.lines.iter().filter_map(crypto_attribute));
+        section.attributes.extend(offered.lines.iter().filter_map(crypto_attribute));
         // ZRTP begins in plain RTP (RFC 6189 §8).
         let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
         let published = (self.version, self.sent.clone());
-        self.pending = Some(Pending { direction, formats, promise, published });
+        self.pending = Some(PendingOffer { direction, formats, offered, published });
 
         let mut description = self.description();
         match description.media.get_mut(self.slot) {
@@ -92,7 +94,7 @@ impl OfferAnswer {
             Some(Protection::Sdes { suite, .. }) => Some(*suite),
             Some(Protection::None | Protection::Zrtp { .. }) | None => None,
         };
-        let mut suites: Vec<Suite> = self.local.policy.suites().to_vec();
+        let mut suites: Vec<CryptoSuite> = self.local.policy.suites().to_vec();
         suites.sort_by_key(|suite| Some(*suite) != in_use);
         let keys = suites.into_iter().map(|suite| (suite, self.key_for(suite)));
         let lines: Vec<CryptoLine> =

@@ -9,15 +9,16 @@
 //! What was agreed stays until something else is agreed: a refused offer, ours or theirs, changes nothing.
 
 use crate::formats::TELEPHONE_EVENT_TYPE;
-use crate::protect::{Before, Method, Promise};
+use crate::protect::{Method, OfferedProtection, PriorProtection};
 use crate::write::address;
-use crate::{Codec, Direction, MasterKey, MediaParams, Protection, Suite};
-use crate::{Connection, Limits, MediaDescription, Origin, Profile, SessionDescription};
+use crate::{
+    Codec, Connection, CryptoSuite, Direction, Limits, MasterKey, MediaDescription, MediaParams, Origin,
+    Profile, Protection, SessionDescription,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Flow, Seed};
+use ringway_sansio::{Entropy, Flow, Seed};
 
 /// Our side of a stream, as we offer it and answer with it.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ pub enum SecurityPolicy {
     /// Protected if the other side can: offers RTP/AVP with keys (RFC 8643), takes whatever it is offered.
     Opportunistic {
         /// The suites for SDES, the one liked best first.
-        suites: Vec<Suite>,
+        suites: Vec<CryptoSuite>,
         /// The hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
         hello_hash: Option<[u8; 32]>,
     },
@@ -63,7 +64,7 @@ pub enum SecurityPolicy {
     /// Keys in signalling (RFC 4568), or no call.
     Sdes {
         /// The suites, the one liked best first; at least one.
-        suites: Vec<Suite>,
+        suites: Vec<CryptoSuite>,
     },
     /// Keys that the media sessions agree on (RFC 6189).
     Zrtp {
@@ -73,7 +74,7 @@ pub enum SecurityPolicy {
 }
 
 impl SecurityPolicy {
-    pub(crate) fn suites(&self) -> &[Suite] {
+    pub(crate) fn suites(&self) -> &[CryptoSuite] {
         match self {
             Self::Opportunistic { suites, .. } | Self::Sdes { suites } => suites,
             Self::None | Self::Zrtp { .. } => &[],
@@ -115,7 +116,7 @@ pub struct OfferAnswer {
     /// The last description we gave the peer; empty before the first.
     pub(crate) sent: Vec<u8>,
     /// Our send key for each suite that we have offered or answered with.
-    keys: Vec<(Suite, MasterKey)>,
+    keys: Vec<(CryptoSuite, MasterKey)>,
     /// All media sections of the session, in order, each as it is written when it is not used (RFC 3264 §8: sections
     /// are never removed).
     pub(crate) sections: Vec<MediaDescription>,
@@ -127,19 +128,19 @@ pub struct OfferAnswer {
     pub(crate) telephone_event_type: u8,
     /// Dynamic payload types that stand for something else in this call, a bit each.
     pub(crate) taken: u128,
-    pub(crate) pending: Option<Pending>,
+    pub(crate) pending: Option<PendingOffer>,
     /// The suite that was last taken from the peer under another name than ours, and that name.
-    pub(crate) spelling: Option<(Suite, String)>,
+    pub(crate) spelling: Option<(CryptoSuite, String)>,
     agreed: Option<MediaParams>,
     protected_by: Option<Method>,
 }
 
 /// An offer of ours that has no answer yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingOffer {
     pub(crate) direction: Direction,
     pub(crate) formats: crate::formats::Formats,
-    pub(crate) promise: Promise,
+    pub(crate) offered: OfferedProtection,
     /// The version before it, and the description that went with that.
     pub(crate) published: (u64, Vec<u8>),
 }
@@ -243,12 +244,16 @@ impl OfferAnswer {
         self.pending.is_some()
     }
 
-    pub(crate) const fn before(&self) -> Before {
-        Before { is_agreed: self.agreed.is_some(), method: self.protected_by, downgrade: self.downgrade }
+    pub(crate) const fn before(&self) -> PriorProtection {
+        PriorProtection {
+            is_agreed: self.agreed.is_some(),
+            method: self.protected_by,
+            downgrade: self.downgrade,
+        }
     }
 
     /// Our send key for `suite`, made if there is none.
-    pub(crate) fn key_for(&mut self, suite: Suite) -> MasterKey {
+    pub(crate) fn key_for(&mut self, suite: CryptoSuite) -> MasterKey {
         if let Some((_, key)) = self.keys.iter().find(|(of, _)| *of == suite) {
             return key.clone();
         }
@@ -261,7 +266,7 @@ impl OfferAnswer {
     }
 
     /// Forgets the send key for `suite`, so that the next use makes another.
-    pub(crate) fn forget_key_for(&mut self, suite: Suite) {
+    pub(crate) fn forget_key_for(&mut self, suite: CryptoSuite) {
         self.keys.retain(|(of, _)| *of != suite);
     }
 

@@ -21,11 +21,11 @@ pub(crate) fn phone(number: u8, policy: SecurityPolicy) -> OfferAnswer {
 }
 
 pub(crate) fn opportunistic() -> SecurityPolicy {
-    SecurityPolicy::Opportunistic { suites: Suite::ALL.to_vec(), hello_hash: None }
+    SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: None }
 }
 
 pub(crate) fn sdes() -> SecurityPolicy {
-    SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80, Suite::AesCm128HmacSha1_32] }
+    SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80, CryptoSuite::AesCm128HmacSha1_32] }
 }
 
 pub(crate) fn zrtp() -> SecurityPolicy {

@@ -1,6 +1,6 @@
 //! The one value that crosses from signalling to media.
 
-use crate::{Codec, Direction, MasterKey, Suite};
+use crate::{Codec, CryptoSuite, Direction, MasterKey};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -42,7 +42,7 @@ pub enum Protection {
     /// SRTP with keys that signalling carried (RFC 4568): as secret as the signalling was.
     Sdes {
         /// What encrypts, both ways.
-        suite: Suite,
+        suite: CryptoSuite,
         /// Our key.
         send: MasterKey,
         /// The peer's key.

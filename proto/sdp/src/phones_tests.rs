@@ -4,8 +4,7 @@
 //! in a packet. Not tested here: what they make of our answers, for which real ones are called.
 
 use crate::offer_answer::tests::{opportunistic, phone, sdes, zrtp};
-use crate::{Codec, Direction, MediaParams, Protection, Suite};
-use crate::{Refused, SecurityPolicy};
+use crate::{Codec, CryptoSuite, Direction, MediaParams, Protection, Refused, SecurityPolicy};
 use alloc::string::String;
 
 #[test]
@@ -13,7 +12,7 @@ fn baresip_with_a_key_beside_rtp_avp_is_answered_in_kind() {
     let (answer, params) = answered(BARESIP_SRTP, opportunistic());
     assert!(answer.contains("m=audio 7078 RTP/AVP 0 8 101\r\n"), "{answer}");
     assert!(answer.contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"), "{answer}");
-    assert!(matches!(params.protection, Protection::Sdes { suite: Suite::AesCm128HmacSha1_80, .. }));
+    assert!(matches!(params.protection, Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80, .. }));
     assert_eq!(params.remote, "127.0.0.1:25136".parse().unwrap());
     assert_eq!(params.remote_rtcp.port(), 25137);
     let (answer, params) = answered(BARESIP_SRTP, SecurityPolicy::None);
@@ -56,12 +55,12 @@ fn linphone_offers_codecs_and_events_that_are_not_ours() {
 fn linphone_gets_the_first_of_its_suites_that_we_take() {
     let (answer, _) = answered(LINPHONE_SDES, sdes());
     assert!(answer.contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"), "{answer}");
-    let policy = SecurityPolicy::Sdes { suites: alloc::vec![Suite::AesCm256HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: alloc::vec![CryptoSuite::AesCm256HmacSha1_80] };
     let (answer, params) = answered(LINPHONE_SDES, policy);
     assert!(answer.contains("a=crypto:3 AES_256_CM_HMAC_SHA1_80 inline:"), "{answer}");
     let Protection::Sdes { receive, send, .. } = &params.protection else { panic!("{params:?}") };
     assert_eq!((receive.key.len(), receive.salt.len(), send.key.len()), (32, 14, 32));
-    let policy = SecurityPolicy::Sdes { suites: alloc::vec![Suite::AeadAes128Gcm] };
+    let policy = SecurityPolicy::Sdes { suites: alloc::vec![CryptoSuite::AeadAes128Gcm] };
     assert_eq!(refused(LINPHONE_SDES, policy), Refused::Crypto);
 }
 
@@ -71,7 +70,8 @@ fn linphones_zrtp_hash_is_taken_where_zrtp_is_ours_too() {
     assert!(answer.contains("a=zrtp-hash:1.10 abababab"), "{answer}");
     let Protection::Zrtp { peer_hello_hash: Some(hash) } = params.protection else { panic!("{params:?}") };
     assert_eq!((hash[0], hash[31]), (0x50, 0x36));
-    let policy = SecurityPolicy::Opportunistic { suites: Suite::ALL.to_vec(), hello_hash: Some([0xab; 32]) };
+    let policy =
+        SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([0xab; 32]) };
     assert!(matches!(answered(LINPHONE_ZRTP, policy).1.protection, Protection::Zrtp { .. }));
     assert_eq!(answered(LINPHONE_ZRTP, opportunistic()).1.protection, Protection::None);
 }

@@ -2,8 +2,10 @@
 
 use crate::offer_answer::SecurityPolicy;
 use crate::sdes::CryptoLine;
-use crate::{Attribute, Downgrade, MediaDescription, Mismatch, Profile, Refused, SessionDescription};
-use crate::{Protection, Suite};
+use crate::{
+    Attribute, CryptoSuite, Downgrade, MediaDescription, Mismatch, Profile, Protection, Refused,
+    SessionDescription,
+};
 use alloc::vec::Vec;
 
 /// How a stream's keys are agreed on.
@@ -27,13 +29,13 @@ impl Method {
 
 /// What of an offered section is taken.
 #[derive(Clone, Debug)]
-pub(crate) enum Chosen {
+pub(crate) enum ChosenProtection {
     Nothing,
     Sdes(CryptoLine),
     Zrtp { peer_hello_hash: Option<[u8; 32]> },
 }
 
-impl Chosen {
+impl ChosenProtection {
     const fn method(&self) -> Option<Method> {
         match self {
             Self::Nothing => None,
@@ -45,7 +47,7 @@ impl Chosen {
 
 /// What the call had until now.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub(crate) struct PriorProtection {
     /// Whether anything was agreed.
     pub(crate) is_agreed: bool,
     /// What protects it.
@@ -54,7 +56,7 @@ pub(crate) struct Before {
     pub(crate) downgrade: Downgrade,
 }
 
-impl Before {
+impl PriorProtection {
     /// A call that was protected stays protected, and by the same method: with the other one, packets could cross
     /// unprotected until it is done.
     fn check(self, method: Option<Method>) -> Result<(), Refused> {
@@ -72,18 +74,18 @@ pub(crate) fn choose(
     profile: Profile,
     offer: &SessionDescription,
     section: &MediaDescription,
-    before: Before,
-) -> Result<Chosen, Refused> {
+    before: PriorProtection,
+) -> Result<ChosenProtection, Refused> {
     if profile.is_dtls() {
         return Err(Refused::Dtls);
     }
-    match wish(policy, profile, offer, section, before) {
+    match by_policy(policy, profile, offer, section, before) {
         Ok(chosen) => before.check(chosen.method()).map(|()| chosen),
         Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
             if !profile.is_secure() && before.is_agreed =>
         {
             // Only where the user gave the protection up does a call go on without what its policy wants.
-            before.check(None).map(|()| Chosen::Nothing)
+            before.check(None).map(|()| ChosenProtection::Nothing)
         }
         Err(refused) => Err(refused),
     }
@@ -91,20 +93,20 @@ pub(crate) fn choose(
 
 /// What an offer of ours promised of protection.
 #[derive(Clone, Debug)]
-pub(crate) struct Promise {
+pub(crate) struct OfferedProtection {
     /// The key lines, as they were written.
     pub(crate) lines: Vec<CryptoLine>,
     /// The section's protocol.
     pub(crate) profile: Profile,
 }
 
-impl Promise {
+impl OfferedProtection {
     /// What protects the section that a peer answered with.
-    pub(crate) fn kept_by(
+    pub(crate) fn answered_by(
         &self,
         policy: &SecurityPolicy,
         section: &MediaDescription,
-        before: Before,
+        before: PriorProtection,
     ) -> Result<Protection, Refused> {
         let sdes = self.answered_line(section)?;
         let zrtp = match policy {
@@ -153,36 +155,36 @@ pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
 }
 
 /// What the policy would take, whatever was before.
-fn wish(
+fn by_policy(
     policy: &SecurityPolicy,
     profile: Profile,
     offer: &SessionDescription,
     section: &MediaDescription,
-    before: Before,
-) -> Result<Chosen, Refused> {
+    before: PriorProtection,
+) -> Result<ChosenProtection, Refused> {
     match policy {
         SecurityPolicy::None if profile.is_secure() => Err(Refused::ProtectionUnwanted),
-        SecurityPolicy::None => Ok(Chosen::Nothing),
+        SecurityPolicy::None => Ok(ChosenProtection::Nothing),
         SecurityPolicy::Zrtp { .. } if profile.is_secure() => Err(no_key(offer, section)),
-        SecurityPolicy::Zrtp { .. } => Ok(Chosen::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+        SecurityPolicy::Zrtp { .. } => Ok(ChosenProtection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
         SecurityPolicy::Sdes { suites } => {
-            first_line(section, suites).map(Chosen::Sdes).ok_or_else(|| no_key(offer, section))
+            first_line(section, suites).map(ChosenProtection::Sdes).ok_or_else(|| no_key(offer, section))
         }
         SecurityPolicy::Opportunistic { suites, hello_hash } => {
             let zrtp = hello_hash.and(section.zrtp_hash()).filter(|_| !profile.is_secure());
-            let zrtp = zrtp.map(|hash| Chosen::Zrtp { peer_hello_hash: Some(hash) });
-            let sdes = first_line(section, suites).map(Chosen::Sdes);
+            let zrtp = zrtp.map(|hash| ChosenProtection::Zrtp { peer_hello_hash: Some(hash) });
+            let sdes = first_line(section, suites).map(ChosenProtection::Sdes);
             match in_order(before, sdes, zrtp) {
                 Some(chosen) => Ok(chosen),
                 None if profile.is_secure() => Err(no_key(offer, section)),
-                None => Ok(Chosen::Nothing),
+                None => Ok(ChosenProtection::Nothing),
             }
         }
     }
 }
 
 /// SDES first, unless the call is under ZRTP already.
-fn in_order<T>(before: Before, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
+fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
     match before.method {
         Some(Method::Zrtp) => zrtp.or(sdes),
         Some(Method::Sdes) | None => sdes.or(zrtp),
@@ -190,7 +192,7 @@ fn in_order<T>(before: Before, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
 }
 
 /// RFC 4568 §5.1.2: the first line, in the offerer's order, that is valid and that we support.
-fn first_line(section: &MediaDescription, suites: &[Suite]) -> Option<CryptoLine> {
+fn first_line(section: &MediaDescription, suites: &[CryptoSuite]) -> Option<CryptoLine> {
     let mut lines = section.values("crypto").filter_map(usable_line);
     lines.find(|line| suites.contains(&line.suite))
 }

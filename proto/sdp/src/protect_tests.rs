@@ -3,7 +3,7 @@
 
 use crate::offer_answer::tests::{exchange, opportunistic, phone, sdes, text, zrtp};
 use crate::*;
-use crate::{Direction, MasterKey, MediaParams, Protection, Suite};
+use crate::{CryptoSuite, Direction, MasterKey, MediaParams, Protection};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -14,13 +14,13 @@ const BOTH: Direction = Direction::SendRecv;
 
 fn policies() -> [SecurityPolicy; 5] {
     let with_zrtp = SecurityPolicy::Opportunistic {
-        suites: vec![Suite::AesCm128HmacSha1_80],
+        suites: vec![CryptoSuite::AesCm128HmacSha1_80],
         hello_hash: Some([0xcd; 32]),
     };
     [opportunistic(), with_zrtp, SecurityPolicy::None, sdes(), zrtp()]
 }
 
-fn keys(params: &MediaParams) -> (Suite, &MasterKey, &MasterKey) {
+fn keys(params: &MediaParams) -> (CryptoSuite, &MasterKey, &MasterKey) {
     match &params.protection {
         Protection::Sdes { suite, send, receive } => (*suite, send, receive),
         Protection::None | Protection::Zrtp { .. } => panic!("{params:?}"),
@@ -89,8 +89,8 @@ fn each_offered_suite_has_a_key_and_a_tag_of_its_own() {
     let offer = text(alice.offer(BOTH));
     assert!(offer.contains("RTP/AVP"), "RFC 8643: protected if the other side can");
     let lines = lines(&offer);
-    assert_eq!(lines.len(), Suite::ALL.len());
-    for (index, (line, suite)) in lines.iter().zip(Suite::ALL).enumerate() {
+    assert_eq!(lines.len(), CryptoSuite::ALL.len());
+    for (index, (line, suite)) in lines.iter().zip(CryptoSuite::ALL).enumerate() {
         assert!(line.starts_with(&format!("{} {} inline:", index + 1, suite.name())), "{line}");
         assert!(
             lines.iter().skip(index + 1).all(|other| other.rsplit(':').next() != line.rsplit(':').next())
@@ -115,7 +115,7 @@ fn the_rfcs_example_is_answered() {
     let (answer, params) = bob.answer(offer.as_bytes(), BOTH).unwrap();
     let answer = text(answer);
     let (suite, send, receive) = keys(&params);
-    assert_eq!(suite, Suite::AesCm128HmacSha1_80);
+    assert_eq!(suite, CryptoSuite::AesCm128HmacSha1_80);
     assert_eq!(receive.key, b"YS___semctl () {");
     assert_ne!(send.key, receive.key);
     let [line] = lines(&answer)[..] else { panic!("{answer}") };
@@ -130,12 +130,12 @@ fn the_offerers_order_of_suites_counts() {
         crypto(3, "AES_CM_128_HMAC_SHA1_80", KEY_2),
     ];
     let (answer, params) = phone(2, sdes()).answer(offer.concat().as_bytes(), BOTH).unwrap();
-    assert_eq!(keys(&params).0, Suite::AesCm128HmacSha1_32);
+    assert_eq!(keys(&params).0, CryptoSuite::AesCm128HmacSha1_32);
     assert!(text(answer).contains("a=crypto:7 AES_CM_128_HMAC_SHA1_32 "));
 }
 
 /// A base64 key of the suite's length.
-fn key_of(suite: Suite, byte: u8) -> String {
+fn key_of(suite: CryptoSuite, byte: u8) -> String {
     use base64ct::{Base64, Encoding};
     let mut room = [0; 64];
     Base64::encode(&vec![byte; suite.key_bytes() + suite.salt_bytes()], &mut room).unwrap().to_owned()
@@ -144,10 +144,10 @@ fn key_of(suite: Suite, byte: u8) -> String {
 #[test]
 fn a_suite_is_answered_and_offered_again_as_the_peer_spells_it() {
     for (name, suite) in [
-        ("AES_CM_256_HMAC_SHA1_80", Suite::AesCm256HmacSha1_80),
-        ("AES_256_CM_HMAC_SHA1_80", Suite::AesCm256HmacSha1_80),
-        ("AES_CM_192_HMAC_SHA1_32", Suite::AesCm192HmacSha1_32),
-        ("aes_cm_128_hmac_sha1_80", Suite::AesCm128HmacSha1_80),
+        ("AES_CM_256_HMAC_SHA1_80", CryptoSuite::AesCm256HmacSha1_80),
+        ("AES_256_CM_HMAC_SHA1_80", CryptoSuite::AesCm256HmacSha1_80),
+        ("AES_CM_192_HMAC_SHA1_32", CryptoSuite::AesCm192HmacSha1_32),
+        ("aes_cm_128_hmac_sha1_80", CryptoSuite::AesCm128HmacSha1_80),
     ] {
         let offer = sdp("RTP/SAVP", &crypto(3, name, &key_of(suite, 1)));
         let mut bob = phone(2, opportunistic());
@@ -192,8 +192,10 @@ fn profiles_with_feedback_are_answered_as_they_were_offered() {
 
 #[test]
 fn an_offer_that_was_refused_is_made_again_as_savp_and_then_insists() {
-    let policy =
-        SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: Some([1; 32]) };
+    let policy = SecurityPolicy::Opportunistic {
+        suites: vec![CryptoSuite::AesCm128HmacSha1_80],
+        hello_hash: Some([1; 32]),
+    };
     let mut alice = phone(1, policy.clone());
     let first = text(alice.offer(BOTH));
     assert!(first.contains(" RTP/AVP 0") && first.contains("a=zrtp-hash"), "{first}");
@@ -245,7 +247,7 @@ fn the_suite_in_use_is_offered_first() {
     let offered = text(bob.offer(BOTH));
     assert!(offered.contains("RTP/SAVP"), "the call has become one of SRTP only");
     assert_eq!(lines(&offered)[0], lines(&text(answer))[0], "and the key is the same");
-    assert_eq!(keys(&params).0, Suite::AesCm128HmacSha1_80);
+    assert_eq!(keys(&params).0, CryptoSuite::AesCm128HmacSha1_80);
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn an_answer_cannot_take_protection_away_either() {
 
 #[test]
 fn a_call_stays_with_its_method() {
-    let both = SecurityPolicy::Opportunistic { suites: Suite::ALL.to_vec(), hello_hash: Some([1; 32]) };
+    let both = SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([1; 32]) };
     let hash = format!("a=zrtp-hash:1.10 {}\r\n", "0f".repeat(32));
     let mut bob = phone(2, both.clone());
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();

@@ -6,8 +6,7 @@
 //!
 //! Start reading at [`CryptoLine::parse`].
 
-use crate::{MASTER_KEYS_MAX, MKI_BYTES_MAX, SRTP_PACKETS_MAX};
-use crate::{MasterKey, Suite};
+use crate::{CryptoSuite, MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
 use base64ct::{Base64, Base64Unpadded, Encoding};
@@ -28,8 +27,8 @@ pub struct CryptoLine {
     /// The line's number, by which an answer names it: 0-999,999,999 (§4.1).
     pub tag: u32,
     /// What encrypts.
-    pub suite: Suite,
-    /// The suite's name as it is written; `None`: [`Suite::name`].
+    pub suite: CryptoSuite,
+    /// The suite's name as it is written; `None`: [`CryptoSuite::name`].
     pub suite_name: Option<String>,
     /// The key that packets come under first.
     pub key: MasterKey,
@@ -73,7 +72,7 @@ pub enum CryptoLineError {
 
 impl CryptoLine {
     /// A line with one key and no session parameters.
-    pub fn new(tag: u32, suite: Suite, key: MasterKey) -> Self {
+    pub fn new(tag: u32, suite: CryptoSuite, key: MasterKey) -> Self {
         Self { tag, suite, suite_name: None, key, more_keys: Vec::new(), window_packets: None }
     }
 
@@ -95,7 +94,7 @@ impl CryptoLine {
         };
         let tag = tag_of(tag)?;
         let name = suite;
-        let suite = Suite::from_name(name).ok_or(CryptoLineError::UnknownSuite)?;
+        let suite = CryptoSuite::from_name(name).ok_or(CryptoLineError::UnknownSuite)?;
         let suite_name = (name != suite.name()).then(|| String::from(name));
         let (key, more_keys) = keys_of(suite, keys)?;
         let window_packets = parameters(parts)?;
@@ -114,7 +113,7 @@ impl CryptoLine {
         check_several(&self.key, &self.more_keys)?;
         let name = self.suite_name.as_deref().unwrap_or(self.suite.name());
         // A name of another suite would make the keys wrong, and one that is no name would break the line.
-        if Suite::from_name(name) != Some(self.suite) {
+        if CryptoSuite::from_name(name) != Some(self.suite) {
             return Err(CryptoLineError::UnknownSuite);
         }
         let written = write!(out, "{} {name} ", self.tag);
@@ -168,7 +167,7 @@ fn tag_of(text: &str) -> Result<u32, CryptoLineError> {
 }
 
 /// RFC 4568 §9.1: key-params, the first key and the others.
-fn keys_of(suite: Suite, text: &str) -> Result<(MasterKey, Vec<MasterKey>), CryptoLineError> {
+fn keys_of(suite: CryptoSuite, text: &str) -> Result<(MasterKey, Vec<MasterKey>), CryptoLineError> {
     let mut keys = text.split(';').map(|key| key_of(suite, key));
     let first = keys.next().ok_or(CryptoLineError::Malformed)??;
     let mut more = Vec::new();
@@ -196,7 +195,7 @@ fn check_several(first: &MasterKey, more: &[MasterKey]) -> Result<(), CryptoLine
 }
 
 /// RFC 4568 §9.2: "inline:" key-salt ["|" lifetime] ["|" mki]. Only the MKI has a colon.
-fn key_of(suite: Suite, text: &str) -> Result<MasterKey, CryptoLineError> {
+fn key_of(suite: CryptoSuite, text: &str) -> Result<MasterKey, CryptoLineError> {
     let info = match text.split_once(':') {
         Some((method, info)) if method.eq_ignore_ascii_case("inline") => info,
         _ => return Err(CryptoLineError::KeyMethod),
@@ -217,7 +216,7 @@ fn key_of(suite: Suite, text: &str) -> Result<MasterKey, CryptoLineError> {
 }
 
 /// RFC 4568 §6.1: base64 of both; padding is not needed.
-fn key_and_salt(suite: Suite, text: &str) -> Result<(Vec<u8>, Vec<u8>), CryptoLineError> {
+fn key_and_salt(suite: CryptoSuite, text: &str) -> Result<(Vec<u8>, Vec<u8>), CryptoLineError> {
     let mut room = [0; KEY_AND_SALT_BYTES_MAX];
     let decoded = match Base64Unpadded::decode(text.trim_end_matches('='), &mut room) {
         Ok(decoded) if padding_is_right(text, decoded.len()) => decoded,
@@ -324,7 +323,7 @@ fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, C
     Ok(window_packets)
 }
 
-fn write_key(suite: Suite, key: &MasterKey, out: &mut String) -> Result<(), CryptoLineError> {
+fn write_key(suite: CryptoSuite, key: &MasterKey, out: &mut String) -> Result<(), CryptoLineError> {
     let mut joined = [0; KEY_AND_SALT_BYTES_MAX];
     let (key_bytes, salt_bytes) = (suite.key_bytes(), suite.salt_bytes());
     let whole = joined.get_mut(..key_bytes + salt_bytes).ok_or(CryptoLineError::Key)?;

@@ -28,7 +28,7 @@ fn written(line: &CryptoLine) -> String {
 #[test]
 fn the_lines_of_rfc_4568_are_read() {
     let line = parse(&format!("1 AES_CM_128_HMAC_SHA1_80 {KEY}|2^20|1:4")).unwrap();
-    assert_eq!((line.tag, line.suite), (1, Suite::AesCm128HmacSha1_80));
+    assert_eq!((line.tag, line.suite), (1, CryptoSuite::AesCm128HmacSha1_80));
     assert_eq!(line.key.key, b"wDfvg&T+)xG7@fb5");
     assert_eq!(line.key.salt, b"jU,RaA}\\|p0%*#");
     assert_eq!(line.key.lifetime_packets, Some(1 << 20));
@@ -55,7 +55,7 @@ fn the_lines_of_rfc_4568_are_read() {
 
 #[test]
 fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let key = MasterKey {
             key: (0..suite.key_bytes() as u8).collect(),
             salt: (100..100 + suite.salt_bytes() as u8).collect(),
@@ -77,7 +77,7 @@ fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
         let lower = text.replace(suite.name(), &suite.name().to_ascii_lowercase());
         assert_eq!(written(&parse(&lower).unwrap()), lower);
         for wrong in
-            ["", "NULL", "x inline:y", Suite::ALL.iter().find(|other| **other != suite).unwrap().name()]
+            ["", "NULL", "x inline:y", CryptoSuite::ALL.iter().find(|other| **other != suite).unwrap().name()]
         {
             let line = CryptoLine { suite_name: Some(wrong.into()), ..line.clone() };
             assert_eq!(line.write(&mut String::new()), Err(CryptoLineError::UnknownSuite));
@@ -87,7 +87,7 @@ fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
             assert_eq!(parse(&text.replace("==", "=")), Err(CryptoLineError::Key));
         }
         assert_eq!(parse(&format!("{text}=")), Err(CryptoLineError::Key));
-        for wrong in Suite::ALL {
+        for wrong in CryptoSuite::ALL {
             let fits = (wrong.key_bytes(), wrong.salt_bytes()) == (suite.key_bytes(), suite.salt_bytes());
             let other = text.replace(suite.name(), wrong.name());
             assert_eq!(parse(&other).is_ok(), fits, "{other}");
@@ -115,7 +115,7 @@ fn tags_have_one_to_nine_digits() {
         assert_eq!(parse(&line), Err(CryptoLineError::Tag), "{line}");
     }
     let key = with_key("").unwrap().key;
-    let mut line = CryptoLine::new(1_000_000_000, Suite::AesCm128HmacSha1_80, key);
+    let mut line = CryptoLine::new(1_000_000_000, CryptoSuite::AesCm128HmacSha1_80, key);
     assert_eq!(line.write(&mut String::new()), Err(CryptoLineError::Tag));
     line.tag -= 1;
     assert!(line.write(&mut String::new()).is_ok());
@@ -164,7 +164,7 @@ fn an_mki_fits_its_length() {
     longest.push(1);
     assert_eq!(with_key("|1:128").unwrap().key.mki, longest);
     let most = MasterKey { mki: vec![255; 128], ..with_key("").unwrap().key };
-    let line = CryptoLine::new(1, Suite::AesCm128HmacSha1_80, most);
+    let line = CryptoLine::new(1, CryptoSuite::AesCm128HmacSha1_80, most);
     assert_eq!(parse(&written(&line)), Ok(line));
     for text in ["256:1", "0:1", "1:0", "1:129", "1:", ":1", "a:1", "01:1", "1:04", "1:1:1", "-1:4"] {
         assert_eq!(with_key(&format!("|{text}")), Err(CryptoLineError::Mki), "{text}");
@@ -263,8 +263,9 @@ fn what_is_no_line_is_refused() {
 #[test]
 fn a_key_that_does_not_fit_is_not_written() {
     let good = with_key("").unwrap().key;
-    let write =
-        |key: MasterKey| CryptoLine::new(1, Suite::AesCm128HmacSha1_80, key).write(&mut String::new()).err();
+    let write = |key: MasterKey| {
+        CryptoLine::new(1, CryptoSuite::AesCm128HmacSha1_80, key).write(&mut String::new()).err()
+    };
     assert_eq!(write(good.clone()), None);
     assert_eq!(write(MasterKey { key: vec![1; 32], ..good.clone() }), Some(CryptoLineError::Key));
     assert_eq!(write(MasterKey { salt: vec![1; 12], ..good.clone() }), Some(CryptoLineError::Key));
@@ -272,7 +273,7 @@ fn a_key_that_does_not_fit_is_not_written() {
     assert_eq!(write(MasterKey { mki: vec![0; 4], ..good.clone() }), Some(CryptoLineError::Mki));
     let endless = MasterKey { lifetime_packets: Some(SRTP_PACKETS_MAX + 1), ..good.clone() };
     assert_eq!(write(endless), Some(CryptoLineError::Lifetime));
-    let mut two = CryptoLine::new(1, Suite::AesCm128HmacSha1_80, good.clone());
+    let mut two = CryptoLine::new(1, CryptoSuite::AesCm128HmacSha1_80, good.clone());
     two.more_keys.push(good);
     assert_eq!(two.write(&mut String::new()), Err(CryptoLineError::SeveralKeys));
 }

@@ -7,16 +7,16 @@ use crate::*;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
-use ringway_sdp::{MasterKey, SRTP_PACKETS_MAX, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey, SRTP_PACKETS_MAX};
 
 const SSRC: u32 = 0xcafe_babe;
 
-fn key(suite: Suite, mki: &[u8]) -> MasterKey {
+fn key(suite: CryptoSuite, mki: &[u8]) -> MasterKey {
     let key = (0..suite.key_bytes()).map(|at| at as u8 ^ 0x5a).collect();
     MasterKey { key, salt: vec![7; suite.salt_bytes()], lifetime_packets: None, mki: mki.into() }
 }
 
-fn contexts(suite: Suite, mki: &[u8]) -> (SrtpSender, SrtpReceiver) {
+fn contexts(suite: CryptoSuite, mki: &[u8]) -> (SrtpSender, SrtpReceiver) {
     let key = key(suite, mki);
     (SrtpSender::new(suite, &key).unwrap(), SrtpReceiver::new(suite, &key).unwrap())
 }
@@ -53,7 +53,7 @@ fn protect_rtcp(sender: &mut SrtpSender, packet: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_suite_protects_every_shape_of_packet() {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         for mki in [&[][..], &[1], &[1, 2, 3, 4], &[9; 128]] {
             let (mut sender, mut receiver) = contexts(suite, mki);
             let mut sequence = 65_000;
@@ -88,7 +88,7 @@ fn every_suite_protects_every_shape_of_packet() {
 
 #[test]
 fn no_changed_bit_passes_and_none_changes_anything() {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let (mut sender, mut receiver) = contexts(suite, &[1, 2]);
         for sequence in [10, 11] {
             receiver.unprotect_rtp(&mut protect_rtp(&mut sender, &rtp(SSRC, sequence, &[3; 20]))).unwrap();
@@ -122,7 +122,7 @@ fn no_changed_bit_passes_and_none_changes_anything() {
 #[test]
 fn short_packets_and_noise_are_refused_without_a_trace() {
     let mut rng = Rng::new(&Seed::from_number(3));
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         for mki in [&[][..], &[0], &[1, 2, 3, 4], &[1; 45]] {
             let (mut sender, mut receiver) = contexts(suite, mki);
             let state = receiver.state();
@@ -157,7 +157,7 @@ fn short_packets_and_noise_are_refused_without_a_trace() {
 
 #[test]
 fn a_packet_is_taken_once_and_an_old_one_never() {
-    let (mut sender, mut receiver) = contexts(Suite::AesCm128HmacSha1_80, &[]);
+    let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80, &[]);
     let packets: Vec<Vec<u8>> =
         (0..70).map(|sequence| protect_rtp(&mut sender, &rtp(SSRC, sequence, &[1]))).collect();
     receiver.unprotect_rtp(&mut packets[69].clone()).unwrap();
@@ -168,8 +168,8 @@ fn a_packet_is_taken_once_and_an_old_one_never() {
     let expected = SrtpCounts { accepted: 2, replayed: 2, too_old: 1, ..SrtpCounts::default() };
     assert_eq!(*receiver.counts(), expected);
     let settings = SrtpSettings { window_packets: 70, ..SrtpSettings::default() };
-    let key = key(Suite::AesCm128HmacSha1_80, &[]);
-    let mut wide = SrtpReceiver::with_settings(Suite::AesCm128HmacSha1_80, &key, settings).unwrap();
+    let key = key(CryptoSuite::AesCm128HmacSha1_80, &[]);
+    let mut wide = SrtpReceiver::with_settings(CryptoSuite::AesCm128HmacSha1_80, &key, settings).unwrap();
     for packet in packets.iter().rev() {
         wide.unprotect_rtp(&mut packet.clone()).unwrap();
     }
@@ -182,7 +182,7 @@ fn a_packet_is_taken_once_and_an_old_one_never() {
 
 #[test]
 fn a_sequence_number_is_never_sent_twice() {
-    let (mut sender, _) = contexts(Suite::AeadAes128Gcm, &[]);
+    let (mut sender, _) = contexts(CryptoSuite::AeadAes128Gcm, &[]);
     let state = protect_rtp(&mut sender, &rtp(SSRC, 100, &[1])).len();
     let packet = rtp(SSRC, 100, &[2]);
     let mut buffer = vec![0; state];
@@ -197,7 +197,7 @@ fn a_sequence_number_is_never_sent_twice() {
 
 #[test]
 fn a_change_of_ssrc_and_back_keeps_both_counters() {
-    let (mut sender, mut receiver) = contexts(Suite::AesCm256HmacSha1_80, &[]);
+    let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm256HmacSha1_80, &[]);
     for sequence in [40_000, 65_000, 20_000] {
         receiver.unprotect_rtp(&mut protect_rtp(&mut sender, &rtp(1, sequence, &[1]))).unwrap();
     }
@@ -212,7 +212,7 @@ fn a_change_of_ssrc_and_back_keeps_both_counters() {
 
 #[test]
 fn one_ssrc_too_many_is_refused_and_counted() {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     let settings = SrtpSettings { ssrcs_max: 2, ..SrtpSettings::default() };
     let mut sender = SrtpSender::new(suite, &key(suite, &[])).unwrap();
     let mut receiver = SrtpReceiver::with_settings(suite, &key(suite, &[]), settings).unwrap();
@@ -236,7 +236,7 @@ fn one_ssrc_too_many_is_refused_and_counted() {
 
 #[test]
 fn a_key_protects_no_more_packets_than_its_lifetime() {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     let short = MasterKey { lifetime_packets: Some(3), ..key(suite, &[]) };
     let mut sender = SrtpSender::new(suite, &short).unwrap();
     let mut endless = SrtpSender::new(suite, &key(suite, &[])).unwrap();
@@ -267,7 +267,7 @@ fn a_key_protects_no_more_packets_than_its_lifetime() {
 
 #[test]
 fn no_index_is_used_beyond_the_last() {
-    for suite in [Suite::AesCm128HmacSha1_80, Suite::AeadAes128Gcm] {
+    for suite in [CryptoSuite::AesCm128HmacSha1_80, CryptoSuite::AeadAes128Gcm] {
         let (mut sender, mut receiver) = contexts(suite, &[]);
         sender.set_highest_index(SSRC, SRTP_PACKETS_MAX - 2);
         receiver.set_highest_index(SSRC, SRTP_PACKETS_MAX - 2);
@@ -286,7 +286,9 @@ fn no_index_is_used_beyond_the_last() {
 
 #[test]
 fn the_e_flag_is_what_was_agreed_on() {
-    for suite in [Suite::AesCm128HmacSha1_80, Suite::AesCm192HmacSha1_32, Suite::AeadAes256Gcm] {
+    for suite in
+        [CryptoSuite::AesCm128HmacSha1_80, CryptoSuite::AesCm192HmacSha1_32, CryptoSuite::AeadAes256Gcm]
+    {
         let clear =
             SrtpSettings { rtcp_encryption: RtcpEncryption::AuthenticatedOnly, ..SrtpSettings::default() };
         let (mut encrypting, mut strict) = contexts(suite, &[7]);
@@ -310,7 +312,7 @@ fn the_e_flag_is_what_was_agreed_on() {
 
 #[test]
 fn several_keys_are_told_apart_by_their_identifiers() {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     let keys: Vec<MasterKey> =
         (0..10u8).map(|number| MasterKey { key: vec![number; 16], ..key(suite, &[0, number]) }).collect();
     let mut receiver = SrtpReceiver::new(suite, &keys[0]).unwrap();
@@ -333,11 +335,11 @@ fn several_keys_are_told_apart_by_their_identifiers() {
 
 #[test]
 fn keys_that_do_not_fit_make_no_context() {
-    let suite = Suite::AesCm192HmacSha1_80;
+    let suite = CryptoSuite::AesCm192HmacSha1_80;
     let good = key(suite, &[]);
     let error = |key: MasterKey| SrtpSender::new(suite, &key).err();
     assert_eq!(error(good.clone()), None);
-    assert_eq!(error(key(Suite::AesCm128HmacSha1_80, &[])), Some(KeyError::KeyLength { expected: 24 }));
+    assert_eq!(error(key(CryptoSuite::AesCm128HmacSha1_80, &[])), Some(KeyError::KeyLength { expected: 24 }));
     assert_eq!(
         error(MasterKey { salt: vec![1; 12], ..good.clone() }),
         Some(KeyError::SaltLength { expected: 14 })
@@ -349,14 +351,14 @@ fn keys_that_do_not_fit_make_no_context() {
     }
     let (sender, receiver) = contexts(suite, &[]);
     assert!(sender.is_keyed_by(suite, &good) && receiver.is_keyed_by(suite, &good));
-    assert!(!sender.is_keyed_by(Suite::AesCm192HmacSha1_32, &good));
+    assert!(!sender.is_keyed_by(CryptoSuite::AesCm192HmacSha1_32, &good));
     let other = MasterKey { key: vec![1; 24], ..good };
     assert!(!sender.is_keyed_by(suite, &other) && !receiver.is_keyed_by(suite, &other));
 }
 
 #[test]
 fn a_buffer_without_room_is_refused_untouched() {
-    let (mut sender, _) = contexts(Suite::AesCm128HmacSha1_80, &[1, 2, 3, 4]);
+    let (mut sender, _) = contexts(CryptoSuite::AesCm128HmacSha1_80, &[1, 2, 3, 4]);
     let packet = rtp(SSRC, 1, &[1; 20]);
     let mut buffer = packet.clone();
     buffer.resize(45, 0);
@@ -369,7 +371,7 @@ fn a_buffer_without_room_is_refused_untouched() {
     let mut long = rtp(SSRC, 1, &vec![0; 70_000]);
     assert_eq!(sender.protect_rtp(&mut long, 66_000), Err(ProtectError::TooLong));
     assert_eq!(sender.protect_rtp(&mut long, PACKET_BYTES_MAX - 14), Ok(PACKET_BYTES_MAX));
-    let (_, mut receiver) = contexts(Suite::AesCm128HmacSha1_80, &[1, 2, 3, 4]);
+    let (_, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80, &[1, 2, 3, 4]);
     assert_eq!(receiver.unprotect_rtp(&mut long.clone()), Err(UnprotectError::Malformed));
     assert_eq!(receiver.unprotect_rtp(&mut long[..PACKET_BYTES_MAX]), Ok(PACKET_BYTES_MAX - 14));
 }
@@ -385,12 +387,12 @@ fn every_step_is_told_to_the_probe() {
     use Step::{Authentication, Encryption, Headers, Replay};
     for (suite, out, back) in [
         (
-            Suite::AesCm128HmacSha1_80,
+            CryptoSuite::AesCm128HmacSha1_80,
             vec![Headers, Replay, Encryption, Authentication, Replay],
             vec![Headers, Replay, Authentication, Encryption, Replay],
         ),
         (
-            Suite::AeadAes128Gcm,
+            CryptoSuite::AeadAes128Gcm,
             vec![Headers, Replay, Encryption, Replay],
             vec![Headers, Replay, Encryption, Replay],
         ),

@@ -7,7 +7,7 @@ use ctr::cipher::{
     BlockCipherEncrypt, BlockSizeUser, InnerIvInit, KeyInit as _, StreamCipherCore, consts::U16,
 };
 use hmac::{Hmac, Mac};
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 use sha1::Sha1;
 
 /// AES in counter mode under one expanded key.
@@ -22,7 +22,7 @@ impl AesCounter {
     ///
     /// # Errors
     /// The key has another length.
-    pub(crate) fn new(suite: Suite, key: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn new(suite: CryptoSuite, key: &[u8]) -> Result<Self, KeyError> {
         let expected = suite.key_bytes();
         let cipher = match expected {
             16 => Aes128Enc::new_from_slice(key).map(Self::Aes128),
@@ -65,7 +65,7 @@ pub(crate) type FullTag = [u8; 20];
 
 impl CounterMode {
     /// From session keys of `suite`.
-    pub(crate) fn new(suite: Suite, keys: &SessionKeys) -> Result<Self, KeyError> {
+    pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         let key = keys.encryption.get(..suite.key_bytes()).unwrap_or_default();
         let mut salt = [0; 16];
         salt[..14].copy_from_slice(&keys.salt);

@@ -2,7 +2,7 @@
 
 use crate::counter_mode::AesCounter;
 use crate::error::KeyError;
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 
 /// What a session key is for: the label that is mixed into its derivation (RFC 3711 §4.3.1, §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ impl Labels {
 /// The keys of one direction of SRTP or SRTCP.
 #[derive(Clone)]
 pub(crate) struct SessionKeys {
-    /// The first `Suite::key_bytes` of it.
+    /// The first `CryptoSuite::key_bytes` of it.
     pub(crate) encryption: [u8; 32],
     /// HMAC-SHA1's key; AEAD suites have none.
     pub(crate) authentication: [u8; 20],
-    /// The first `Suite::salt_bytes` of it.
+    /// The first `CryptoSuite::salt_bytes` of it.
     pub(crate) salt: [u8; 14],
 }
 
@@ -35,7 +35,7 @@ impl SessionKeys {
     ///
     /// # Errors
     /// Key or salt is not as long as the suite says.
-    pub(crate) fn derive(suite: Suite, master: &MasterKey, labels: Labels) -> Result<Self, KeyError> {
+    pub(crate) fn derive(suite: CryptoSuite, master: &MasterKey, labels: Labels) -> Result<Self, KeyError> {
         let salt = master_salt(suite, &master.salt)?;
         let function = AesCounter::new(suite, &master.key)?;
         let mut keys = Self { encryption: [0; 32], authentication: [0; 20], salt: [0; 14] };
@@ -59,7 +59,7 @@ fn derive(function: &AesCounter, salt: u128, label: u8, out: &mut [u8]) {
 
 /// The master salt at the place of the counter block: 112 bits above the 16 of the counter. The 96 bits of an AEAD
 /// suite's stand at its beginning (RFC 7714 §11).
-fn master_salt(suite: Suite, salt: &[u8]) -> Result<u128, KeyError> {
+fn master_salt(suite: CryptoSuite, salt: &[u8]) -> Result<u128, KeyError> {
     let expected = suite.salt_bytes();
     let mut block = [0; 16];
     match block.get_mut(..expected) {
@@ -74,7 +74,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Any label, any length: for the vectors.
-    pub(crate) fn derive_any(suite: Suite, key: &[u8], salt: &[u8], label: u8, out: &mut [u8]) {
+    pub(crate) fn derive_any(suite: CryptoSuite, key: &[u8], salt: &[u8], label: u8, out: &mut [u8]) {
         let salt = master_salt(suite, salt).unwrap();
         derive(&AesCounter::new(suite, key).unwrap(), salt, label, out);
     }

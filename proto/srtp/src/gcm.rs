@@ -3,7 +3,7 @@
 use crate::derivation::SessionKeys;
 use crate::error::KeyError;
 use aes_gcm::{AeadInOut, Aes128Gcm, Aes256Gcm, KeyInit};
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 
 /// Bytes of the tag (RFC 7714 §13.2).
 pub(crate) const TAG_BYTES: usize = 16;
@@ -22,7 +22,7 @@ enum Cipher {
 
 impl Gcm {
     /// From session keys of `suite`.
-    pub(crate) fn new(suite: Suite, keys: &SessionKeys) -> Result<Self, KeyError> {
+    pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         let expected = suite.key_bytes();
         let key = keys.encryption.get(..expected).unwrap_or_default();
         let cipher = match expected {

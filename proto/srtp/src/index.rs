@@ -8,7 +8,7 @@ const HALF: u16 = 1 << 15;
 
 /// Why no index fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoIndex {
+pub(crate) enum IndexError {
     /// It would lie before the stream's first.
     BeforeStart,
     /// The rollover counter would overflow.
@@ -19,7 +19,7 @@ pub(crate) enum NoIndex {
 ///
 /// RFC 3711 §3.3.1: of the candidates with the rollover counter as it is, one less and one more, the nearest; where
 /// two are equally near, the one with the counter as it is (Appendix A).
-pub(crate) fn estimate(highest: u64, sequence: u16) -> Result<u64, NoIndex> {
+pub(crate) fn estimate(highest: u64, sequence: u16) -> Result<u64, IndexError> {
     let ahead = sequence.wrapping_sub(highest as u16);
     let same_rollover = (highest & !0xffff) | u64::from(sequence);
     let index = if ahead == HALF {
@@ -28,9 +28,9 @@ pub(crate) fn estimate(highest: u64, sequence: u16) -> Result<u64, NoIndex> {
         highest + u64::from(ahead)
     } else {
         let behind = u64::from(ahead.wrapping_neg());
-        highest.checked_sub(behind).ok_or(NoIndex::BeforeStart)?
+        highest.checked_sub(behind).ok_or(IndexError::BeforeStart)?
     };
-    if index < INDEX_END { Ok(index) } else { Err(NoIndex::Overflow) }
+    if index < INDEX_END { Ok(index) } else { Err(IndexError::Overflow) }
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn no_index_lies_outside_its_range() {
-        assert_eq!(estimate(5, 65_000), Err(NoIndex::BeforeStart));
-        assert_eq!(estimate(INDEX_END - 1, 0), Err(NoIndex::Overflow));
+        assert_eq!(estimate(5, 65_000), Err(IndexError::BeforeStart));
+        assert_eq!(estimate(INDEX_END - 1, 0), Err(IndexError::Overflow));
     }
 }

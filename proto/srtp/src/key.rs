@@ -6,12 +6,12 @@ use crate::derivation::{Labels, SessionKeys};
 use crate::error::KeyError;
 use crate::gcm::{self, Gcm};
 use alloc::boxed::Box;
-use ringway_sdp::{MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX, Suite};
+use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use subtle::ConstantTimeEq;
 
 /// What one master key protects packets with.
 pub(crate) struct Key {
-    suite: Suite,
+    suite: CryptoSuite,
     master: MasterKey,
     pub(crate) rtp: Cipher,
     pub(crate) rtcp: Cipher,
@@ -37,7 +37,7 @@ impl Key {
     ///
     /// # Errors
     /// The key does not fit the suite, or its lifetime or MKI is out of range.
-    pub(crate) fn new(suite: Suite, master: &MasterKey) -> Result<Self, KeyError> {
+    pub(crate) fn new(suite: CryptoSuite, master: &MasterKey) -> Result<Self, KeyError> {
         if master.mki.len() > MKI_BYTES_MAX {
             return Err(KeyError::MkiTooLong);
         }
@@ -56,7 +56,7 @@ impl Key {
     }
 
     /// True when `master` would protect packets just as this key does; its lifetime does not matter.
-    pub(crate) fn is(&self, suite: Suite, master: &MasterKey) -> bool {
+    pub(crate) fn is(&self, suite: CryptoSuite, master: &MasterKey) -> bool {
         let same = self.master.key.ct_eq(&master.key) & self.master.salt.ct_eq(&master.salt);
         self.suite == suite && self.master.mki == master.mki && bool::from(same)
     }
@@ -68,14 +68,14 @@ impl Key {
     }
 
     /// The suite it was made for.
-    pub(crate) fn suite(&self) -> Suite {
+    pub(crate) fn suite(&self) -> CryptoSuite {
         self.suite
     }
 }
 
 impl Cipher {
     /// From session keys of `suite`.
-    pub(crate) fn new(suite: Suite, keys: &SessionKeys) -> Result<Self, KeyError> {
+    pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         if suite.is_aead() {
             Ok(Self::Gcm(Box::new(Gcm::new(suite, keys)?)))
         } else {
@@ -103,12 +103,12 @@ impl Lifetime {
 }
 
 /// Bytes of the tag behind an SRTP packet.
-pub(crate) fn rtp_tag_bytes(suite: Suite) -> usize {
+pub(crate) fn rtp_tag_bytes(suite: CryptoSuite) -> usize {
     usize::from(suite.tag_bits() / 8)
 }
 
 /// Bytes of the tag of an SRTCP packet: never shortened to 32 bits (RFC 3711 §3.4, RFC 4568 §6.2.2).
-pub(crate) fn rtcp_tag_bytes(suite: Suite) -> usize {
+pub(crate) fn rtcp_tag_bytes(suite: CryptoSuite) -> usize {
     if suite.is_aead() { gcm::TAG_BYTES } else { 10 }
 }
 
@@ -117,7 +117,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A key whose session keys, of SRTP and SRTCP alike, are given instead of derived: for the vectors.
-    pub(crate) fn of_session_keys(suite: Suite, keys: &SessionKeys) -> Key {
+    pub(crate) fn of_session_keys(suite: CryptoSuite, keys: &SessionKeys) -> Key {
         Key {
             suite,
             master: MasterKey { key: [].into(), salt: [].into(), lifetime_packets: None, mki: [].into() },

@@ -11,7 +11,7 @@ use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, RtpHeader};
 use crate::probe::{Probe, Step};
 use crate::seal::rollover_counter;
 use crate::settings::RtcpEncryption;
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 use subtle::ConstantTimeEq;
 
 /// Where the parts behind the packet are. Counter mode: (index,) MKI, tag. AEAD: tag, (index,) MKI.
@@ -33,7 +33,7 @@ impl Tail {
     #[inline]
     pub(crate) fn of(
         len: usize,
-        suite: Suite,
+        suite: CryptoSuite,
         tag_bytes: usize,
         index_bytes: usize,
         mki_bytes: usize,

@@ -1,7 +1,7 @@
 //! What the peer sends: checked and opened in place (RFC 3711 §3.3, the receiver's steps).
 
 use crate::error::{KeyError, UnprotectError};
-use crate::index::NoIndex;
+use crate::index::IndexError;
 use crate::key::{Key, rtcp_tag_bytes, rtp_tag_bytes};
 use crate::open::{Tail, open_rtcp, open_rtp};
 use crate::packet::{ENCRYPTED_FLAG, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
@@ -11,7 +11,7 @@ use crate::settings::{RtcpEncryption, SrtpSettings};
 use crate::stream::{Streams, guess};
 use alloc::vec::Vec;
 use core::fmt;
-use ringway_sdp::{MASTER_KEYS_MAX, MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MASTER_KEYS_MAX, MasterKey};
 
 /// The cryptographic context of what the peer sends: its keys, and rollover counter and replay window of each of its
 /// SSRCs.
@@ -53,7 +53,7 @@ impl SrtpReceiver {
     ///
     /// # Errors
     /// The key does not fit the suite.
-    pub fn new(suite: Suite, key: &MasterKey) -> Result<Self, KeyError> {
+    pub fn new(suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         Self::with_settings(suite, key, SrtpSettings::default())
     }
 
@@ -61,7 +61,11 @@ impl SrtpReceiver {
     ///
     /// # Errors
     /// The key does not fit the suite.
-    pub fn with_settings(suite: Suite, key: &MasterKey, settings: SrtpSettings) -> Result<Self, KeyError> {
+    pub fn with_settings(
+        suite: CryptoSuite,
+        key: &MasterKey,
+        settings: SrtpSettings,
+    ) -> Result<Self, KeyError> {
         let settings = settings.clamped();
         Ok(Self {
             keys: Vec::from([Key::new(suite, key)?]),
@@ -96,7 +100,7 @@ impl SrtpReceiver {
     ///
     /// # Errors
     /// The key does not fit the suite.
-    pub fn successor(&self, suite: Suite, key: &MasterKey) -> Result<Self, KeyError> {
+    pub fn successor(&self, suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         let mut streams = self.streams.clone();
         streams.allow_restart();
         Ok(Self {
@@ -143,14 +147,14 @@ impl SrtpReceiver {
 
     /// True when this key, and no other, is the one packets are taken under: then this context must be kept, and its
     /// rollover counters with it.
-    pub fn is_keyed_by(&self, suite: Suite, key: &MasterKey) -> bool {
+    pub fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
         matches!(self.keys.as_slice(), [only] if only.is(suite, key))
     }
 
     /// What protects the packets.
-    pub fn suite(&self) -> Suite {
+    pub fn suite(&self) -> CryptoSuite {
         // There is always a key.
-        self.keys.first().map_or(Suite::AesCm128HmacSha1_80, Key::suite)
+        self.keys.first().map_or(CryptoSuite::AesCm128HmacSha1_80, Key::suite)
     }
 
     /// What became of the packets so far.
@@ -183,8 +187,8 @@ impl SrtpReceiver {
         let guesses = guess(stream, header.sequence);
         let window = stream.map(|stream| &stream.rtp);
         let first = guesses.first.map_err(|none| match none {
-            NoIndex::BeforeStart => UnprotectError::TooOld,
-            NoIndex::Overflow => UnprotectError::LifetimeOver,
+            IndexError::BeforeStart => UnprotectError::TooOld,
+            IndexError::Overflow => UnprotectError::LifetimeOver,
         });
         let in_order = first.and_then(|index| is_new(window, index));
         // Nothing has come under this key: nothing can be a replay, and whatever is authentic may be a new start.
@@ -296,7 +300,7 @@ impl SrtpCounts {
 
 #[inline]
 fn is_new(window: Option<&ReplayWindow>, index: u64) -> Result<u64, UnprotectError> {
-    match window.map_or(Seen::No, |window| window.look_up(index)) {
+    match window.map_or(Seen::No, |window| window.check(index)) {
         Seen::No => Ok(index),
         Seen::Yes => Err(UnprotectError::Replayed),
         Seen::TooOld => Err(UnprotectError::TooOld),

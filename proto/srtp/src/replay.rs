@@ -59,7 +59,7 @@ impl ReplayWindow {
 
     /// What is known of an index.
     #[inline]
-    pub(crate) fn look_up(&self, index: u64) -> Seen {
+    pub(crate) fn check(&self, index: u64) -> Seen {
         match self.highest {
             None => Seen::No,
             Some(highest) if index > highest => Seen::No,
@@ -113,12 +113,12 @@ mod tests {
     fn an_index_is_new_once() {
         let mut window = ReplayWindow::new(64);
         window.note(100);
-        assert_eq!(window.look_up(100), Seen::Yes);
-        assert_eq!(window.look_up(99), Seen::No);
-        assert_eq!(window.look_up(37), Seen::No);
-        assert_eq!(window.look_up(36), Seen::TooOld);
+        assert_eq!(window.check(100), Seen::Yes);
+        assert_eq!(window.check(99), Seen::No);
+        assert_eq!(window.check(37), Seen::No);
+        assert_eq!(window.check(36), Seen::TooOld);
         window.note(163);
-        assert_eq!((window.look_up(100), window.look_up(99)), (Seen::Yes, Seen::TooOld));
+        assert_eq!((window.check(100), window.check(99)), (Seen::Yes, Seen::TooOld));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
                 } else {
                     Seen::No
                 };
-                assert_eq!(window.look_up(index), expected, "seed {seed}, size {size}, step {step}");
+                assert_eq!(window.check(index), expected, "seed {seed}, size {size}, step {step}");
                 window.note(index);
                 if expected == Seen::No {
                     received.insert(index);

@@ -9,7 +9,7 @@ use crate::*;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 
 const SSRC: u32 = 0x1234_5678;
 
@@ -20,7 +20,7 @@ fn key(number: u8) -> MasterKey {
     MasterKey { key: vec![number; 16], salt: vec![number; 14], lifetime_packets: None, mki: vec![] }
 }
 
-fn contexts(suite: Suite) -> (SrtpSender, SrtpReceiver) {
+fn contexts(suite: CryptoSuite) -> (SrtpSender, SrtpReceiver) {
     let key = MasterKey { key: vec![1; suite.key_bytes()], salt: vec![2; suite.salt_bytes()], ..key(1) };
     (SrtpSender::new(suite, &key).unwrap(), SrtpReceiver::new(suite, &key).unwrap())
 }
@@ -90,7 +90,7 @@ fn the_estimate_is_the_true_index_in_ten_thousand_seeds() {
 fn contexts_never_lose_each_other_in_a_thousand_seeds() {
     for seed in 0..1000 {
         let mut rng = Rng::new(&Seed::from_number(seed));
-        let suite = [Suite::AesCm128HmacSha1_32, Suite::AeadAes128Gcm][seed as usize % 2];
+        let suite = [CryptoSuite::AesCm128HmacSha1_32, CryptoSuite::AeadAes128Gcm][seed as usize % 2];
         let (mut sender, mut receiver) = contexts(suite);
         let arrivals = arrivals(&mut rng, 2);
         let mut sent = arrivals.clone();
@@ -117,7 +117,7 @@ fn contexts_never_lose_each_other_in_a_thousand_seeds() {
 #[test]
 fn a_stream_that_begins_before_a_wrap_is_understood_after_it() {
     for lost in [0, 1, 2, 10, 1000] {
-        let (mut sender, mut receiver) = contexts(Suite::AesCm128HmacSha1_80);
+        let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80);
         let packets: Vec<Vec<u8>> = (65_534..66_600).map(|index| protected(&mut sender, index)).collect();
         for packet in &packets[lost..] {
             receiver.unprotect_rtp(&mut packet.clone()).unwrap();
@@ -128,7 +128,7 @@ fn a_stream_that_begins_before_a_wrap_is_understood_after_it() {
 
 #[test]
 fn the_first_packets_of_a_stream_may_arrive_the_wrong_way_round_over_a_wrap() {
-    let (mut sender, mut receiver) = contexts(Suite::AesCm128HmacSha1_80);
+    let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80);
     let [mut before, mut after] = [65_535, 65_536].map(|index| protected(&mut sender, index));
     receiver.unprotect_rtp(&mut after).unwrap();
     receiver.unprotect_rtp(&mut before).unwrap();
@@ -137,7 +137,7 @@ fn the_first_packets_of_a_stream_may_arrive_the_wrong_way_round_over_a_wrap() {
 
 #[test]
 fn half_of_the_sequence_numbers_may_be_lost_in_a_row() {
-    let (mut sender, mut receiver) = contexts(Suite::AeadAes256Gcm);
+    let (mut sender, mut receiver) = contexts(CryptoSuite::AeadAes256Gcm);
     for step in 0..20 {
         let index = 40_000 + step * 32_767;
         receiver.unprotect_rtp(&mut protected(&mut sender, index)).unwrap();
@@ -147,14 +147,14 @@ fn half_of_the_sequence_numbers_may_be_lost_in_a_row() {
 
 #[test]
 fn a_new_key_keeps_the_counter() {
-    let (mut sender, mut receiver) = contexts(Suite::AesCm128HmacSha1_80);
+    let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80);
     for index in [30_000, 60_000, 80_000] {
         receiver.unprotect_rtp(&mut protected(&mut sender, index)).unwrap();
     }
     let mut old = protected(&mut sender, 80_001);
-    sender.rekey(Suite::AesCm128HmacSha1_80, &key(9)).unwrap();
+    sender.rekey(CryptoSuite::AesCm128HmacSha1_80, &key(9)).unwrap();
     let mut before = receiver;
-    let mut receiver = before.successor(Suite::AesCm128HmacSha1_80, &key(9)).unwrap();
+    let mut receiver = before.successor(CryptoSuite::AesCm128HmacSha1_80, &key(9)).unwrap();
     assert_eq!(receiver.unprotect_rtp(&mut old.clone()), Err(UnprotectError::AuthenticationFailed));
     before.unprotect_rtp(&mut old).unwrap();
     assert_eq!((before.highest_index(SSRC), receiver.highest_index(SSRC)), (Some(80_001), Some(80_000)));
@@ -166,7 +166,7 @@ fn a_new_key_keeps_the_counter() {
 
 #[test]
 fn a_peer_that_starts_anew_with_its_new_key_is_understood() {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     for (highest, first) in
         [(80_000, 80_001), (80_000, 79_990), (80_000, 70_000), (80_000, 20), (30_000, 100), (30_000, 30_000)]
     {
@@ -191,7 +191,7 @@ fn a_peer_that_starts_anew_with_its_new_key_is_understood() {
 
 #[test]
 fn the_same_key_again_changes_nothing() {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     let same = MasterKey { lifetime_packets: Some(3), ..key(1) };
     let mut sender = SrtpSender::new(suite, &same).unwrap();
     let mut receiver = SrtpReceiver::new(suite, &same).unwrap();

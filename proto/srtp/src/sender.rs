@@ -2,7 +2,7 @@
 
 use crate::error::{KeyError, ProtectError};
 use crate::gcm::TAG_BYTES;
-use crate::index::{NoIndex, estimate};
+use crate::index::{IndexError, estimate};
 use crate::key::{Cipher, Key, rtcp_tag_bytes, rtp_tag_bytes};
 use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
 use crate::probe::{NoProbe, Probe, Step};
@@ -12,7 +12,7 @@ use crate::settings::{RtcpEncryption, SrtpSettings};
 use crate::stream::Streams;
 use crate::{PACKET_BYTES_MAX, SRTCP_PACKETS_MAX};
 use core::fmt;
-use ringway_sdp::{MKI_BYTES_MAX, MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey};
 
 /// The cryptographic context of what we send: one key, and the rollover counter of each of our SSRCs.
 ///
@@ -31,7 +31,7 @@ impl SrtpSender {
     ///
     /// # Errors
     /// The key does not fit the suite.
-    pub fn new(suite: Suite, key: &MasterKey) -> Result<Self, KeyError> {
+    pub fn new(suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         Self::with_settings(suite, key, SrtpSettings::default())
     }
 
@@ -39,7 +39,11 @@ impl SrtpSender {
     ///
     /// # Errors
     /// The key does not fit the suite.
-    pub fn with_settings(suite: Suite, key: &MasterKey, settings: SrtpSettings) -> Result<Self, KeyError> {
+    pub fn with_settings(
+        suite: CryptoSuite,
+        key: &MasterKey,
+        settings: SrtpSettings,
+    ) -> Result<Self, KeyError> {
         let settings = settings.clamped();
         Ok(Self {
             key: Key::new(suite, key)?,
@@ -55,7 +59,7 @@ impl SrtpSender {
     ///
     /// # Errors
     /// The key does not fit the suite; the old one stays.
-    pub fn rekey(&mut self, suite: Suite, key: &MasterKey) -> Result<(), KeyError> {
+    pub fn rekey(&mut self, suite: CryptoSuite, key: &MasterKey) -> Result<(), KeyError> {
         if !self.is_keyed_by(suite, key) {
             self.key = Key::new(suite, key)?;
         }
@@ -96,9 +100,9 @@ impl SrtpSender {
         let index = match window.and_then(|window| Some((window, window.highest()?))) {
             None => u64::from(header.sequence),
             Some((window, highest)) => match estimate(highest, header.sequence) {
-                Ok(index) if window.look_up(index) == Seen::No => index,
-                Ok(_) | Err(NoIndex::BeforeStart) => return Err(ProtectError::Repeated),
-                Err(NoIndex::Overflow) => return Err(ProtectError::LifetimeOver),
+                Ok(index) if window.check(index) == Seen::No => index,
+                Ok(_) | Err(IndexError::BeforeStart) => return Err(ProtectError::Repeated),
+                Err(IndexError::Overflow) => return Err(ProtectError::LifetimeOver),
             },
         };
         probe.ended(Step::Replay);
@@ -155,12 +159,12 @@ impl SrtpSender {
 
     /// True when this key would make the same context: then this one must be kept, and its rollover counters with
     /// it.
-    pub fn is_keyed_by(&self, suite: Suite, key: &MasterKey) -> bool {
+    pub fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
         self.key.is(suite, key)
     }
 
     /// What protects the packets.
-    pub fn suite(&self) -> Suite {
+    pub fn suite(&self) -> CryptoSuite {
         self.key.suite()
     }
 

@@ -1,6 +1,6 @@
 //! What is remembered of each SSRC (RFC 3711 §3.2.3).
 
-use crate::index::{NoIndex, estimate};
+use crate::index::{IndexError, estimate};
 use crate::replay::ReplayWindow;
 use alloc::boxed::Box;
 
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guesses {
     /// The estimate of RFC 3711 §3.3.1.
-    pub(crate) first: Result<u64, NoIndex>,
+    pub(crate) first: Result<u64, IndexError>,
     /// What to try when the first one does not authenticate.
     pub(crate) second: Option<u64>,
 }

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use ctr::cipher::{BlockCipherEncrypt, KeyInit};
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use serde_json::Value;
 
 const VECTORS: &str = include_str!("../../../testdata/srtp/vectors.json");
@@ -39,17 +39,17 @@ fn name(vector: &Value) -> String {
 }
 
 /// The suite of counter mode whose key has as many bytes.
-fn counter_mode(key: &[u8]) -> Suite {
+fn counter_mode(key: &[u8]) -> CryptoSuite {
     match key.len() {
-        16 => Suite::AesCm128HmacSha1_80,
-        24 => Suite::AesCm192HmacSha1_80,
-        _ => Suite::AesCm256HmacSha1_80,
+        16 => CryptoSuite::AesCm128HmacSha1_80,
+        24 => CryptoSuite::AesCm192HmacSha1_80,
+        _ => CryptoSuite::AesCm256HmacSha1_80,
     }
 }
 
-fn master(vector: &Value) -> (Suite, MasterKey) {
+fn master(vector: &Value) -> (CryptoSuite, MasterKey) {
     let (key, salt) = (field(vector, "master_key"), field(vector, "master_salt"));
-    let suite = if salt.len() == 12 { Suite::AeadAes128Gcm } else { counter_mode(&key) };
+    let suite = if salt.len() == 12 { CryptoSuite::AeadAes128Gcm } else { counter_mode(&key) };
     let mki = vector["mki"].as_str().map(hex).unwrap_or_default();
     (suite, MasterKey { key, salt, lifetime_packets: None, mki })
 }
@@ -93,7 +93,7 @@ fn key_streams_are_right() {
 #[test]
 fn a_key_stream_counts_its_blocks_over_a_whole_packet() {
     let key = hex("2b7e151628aed2a6abf7158809cf4f3c");
-    let cipher = AesCounter::new(Suite::AesCm128HmacSha1_80, &key).unwrap();
+    let cipher = AesCounter::new(CryptoSuite::AesCm128HmacSha1_80, &key).unwrap();
     let first = u128::from_be_bytes(hex("f0f1f2f3f4f5f6f7f8f9fafbfcfd0000").try_into().unwrap());
     let mut stream = vec![0; 16 * 0xff02];
     cipher.apply(first, &mut stream);
@@ -147,12 +147,12 @@ fn check_rtcp(vector: &Value) {
 }
 
 /// RFC 7714's vectors give the session key instead of the master key.
-fn session(suite: Suite, key: &[u8], rtcp_index: u64) -> (SrtpSender, SrtpReceiver) {
+fn session(suite: CryptoSuite, key: &[u8], rtcp_index: u64) -> (SrtpSender, SrtpReceiver) {
     session_with(suite, key, rtcp_index, SrtpSettings::default())
 }
 
 fn session_with(
-    suite: Suite,
+    suite: CryptoSuite,
     key: &[u8],
     rtcp_index: u64,
     settings: SrtpSettings,
@@ -174,7 +174,7 @@ const RTCP_SSRC: u32 = 0x4d61_7273;
 
 fn check_session_key(vector: &Value) {
     let key = field(vector, "session_key");
-    let suite = if key.len() == 16 { Suite::AeadAes128Gcm } else { Suite::AeadAes256Gcm };
+    let suite = if key.len() == 16 { CryptoSuite::AeadAes128Gcm } else { CryptoSuite::AeadAes256Gcm };
     let (mut sender, mut receiver) = session(suite, &key, 0);
     let (rtp, srtp) = (field(vector, "rtp"), field(vector, "srtp"));
     let mut packet = rtp.clone();
@@ -195,25 +195,25 @@ fn rtcp_of_rfc_7714_is_protected_and_unprotected() {
     let clear = RtcpEncryption::AuthenticatedOnly;
     let cases = [
         (
-            Suite::AeadAes128Gcm,
+            CryptoSuite::AeadAes128Gcm,
             encrypted,
             "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d
             c676a5f1 730d6fda 4ce09b46 86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",
         ),
         (
-            Suite::AeadAes256Gcm,
+            CryptoSuite::AeadAes256Gcm,
             encrypted,
             "81c8000d 4d617273 d50ae4d1 f5ce5d30 4ba297e4 7d470c28 2c3ece5d bffe0a50
             a2eaa5c1 110555be 8415f658 c61de047 6f1b6fad 1d1eb30c 4446839f 57ff6f6c b26ac3be 800005d4",
         ),
         (
-            Suite::AeadAes128Gcm,
+            CryptoSuite::AeadAes128Gcm,
             clear,
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61
             deadbeef deadbeef deadbeef deadbeef deadbeef 841dd968 3dd78ec9 2ae58790 125f62b3 000005d4",
         ),
         (
-            Suite::AeadAes256Gcm,
+            CryptoSuite::AeadAes256Gcm,
             clear,
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61
             deadbeef deadbeef deadbeef deadbeef deadbeef 91db4afb feee5a97 8fab4393 ed2615fe 000005d4",

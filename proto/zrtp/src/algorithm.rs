@@ -1,10 +1,10 @@
 //! The algorithms of RFC 6189 §5.1 that we have, and how two ends agree on some.
 
 use alloc::vec::Vec;
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 
 /// A kind of algorithm with its names on the wire.
-pub(crate) trait Block: Copy + PartialEq + 'static {
+pub(crate) trait TypeBlock: Copy + PartialEq + 'static {
     /// All we have.
     const ALL: &'static [Self];
     /// What every endpoint has; it counts as listed last where it is not listed (RFC 6189 §5.2).
@@ -65,7 +65,7 @@ pub enum SasType {
     B256,
 }
 
-impl Block for HashType {
+impl TypeBlock for HashType {
     const ALL: &'static [Self] = &[Self::S256, Self::S384];
     const MANDATORY: &'static [Self] = &[Self::S256];
 
@@ -77,7 +77,7 @@ impl Block for HashType {
     }
 }
 
-impl Block for CipherType {
+impl TypeBlock for CipherType {
     const ALL: &'static [Self] = &[Self::Aes1, Self::Aes2, Self::Aes3];
     const MANDATORY: &'static [Self] = &[Self::Aes1];
 
@@ -101,7 +101,7 @@ impl CipherType {
     }
 }
 
-impl Block for AuthTag {
+impl TypeBlock for AuthTag {
     const ALL: &'static [Self] = &[Self::Hs32, Self::Hs80];
     const MANDATORY: &'static [Self] = &[Self::Hs32, Self::Hs80];
 
@@ -113,7 +113,7 @@ impl Block for AuthTag {
     }
 }
 
-impl Block for KeyAgreement {
+impl TypeBlock for KeyAgreement {
     /// The fastest first: the order of RFC 6189 §4.1.2.
     const ALL: &'static [Self] = &[Self::Ec25, Self::Dh3k];
     const MANDATORY: &'static [Self] = &[Self::Dh3k];
@@ -136,7 +136,7 @@ impl KeyAgreement {
     }
 }
 
-impl Block for SasType {
+impl TypeBlock for SasType {
     const ALL: &'static [Self] = &[Self::B32, Self::B256];
     const MANDATORY: &'static [Self] = &[Self::B32];
 
@@ -213,14 +213,14 @@ impl Chosen {
         }
     }
 
-    pub(crate) const fn suite(self) -> Suite {
+    pub(crate) const fn suite(self) -> CryptoSuite {
         match (self.cipher, self.auth_tag) {
-            (CipherType::Aes1, AuthTag::Hs32) => Suite::AesCm128HmacSha1_32,
-            (CipherType::Aes1, AuthTag::Hs80) => Suite::AesCm128HmacSha1_80,
-            (CipherType::Aes2, AuthTag::Hs32) => Suite::AesCm192HmacSha1_32,
-            (CipherType::Aes2, AuthTag::Hs80) => Suite::AesCm192HmacSha1_80,
-            (CipherType::Aes3, AuthTag::Hs32) => Suite::AesCm256HmacSha1_32,
-            (CipherType::Aes3, AuthTag::Hs80) => Suite::AesCm256HmacSha1_80,
+            (CipherType::Aes1, AuthTag::Hs32) => CryptoSuite::AesCm128HmacSha1_32,
+            (CipherType::Aes1, AuthTag::Hs80) => CryptoSuite::AesCm128HmacSha1_80,
+            (CipherType::Aes2, AuthTag::Hs32) => CryptoSuite::AesCm192HmacSha1_32,
+            (CipherType::Aes2, AuthTag::Hs80) => CryptoSuite::AesCm192HmacSha1_80,
+            (CipherType::Aes3, AuthTag::Hs32) => CryptoSuite::AesCm256HmacSha1_32,
+            (CipherType::Aes3, AuthTag::Hs80) => CryptoSuite::AesCm256HmacSha1_80,
         }
     }
 
@@ -235,7 +235,7 @@ impl Chosen {
     }
 }
 
-fn complete<T: Block>(list: &mut Vec<T>) {
+fn complete<T: TypeBlock>(list: &mut Vec<T>) {
     let mut completed = Vec::with_capacity(T::ALL.len());
     for &item in list.iter().chain(T::MANDATORY) {
         if !completed.contains(&item) {
@@ -246,7 +246,7 @@ fn complete<T: Block>(list: &mut Vec<T>) {
 }
 
 /// The first of `mine` that is also in `yours`; lists that hold what is mandatory have one.
-fn first_common<T: Block>(mine: &[T], yours: &[T]) -> T {
+fn first_common<T: TypeBlock>(mine: &[T], yours: &[T]) -> T {
     mine.iter().copied().find(|item| yours.contains(item)).unwrap_or(T::MANDATORY[0])
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algorithm::{Algorithms, Chosen, CipherType};
-use crate::secrets::{Ingredients, Role, SessionKeys};
+use crate::secrets::{KdfInput, Role, SessionKeys};
 
 fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
@@ -10,7 +10,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 fn keys(cipher: CipherType) -> SessionKeys {
     let chosen = Chosen { cipher, ..Chosen::from_lists(&Algorithms::default(), &Algorithms::default()) };
-    SessionKeys::derive(&Ingredients {
+    SessionKeys::derive(&KdfInput {
         chosen,
         dh_result: &[1; 32],
         zid_initiator: [2; 12],

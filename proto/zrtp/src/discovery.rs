@@ -1,6 +1,6 @@
 //! Before the Commit: both ends show their Hello (RFC 6189 §4.1).
 
-use crate::engine::{Initiative, Out, PATIENCE, Peer, State, Zrtp};
+use crate::engine::{CommitMode, PATIENCE, PacketSink, Peer, State, Zrtp};
 use crate::event::ZrtpFailure;
 use crate::hash::{is_equal, sha256};
 use crate::message::{Body, Hello, VERSION};
@@ -9,12 +9,12 @@ use core::cmp::Ordering;
 use ringway_sansio::Instant;
 
 impl Zrtp {
-    pub(crate) fn discovering(&mut self, now: Instant, packet: &Packet<'_>, out: Out<'_>) -> State {
+    pub(crate) fn discovering(&mut self, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         match packet.kind {
             MessageType::Hello => self.on_first_hello(now, packet, out),
             MessageType::HelloAck => {
                 self.hello_ack_from = Some(packet.ssrc);
-                self.resend = None;
+                self.retransmission = None;
                 if self.peer.is_none() {
                     self.give_up = Some((now + PATIENCE, "Hello"));
                 }
@@ -32,7 +32,7 @@ impl Zrtp {
     }
 
     /// Both Hellos are known; the peer has to begin.
-    pub(crate) fn await_commit(&mut self, now: Instant, packet: &Packet<'_>, out: Out<'_>) -> State {
+    pub(crate) fn await_commit(&mut self, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         if packet.kind == MessageType::Commit {
             return self.on_commit(now, packet.message, State::AwaitCommit, out);
         }
@@ -46,20 +46,20 @@ impl Zrtp {
         state: State,
         now: Instant,
         packet: &Packet<'_>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         if self.peer.as_ref().is_none_or(|peer| peer.message != packet.message) {
             self.counts.unexpected += 1;
             return state;
         }
         self.send(&write_message(MessageType::HelloAck, &[]), out);
-        if matches!(state, State::Discovering) && self.resend.is_none() {
+        if matches!(state, State::Discovering) && self.retransmission.is_none() {
             self.begin_hello_round(now, out);
         }
         state
     }
 
-    fn on_first_hello(&mut self, now: Instant, packet: &Packet<'_>, out: Out<'_>) -> State {
+    fn on_first_hello(&mut self, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         let hash = sha256(&[packet.message]);
         if self.peer_hello_hash.is_some_and(|announced| !is_equal(&announced, &hash)) {
             self.counts.not_announced += 1;
@@ -99,8 +99,8 @@ impl Zrtp {
         if self.hello_ack_from.is_some_and(|source| source != packet.ssrc) {
             self.hello_ack_from = None;
         }
-        match &mut self.resend {
-            Some(resend) => resend.extend(),
+        match &mut self.retransmission {
+            Some(retransmission) => retransmission.extend(),
             None if self.hello_ack_from.is_none() => self.begin_hello_round(now, out),
             None => {}
         }
@@ -108,14 +108,14 @@ impl Zrtp {
     }
 
     /// RFC 6189 §5.4: a Commit can be sent when both Hello and HelloACK have come.
-    fn when_discovered(&mut self, now: Instant, out: Out<'_>) -> State {
+    fn when_discovered(&mut self, now: Instant, out: PacketSink<'_>) -> State {
         let Some(peer) = &self.peer else { return State::Discovering };
         if self.hello_ack_from != Some(peer.ssrc) {
             return State::Discovering;
         }
-        match self.config.initiative {
-            Initiative::Takes => self.commit(now, out),
-            Initiative::Waits => {
+        match self.config.commit_mode {
+            CommitMode::Active => self.commit(now, out),
+            CommitMode::Passive => {
                 self.give_up = Some((now + PATIENCE, "Commit"));
                 State::AwaitCommit
             }

@@ -8,7 +8,7 @@ use crate::event::{Continuity, ZrtpCounts, ZrtpEvent, ZrtpFailure};
 use crate::hash::{HashChain, sha256};
 use crate::message::{Commit, Hello, VERSION, error, error_code, ping_ack};
 use crate::packet::{MessageType, Packet, PacketError, write_message, write_packet};
-use crate::resend::{Due, Resend};
+use crate::retransmission::{Due, Retransmission};
 use crate::secrets::{Role, SessionKeys};
 use crate::{COMPUTATIONS_MAX, HELLO_ROUNDS_MAX};
 use alloc::boxed::Box;
@@ -17,8 +17,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 use core::time::Duration;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Deadline, Instant, Seed};
+use ringway_sansio::{Deadline, Entropy, Instant, Seed};
 
 /// Who we are and what we want.
 #[derive(Clone, Debug)]
@@ -29,8 +28,8 @@ pub struct ZrtpConfig {
     pub client_id: [u8; 16],
     /// What we take, the best first.
     pub algorithms: Algorithms,
-    /// Whether we send a Commit.
-    pub initiative: Initiative,
+    /// Who sends the Commit.
+    pub commit_mode: CommitMode,
     /// How long a secret is remembered, in seconds: `u32::MAX` for ever, 0 not at all (RFC 6189 §4.9).
     pub cache_interval_s: u32,
 }
@@ -42,20 +41,20 @@ impl ZrtpConfig {
             zid,
             client_id: *b"Ringway         ",
             algorithms: Algorithms::default(),
-            initiative: Initiative::Takes,
+            commit_mode: CommitMode::Active,
             cache_interval_s: u32::MAX,
         }
     }
 }
 
-/// Whether an endpoint begins the agreement (RFC 6189 §5.2, the P flag).
+/// Who sends the Commit: the passive flag P of the Hello (RFC 6189 §5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Initiative {
-    /// Sends a Commit as soon as it can; where both do, the RFC says whose counts.
+pub enum CommitMode {
+    /// We send a Commit as soon as we can. If both do, §4.2 decides whose counts.
     #[default]
-    Takes,
-    /// Waits for the peer's Commit. Two such ends come to nothing.
-    Waits,
+    Active,
+    /// We leave the Commit to the peer. Two passive ends never agree.
+    Passive,
 }
 
 /// One key agreement for one stream, from the first Hello to the end of the call.
@@ -80,7 +79,7 @@ pub struct Zrtp {
     pub(crate) hello_rounds: u32,
     pub(crate) peer: Option<Peer>,
     state: State,
-    pub(crate) resend: Option<Resend>,
+    pub(crate) retransmission: Option<Retransmission>,
     /// When we stop to wait, and for what, where the peer is who sends again.
     pub(crate) give_up: Option<(Instant, &'static str)>,
     pub(crate) confirm_failures: u32,
@@ -154,7 +153,7 @@ pub(crate) struct Agreed {
 }
 
 /// Where packets go.
-pub(crate) type Out<'a> = &'a mut dyn FnMut(&[u8]);
+pub(crate) type PacketSink<'a> = &'a mut dyn FnMut(&[u8]);
 
 impl Zrtp {
     /// Makes the Hello and sends nothing. `cache` is what is remembered of earlier calls.
@@ -167,7 +166,7 @@ impl Zrtp {
             client_id: config.client_id,
             h3: chain.h3,
             zid: config.zid,
-            is_passive: config.initiative == Initiative::Waits,
+            is_passive: config.commit_mode == CommitMode::Passive,
             algorithms: config.algorithms.clone(),
         };
         Self {
@@ -184,7 +183,7 @@ impl Zrtp {
             hello_rounds: 0,
             peer: None,
             state: State::Idle,
-            resend: None,
+            retransmission: None,
             give_up: None,
             confirm_failures: 0,
             computations: 0,
@@ -195,7 +194,7 @@ impl Zrtp {
 
     /// Begins to send Hellos for our stream with this SSRC. `peer_hello_hash` is what the peer's signalling announced:
     /// no other Hello is then taken (RFC 6189 §8.1). Does nothing the second time.
-    pub fn start(&mut self, now: Instant, ssrc: u32, peer_hello_hash: Option<[u8; 32]>, out: Out<'_>) {
+    pub fn start(&mut self, now: Instant, ssrc: u32, peer_hello_hash: Option<[u8; 32]>, out: PacketSink<'_>) {
         if !matches!(self.state, State::Idle) {
             return;
         }
@@ -214,7 +213,7 @@ impl Zrtp {
     }
 
     /// Takes a datagram that [`is_zrtp`](crate::is_zrtp) sorted out.
-    pub fn on_packet(&mut self, now: Instant, bytes: &[u8], out: Out<'_>) {
+    pub fn on_packet(&mut self, now: Instant, bytes: &[u8], out: PacketSink<'_>) {
         self.counts.packets += 1;
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
@@ -257,13 +256,13 @@ impl Zrtp {
     }
 
     /// Sends what is due again, and gives up what waits for too long.
-    pub fn on_timeout(&mut self, now: Instant, out: Out<'_>) {
-        let due = self.resend.as_mut().map_or(Due::NotYet, |resend| resend.poll(now));
+    pub fn on_timeout(&mut self, now: Instant, out: PacketSink<'_>) {
+        let due = self.retransmission.as_mut().map_or(Due::NotYet, |retransmission| retransmission.poll(now));
         match due {
             Due::NotYet => {}
             Due::Again => {
-                if let Some(resend) = &self.resend {
-                    let packet = write_packet(self.sequence, self.ssrc, &resend.message);
+                if let Some(retransmission) = &self.retransmission {
+                    let packet = write_packet(self.sequence, self.ssrc, &retransmission.message);
                     self.sequence = self.sequence.wrapping_add(1);
                     out(&packet);
                 }
@@ -282,9 +281,12 @@ impl Zrtp {
 
     /// When to call [`Zrtp::on_timeout`].
     pub fn next_deadline(&self) -> Option<Deadline> {
-        let resend = self.resend.as_ref().map(|resend| Deadline { at: resend.at(), reason: resend.awaited });
+        let retransmission = self
+            .retransmission
+            .as_ref()
+            .map(|retransmission| Deadline { at: retransmission.at(), reason: retransmission.awaited });
         let give_up = self.give_up.map(|(at, reason)| Deadline { at, reason });
-        [resend, give_up].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        [retransmission, give_up].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// For `a=zrtp-hash:1.10`, as 64 hexadecimal digits (RFC 6189 §8.1): SHA-256 of our Hello.
@@ -313,7 +315,7 @@ impl Zrtp {
     }
 
     /// The state's own messages.
-    fn on_message(&mut self, state: State, now: Instant, packet: &Packet<'_>, out: Out<'_>) -> State {
+    fn on_message(&mut self, state: State, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         match state {
             State::Idle => state,
             State::Discovering => self.discovering(now, packet, out),
@@ -326,14 +328,14 @@ impl Zrtp {
             State::Secured(agreed) => self.secured(agreed, packet, out),
             State::Failed => {
                 if packet.kind == MessageType::ErrorAck {
-                    self.resend = None;
+                    self.retransmission = None;
                 }
                 state
             }
         }
     }
 
-    fn on_ping(&mut self, packet: &Packet<'_>, out: Out<'_>) {
+    fn on_ping(&mut self, packet: &Packet<'_>, out: PacketSink<'_>) {
         match ping_ack(packet.message, packet.ssrc, &self.config.zid) {
             Some(message) => self.send(&message, out),
             None => self.counts.malformed += 1,
@@ -342,7 +344,7 @@ impl Zrtp {
 
     /// RFC 6189 §4.7.1: an Error ends an agreement under way. Nothing proves who sent it; from elsewhere than the peer,
     /// or when we are done, it is acknowledged and no more.
-    fn on_error(&mut self, state: State, packet: &Packet<'_>, out: Out<'_>) -> State {
+    fn on_error(&mut self, state: State, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         let Some(code) = error_code(packet.message) else {
             self.counts.malformed += 1;
             return state;
@@ -351,15 +353,15 @@ impl Zrtp {
         if self.peer.is_none() || matches!(state, State::Idle | State::Secured(_) | State::Failed) {
             return state;
         }
-        self.resend = None;
+        self.retransmission = None;
         self.give_up = None;
         self.events.push_back(ZrtpEvent::Failed(ZrtpFailure::PeerError(code)));
         State::Failed
     }
 
     /// No answer came in all the time of the schedule.
-    fn on_exhausted(&mut self, now: Instant, out: Out<'_>) {
-        let awaited = self.resend.take().map_or("answer", |resend| resend.awaited);
+    fn on_exhausted(&mut self, now: Instant, out: PacketSink<'_>) {
+        let awaited = self.retransmission.take().map_or("answer", |retransmission| retransmission.awaited);
         match self.state {
             State::Discovering if self.has_heard_others() => {
                 self.state = self.fail(now, ZrtpFailure::HelloNotAnnounced, out);
@@ -386,21 +388,21 @@ impl Zrtp {
         self.counts.not_announced > 0 && self.peer.is_none()
     }
 
-    pub(crate) fn begin_hello_round(&mut self, now: Instant, out: Out<'_>) {
+    pub(crate) fn begin_hello_round(&mut self, now: Instant, out: PacketSink<'_>) {
         if self.hello_rounds >= HELLO_ROUNDS_MAX {
             return;
         }
         self.hello_rounds += 1;
         let hello = self.hello.clone();
         self.send(&hello, out);
-        let mut resend = Resend::hello(now, hello);
+        let mut retransmission = Retransmission::hello(now, hello);
         if self.peer.is_some() || self.peer_hello_hash.is_some() {
-            resend.extend();
+            retransmission.extend();
         }
-        self.resend = Some(resend);
+        self.retransmission = Some(retransmission);
     }
 
-    pub(crate) fn send(&mut self, message: &[u8], out: Out<'_>) {
+    pub(crate) fn send(&mut self, message: &[u8], out: PacketSink<'_>) {
         out(&write_packet(self.sequence, self.ssrc, message));
         self.sequence = self.sequence.wrapping_add(1);
     }
@@ -415,13 +417,13 @@ impl Zrtp {
 
     /// Ends the agreement and tells the peer why, until it acknowledges.
     #[must_use]
-    pub(crate) fn fail(&mut self, now: Instant, failure: ZrtpFailure, out: Out<'_>) -> State {
+    pub(crate) fn fail(&mut self, now: Instant, failure: ZrtpFailure, out: PacketSink<'_>) -> State {
         self.give_up = None;
-        self.resend = None;
+        self.retransmission = None;
         if let Some(code) = failure.code() {
             let message = error(code);
             self.send(&message, out);
-            self.resend = Some(Resend::message(now, message, "ErrorACK"));
+            self.retransmission = Some(Retransmission::message(now, message, "ErrorACK"));
         }
         self.tell(ZrtpEvent::Failed(failure));
         State::Failed

@@ -5,7 +5,7 @@ use crate::cache::{Retained, Zid};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 
 /// What happened.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub enum ZrtpEvent {
     /// that authenticates is to be told with [`Zrtp::on_authenticated_srtp`](crate::Zrtp::on_authenticated_srtp).
     ReadyToReceive {
         /// What encrypts.
-        suite: Suite,
+        suite: CryptoSuite,
         /// The peer's key.
         receive: MasterKey,
     },
@@ -36,7 +36,7 @@ pub enum ZrtpEvent {
 #[derive(Debug)]
 pub struct Secured {
     /// What encrypts, both ways.
-    pub suite: Suite,
+    pub suite: CryptoSuite,
     /// Our key.
     pub send: MasterKey,
     /// The peer's key.

@@ -8,8 +8,7 @@ use crate::wire::{A, B, Wire, config, dh3k, kind_of, reframed, ssrc, waiting};
 use crate::*;
 use alloc::vec;
 use alloc::vec::Vec;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Rng, Seed};
+use ringway_sansio::{Entropy, Rng, Seed};
 
 const ALL: [&[u8; 8]; 8] =
     [b"Hello   ", b"HelloACK", b"Commit  ", b"DHPart1 ", b"DHPart2 ", b"Confirm1", b"Confirm2", b"Conf2ACK"];
@@ -381,12 +380,12 @@ fn a_hello_ack_of_somebody_else_is_not_taken_for_the_peer_s() {
 }
 
 /// A in the state where it waits for a Commit, and the chain of hashes of its peer.
-fn await_commit(initiative: Initiative) -> (Wire, [[u8; 32]; 4]) {
+fn await_commit(commit_mode: CommitMode) -> (Wire, [[u8; 32]; 4]) {
     let h0 = [8; 32];
     let h1 = sha256(&[&h0]);
     let h2 = sha256(&[&h1]);
     let h3 = sha256(&[&h2]);
-    let mut wire = Wire::new(1, [ZrtpConfig { initiative, ..config(A) }, config(B)]);
+    let mut wire = Wire::new(1, [ZrtpConfig { commit_mode, ..config(A) }, config(B)]);
     wire.start_end(A, None);
     let hello = Hello {
         version: *b"1.10",
@@ -406,23 +405,23 @@ fn commits_of_modes_that_we_do_not_have() {
         let head: [&[u8]; 4] = [h2, &[2; 12], b"S256AES1HS32", mode];
         packet(B, MessageType::Commit, &[head[0], head[1], head[2], head[3], b"B32 ", &vec![0; rest]])
     };
-    let (mut wire, chain) = await_commit(Initiative::Waits);
+    let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
     assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("Preshared mode")));
-    let (mut wire, chain) = await_commit(Initiative::Takes);
+    let (mut wire, chain) = await_commit(CommitMode::Active);
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
     assert_eq!((wire.told[A].failure, wire.ends[A].state_name()), (None, "await DHPart1"));
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
     assert_eq!(wire.ends[A].state_name(), "await DHPart1");
-    let (mut wire, chain) = await_commit(Initiative::Waits);
+    let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[2], b"Mult", 24));
     assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("Multistream mode")));
-    let (mut wire, chain) = await_commit(Initiative::Waits);
+    let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[1], b"DH3k", 40));
     assert_eq!((wire.told[A].failure, wire.ends[A].counts().forged), (None, 1), "not of this sender");
     wire.inject(A, &commit(&chain[2], b"EC38", 40));
     assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("key agreement")));
-    let (mut wire, chain) = await_commit(Initiative::Waits);
+    let (mut wire, chain) = await_commit(CommitMode::Passive);
     let all = Algorithms::default().completed();
     let chosen = crate::algorithm::Chosen::from_lists(&all, &all);
     let other_zid = Commit { h2: chain[2], zid: [9; 12], chosen, hvi: [0; 32] }.write(&chain[1]);
@@ -437,7 +436,7 @@ fn an_error_ends_what_is_under_way_and_nothing_else() {
     let error_of = |end| write_packet(1, ssrc(end), &error(0xa0));
     wire.inject(A, &error_of(B));
     assert_eq!(wire.told[A].failure, None, "nobody is there yet");
-    let (mut wire, _) = await_commit(Initiative::Waits);
+    let (mut wire, _) = await_commit(CommitMode::Passive);
     wire.inject(A, &write_packet(1, 5, &error(0xa0)));
     assert_eq!(wire.told[A].failure, None, "a stranger's");
     wire.inject(A, &error_of(B));
@@ -451,7 +450,7 @@ fn an_error_ends_what_is_under_way_and_nothing_else() {
 
 #[test]
 fn an_error_is_repeated_until_it_is_acknowledged() {
-    let (mut wire, chain) = await_commit(Initiative::Waits);
+    let (mut wire, chain) = await_commit(CommitMode::Passive);
     let commit: [&[u8]; 3] = [&chain[2], &[2; 12], b"S256AES1HS32MultB32 "];
     wire.inject(A, &packet(B, MessageType::Commit, &[commit[0], commit[1], commit[2], &[0; 24]]));
     assert_eq!(wire.ends[A].next_deadline().unwrap().reason, "ErrorACK");
@@ -496,9 +495,9 @@ fn go_clear_is_refused_sas_relay_acknowledged_and_ping_answered() {
 
 #[test]
 fn a_flood_makes_us_compute_no_more_than_an_agreement_needs_and_send_no_more_than_it_sends() {
-    for initiative in [Initiative::Takes, Initiative::Waits] {
+    for commit_mode in [CommitMode::Active, CommitMode::Passive] {
         let mut zrtp = Zrtp::new(
-            ZrtpConfig { initiative, ..config(A) },
+            ZrtpConfig { commit_mode, ..config(A) },
             ZidCache::default(),
             Entropy::new(&Seed::from_number(1)),
         );

@@ -2,20 +2,20 @@
 
 use crate::algorithm::Chosen;
 use crate::confirm::Confirm;
-use crate::engine::{Agreed, Offer, Out, State, Zrtp};
+use crate::engine::{Agreed, Offer, PacketSink, State, Zrtp};
 use crate::event::{ZrtpEvent, ZrtpFailure};
 use crate::hash::{is_equal, sha256};
 use crate::message::{Commit, DhPart, is_sealed_with};
 use crate::packet::{MessageType, Packet};
-use crate::resend::Resend;
-use crate::secrets::{Ingredients, Role, SessionKeys, common_secret, continuity, secret_ids};
+use crate::retransmission::Retransmission;
+use crate::secrets::{KdfInput, Role, SessionKeys, common_secret, continuity, secret_ids};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
 
 impl Zrtp {
     /// Chooses, makes the DHPart2 that will be sent later, and commits to it.
-    pub(crate) fn commit(&mut self, now: Instant, out: Out<'_>) -> State {
+    pub(crate) fn commit(&mut self, now: Instant, out: PacketSink<'_>) -> State {
         let Some(peer) = &self.peer else { return State::Discovering };
         let chosen = Chosen::from_lists(&self.config.algorithms, &peer.hello.algorithms);
         let key_pair = match self.key_pair(chosen) {
@@ -31,7 +31,7 @@ impl Zrtp {
         let commit = Commit { h2: self.chain.h2, zid: self.config.zid, chosen, hvi }.write(&self.chain.h1);
         self.send(&commit, out);
         self.give_up = None;
-        self.resend = Some(Resend::message(now, commit.clone(), "DHPart1"));
+        self.retransmission = Some(Retransmission::message(now, commit.clone(), "DHPart1"));
         State::AwaitDhPart1(Box::new(Offer { chosen, key_pair, hvi, commit, dh_part2 }))
     }
 
@@ -40,7 +40,7 @@ impl Zrtp {
         offer: Box<Offer>,
         now: Instant,
         packet: &Packet<'_>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         match packet.kind {
             MessageType::DhPart1 => self.on_dh_part1(offer, now, packet.message, out),
@@ -52,7 +52,7 @@ impl Zrtp {
         }
     }
 
-    fn on_dh_part1(&mut self, offer: Box<Offer>, now: Instant, message: &[u8], out: Out<'_>) -> State {
+    fn on_dh_part1(&mut self, offer: Box<Offer>, now: Instant, message: &[u8], out: PacketSink<'_>) -> State {
         let Some(part) = DhPart::parse(message, offer.chosen.key_agreement) else {
             self.counts.malformed += 1;
             return State::AwaitDhPart1(offer);
@@ -72,12 +72,12 @@ impl Zrtp {
         };
         let dh_part2 = offer.dh_part2.clone();
         self.send(&dh_part2, out);
-        self.resend = Some(Resend::message(now, dh_part2, "Confirm1"));
+        self.retransmission = Some(Retransmission::message(now, dh_part2, "Confirm1"));
         let Some(peer) = &self.peer else { return State::Discovering };
         let retained = self.cache.find(&peer.hello.zid);
         let hash = offer.chosen.hash;
         let s1 = retained.and_then(|retained| common_secret(hash, Role::Responder, retained, &part.ids));
-        let keys = SessionKeys::derive(&Ingredients {
+        let keys = SessionKeys::derive(&KdfInput {
             chosen: offer.chosen,
             dh_result: &result,
             zid_initiator: self.config.zid,
@@ -105,7 +105,7 @@ impl Zrtp {
         agreed: Box<Agreed>,
         now: Instant,
         packet: &Packet<'_>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         if packet.kind != MessageType::Confirm1 {
             self.counts.unexpected += 1;
@@ -118,7 +118,7 @@ impl Zrtp {
         };
         let confirm2 = self.write_confirm(&agreed, MessageType::Confirm2);
         self.send(&confirm2, out);
-        self.resend = Some(Resend::message(now, confirm2, "Conf2ACK"));
+        self.retransmission = Some(Retransmission::message(now, confirm2, "Conf2ACK"));
         self.tell(ZrtpEvent::ReadyToReceive {
             suite: agreed.chosen.suite(),
             receive: agreed.keys.of(Role::Responder).master_key(),

@@ -30,8 +30,8 @@ mod hash;
 mod initiator;
 mod message;
 mod packet;
-mod resend;
 mod responder;
+mod retransmission;
 mod sas;
 mod sas_words;
 mod secrets;
@@ -39,7 +39,7 @@ mod secured;
 
 pub use algorithm::{Algorithms, AuthTag, CipherType, HashType, KeyAgreement, SasType};
 pub use cache::{Retained, Zid, ZidCache};
-pub use engine::{Initiative, Zrtp, ZrtpConfig};
+pub use engine::{CommitMode, Zrtp, ZrtpConfig};
 pub use event::{Continuity, Secured, ZrtpCounts, ZrtpEvent, ZrtpFailure};
 pub use packet::is_zrtp;
 pub use secured::SasCheck;

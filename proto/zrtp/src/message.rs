@@ -1,6 +1,6 @@
 //! The messages that are more than their name: Hello, Commit, DHPart, Ping (RFC 6189 §5.2 to §5.16).
 
-use crate::algorithm::{Algorithms, Block, Chosen, KeyAgreement};
+use crate::algorithm::{Algorithms, Chosen, KeyAgreement, TypeBlock};
 use crate::hash::implicit_mac;
 use crate::packet::{MESSAGE_HEAD_BYTES, MessageType, write_message};
 use alloc::vec::Vec;
@@ -204,11 +204,11 @@ fn sealed(kind: MessageType, parts: &[&[u8]], key: &[u8; 32]) -> Vec<u8> {
     message
 }
 
-fn one_of<T: Block>(block: [u8; 4], listed: &[T]) -> Option<T> {
+fn one_of<T: TypeBlock>(block: [u8; 4], listed: &[T]) -> Option<T> {
     T::from_block(block).filter(|item| listed.contains(item))
 }
 
-fn blocks<T: Block>(list: &[T]) -> Vec<u8> {
+fn blocks<T: TypeBlock>(list: &[T]) -> Vec<u8> {
     list.iter().take(LIST_MAX).flat_map(|item| item.block()).collect()
 }
 
@@ -238,7 +238,7 @@ impl<'a> Body<'a> {
     }
 
     /// The algorithms that we know of a list of `count` blocks: at most seven (RFC 6189 §5.2).
-    fn list<T: Block>(&mut self, count: u8) -> Option<Vec<T>> {
+    fn list<T: TypeBlock>(&mut self, count: u8) -> Option<Vec<T>> {
         if usize::from(count) > LIST_MAX {
             return None;
         }

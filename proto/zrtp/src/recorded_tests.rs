@@ -7,7 +7,7 @@ use crate::hash::sha256;
 use crate::message::{Commit, DhPart, Hello, is_sealed_with};
 use crate::packet::{MessageType, Packet};
 use crate::sas::render;
-use crate::secrets::{Ingredients, Role, SessionKeys};
+use crate::secrets::{KdfInput, Role, SessionKeys};
 use alloc::vec::Vec;
 
 struct Recorded(&'static str);
@@ -50,7 +50,7 @@ fn replay(recorded: &Recorded, peer: Role) -> Commit {
     assert!(is_sealed_with(&h2, &hello));
     assert_eq!(commit.chosen.hash.digest(&[&part2_message, &hello]).leftmost::<32>(), commit.hvi);
 
-    let keys = SessionKeys::derive(&Ingredients {
+    let keys = SessionKeys::derive(&KdfInput {
         chosen: commit.chosen,
         dh_result: &recorded.bytes("dh_result"),
         zid_initiator: commit.zid,

@@ -3,12 +3,12 @@
 use crate::CONFIRM_FAILURES_MAX;
 use crate::agreement::KeyPair;
 use crate::confirm::Confirm;
-use crate::engine::{Agreed, Answer, Initiative, Out, PATIENCE, State, Zrtp};
+use crate::engine::{Agreed, Answer, CommitMode, PATIENCE, PacketSink, State, Zrtp};
 use crate::event::{Continuity, ZrtpFailure};
 use crate::hash::{is_equal, sha256};
 use crate::message::{Commit, CommitRefusal, DhPart, is_sealed_with};
 use crate::packet::{MessageType, Packet, write_message};
-use crate::secrets::{Ingredients, Role, SessionKeys, common_secret, continuity, secret_ids};
+use crate::secrets::{KdfInput, Role, SessionKeys, common_secret, continuity, secret_ids};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::Instant;
@@ -16,7 +16,13 @@ use zeroize::Zeroizing;
 
 impl Zrtp {
     /// A Commit came in `state`: discovering, waiting for it, or with a Commit of our own out.
-    pub(crate) fn on_commit(&mut self, now: Instant, message: &[u8], state: State, out: Out<'_>) -> State {
+    pub(crate) fn on_commit(
+        &mut self,
+        now: Instant,
+        message: &[u8],
+        state: State,
+        out: PacketSink<'_>,
+    ) -> State {
         let Some(h2) = Commit::h2(message) else {
             self.counts.malformed += 1;
             return state;
@@ -53,7 +59,7 @@ impl Zrtp {
         answer: Box<Answer>,
         now: Instant,
         packet: &Packet<'_>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         match packet.kind {
             MessageType::DhPart2 => return self.on_dh_part2(answer, now, packet.message, out),
@@ -70,7 +76,7 @@ impl Zrtp {
         mut agreed: Box<Agreed>,
         now: Instant,
         packet: &Packet<'_>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         match packet.kind {
             MessageType::Confirm2 => {}
@@ -150,7 +156,7 @@ impl Zrtp {
         now: Instant,
         refusal: CommitRefusal,
         state: State,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         let what = match refusal {
             CommitRefusal::Malformed => {
@@ -163,10 +169,10 @@ impl Zrtp {
             CommitRefusal::KeyAgreement => "key agreement",
             CommitRefusal::SasType => "SAS type",
             // RFC 6189 §4.4.2.3: a Commit with Diffie-Hellman turns the roles, and beats the other where both are out.
-            CommitRefusal::Preshared => match (&state, self.config.initiative) {
+            CommitRefusal::Preshared => match (&state, self.config.commit_mode) {
                 (State::AwaitDhPart1(_), _) => return state,
-                (_, Initiative::Takes) => return self.commit(now, out),
-                (_, Initiative::Waits) => "Preshared mode",
+                (_, CommitMode::Active) => return self.commit(now, out),
+                (_, CommitMode::Passive) => "Preshared mode",
             },
             CommitRefusal::Multistream => "Multistream mode",
         };
@@ -180,7 +186,7 @@ impl Zrtp {
         commit: Commit,
         message: &[u8],
         key_pair: Option<KeyPair>,
-        out: Out<'_>,
+        out: PacketSink<'_>,
     ) -> State {
         let chosen = commit.chosen;
         let key_pair = match key_pair.filter(|pair| pair.serves(chosen.key_agreement, chosen.cipher)) {
@@ -195,12 +201,18 @@ impl Zrtp {
         let dh_part1 = DhPart { h1: self.chain.h1, ids, public: key_pair.public() }
             .write(MessageType::DhPart1, &self.chain.h0);
         self.send(&dh_part1, out);
-        self.resend = None;
+        self.retransmission = None;
         self.give_up = Some((now + PATIENCE, "DHPart2"));
         State::AwaitDhPart2(Box::new(Answer { commit, commit_message: message.to_vec(), key_pair, dh_part1 }))
     }
 
-    fn on_dh_part2(&mut self, answer: Box<Answer>, now: Instant, message: &[u8], out: Out<'_>) -> State {
+    fn on_dh_part2(
+        &mut self,
+        answer: Box<Answer>,
+        now: Instant,
+        message: &[u8],
+        out: PacketSink<'_>,
+    ) -> State {
         let Commit { h2, zid, chosen, hvi } = answer.commit;
         let Some(part) = DhPart::parse(message, chosen.key_agreement) else {
             self.counts.malformed += 1;
@@ -224,7 +236,7 @@ impl Zrtp {
         let retained = self.cache.find(&zid);
         let s1 =
             retained.and_then(|retained| common_secret(chosen.hash, Role::Initiator, retained, &part.ids));
-        let keys = SessionKeys::derive(&Ingredients {
+        let keys = SessionKeys::derive(&KdfInput {
             chosen,
             dh_result: &result,
             zid_initiator: zid,

@@ -84,8 +84,8 @@ fn secret_id(hash: HashType, role: Role, secret: &[u8; 32]) -> [u8; 8] {
     hash.mac(secret, &[role.label().as_bytes()]).leftmost()
 }
 
-/// What goes into s0 (RFC 6189 §4.4.1.4).
-pub(crate) struct Ingredients<'a> {
+/// Input of the computation of s0 (RFC 6189 §4.4.1.4).
+pub(crate) struct KdfInput<'a> {
     pub(crate) chosen: Chosen,
     pub(crate) dh_result: &'a [u8],
     pub(crate) zid_initiator: Zid,
@@ -128,7 +128,7 @@ impl EndKeys {
 }
 
 impl SessionKeys {
-    pub(crate) fn derive(from: &Ingredients<'_>) -> Self {
+    pub(crate) fn derive(from: &KdfInput<'_>) -> Self {
         let hash = from.chosen.hash;
         let total_hash = hash.digest(&from.messages);
         let s1: &[u8] = from.s1.map_or(&[], |secret| secret);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn every_ingredient_changes_every_key_and_the_lengths_are_the_suite_s() {
         let chosen = Chosen::from_lists(&Algorithms::default(), &Algorithms::default());
-        let plain = || Ingredients {
+        let plain = || KdfInput {
             chosen,
             dh_result: &[1; 32],
             zid_initiator: [2; 12],
@@ -240,17 +240,11 @@ mod tests {
         };
         let keys = SessionKeys::derive(&plain());
         let others = [
-            SessionKeys::derive(&Ingredients { dh_result: &[2; 32], ..plain() }),
-            SessionKeys::derive(&Ingredients { zid_initiator: [3; 12], ..plain() }),
-            SessionKeys::derive(&Ingredients { s1: Some(&[0; 32]), ..plain() }),
-            SessionKeys::derive(&Ingredients {
-                messages: [b"hello", b"commit", b"part1", b"part3"],
-                ..plain()
-            }),
-            SessionKeys::derive(&Ingredients {
-                chosen: Chosen { hash: HashType::S384, ..chosen },
-                ..plain()
-            }),
+            SessionKeys::derive(&KdfInput { dh_result: &[2; 32], ..plain() }),
+            SessionKeys::derive(&KdfInput { zid_initiator: [3; 12], ..plain() }),
+            SessionKeys::derive(&KdfInput { s1: Some(&[0; 32]), ..plain() }),
+            SessionKeys::derive(&KdfInput { messages: [b"hello", b"commit", b"part1", b"part3"], ..plain() }),
+            SessionKeys::derive(&KdfInput { chosen: Chosen { hash: HashType::S384, ..chosen }, ..plain() }),
         ];
         for other in &others {
             assert_ne!(keys.sas_value, other.sas_value);
@@ -270,7 +264,7 @@ mod tests {
 
     #[test]
     fn s0_is_the_hash_of_its_parts_in_the_order_of_the_rfc() {
-        let from = Ingredients {
+        let from = KdfInput {
             chosen: Chosen::from_lists(&Algorithms::default(), &Algorithms::default()),
             dh_result: b"result",
             zid_initiator: *b"initiator-id",

@@ -2,7 +2,7 @@
 
 use crate::cache::{Retained, expiry};
 use crate::confirm::{Confirm, is_go_clear, is_sas_relay};
-use crate::engine::{Agreed, Out, State, Zrtp};
+use crate::engine::{Agreed, PacketSink, State, Zrtp};
 use crate::event::{Continuity, Secured, ZrtpEvent};
 use crate::message::error;
 use crate::packet::{MessageType, Packet, write_message};
@@ -35,7 +35,7 @@ impl Zrtp {
 
     /// Both Confirms are right and the peer knows it.
     pub(crate) fn secure(&mut self, now: Instant, mut agreed: Box<Agreed>, confirm: &Confirm) -> State {
-        self.resend = None;
+        self.retransmission = None;
         self.give_up = None;
         let Some(peer) = &self.peer else { return State::Failed };
         agreed.cache_interval_s = self.config.cache_interval_s.min(confirm.cache_interval_s);
@@ -64,7 +64,12 @@ impl Zrtp {
         State::Secured(agreed)
     }
 
-    pub(crate) fn secured(&mut self, mut agreed: Box<Agreed>, packet: &Packet<'_>, out: Out<'_>) -> State {
+    pub(crate) fn secured(
+        &mut self,
+        mut agreed: Box<Agreed>,
+        packet: &Packet<'_>,
+        out: PacketSink<'_>,
+    ) -> State {
         let (hash, keys) = (agreed.chosen.hash, agreed.keys.of(agreed.role.other()));
         match packet.kind {
             MessageType::Confirm2 if packet.message == agreed.received => self.send(&agreed.answer, out),

@@ -13,7 +13,7 @@ fn two_ends_agree_with_the_curve_and_the_fastest_of_both_is_taken() {
     let secured = wire.told[A].secured.as_ref().unwrap();
     assert_eq!((sas.len(), secured.key_agreement), (4, KeyAgreement::Ec25));
     assert_eq!((secured.continuity, secured.sas_verified), (Continuity::FirstCall, false));
-    assert_eq!(secured.suite, ringway_sdp::Suite::AesCm256HmacSha1_80);
+    assert_eq!(secured.suite, ringway_sdp::CryptoSuite::AesCm256HmacSha1_80);
     assert_eq!((secured.peer_client.as_str(), secured.peer_zid), ("Ringway", [2; 12]));
     assert_eq!((wire.told[A].retained.len(), wire.told[B].retained.len()), (1, 1));
     assert!(wire.told[A].retained[0].rs1 == wire.told[B].retained[0].rs1);

@@ -5,9 +5,8 @@ use crate::*;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Instant, Rng, Seed};
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sansio::{Entropy, Instant, Rng, Seed};
+use ringway_sdp::{CryptoSuite, MasterKey};
 
 /// Which end: an index.
 pub(crate) const A: usize = 0;
@@ -33,7 +32,7 @@ pub(crate) struct Wire {
 /// What an end has told.
 #[derive(Default)]
 pub(crate) struct Told {
-    pub(crate) ready_to_receive: Option<(Suite, MasterKey)>,
+    pub(crate) ready_to_receive: Option<(CryptoSuite, MasterKey)>,
     pub(crate) secured: Option<Secured>,
     pub(crate) retained: Vec<Retained>,
     pub(crate) forgotten: Vec<Zid>,
@@ -52,7 +51,7 @@ pub(crate) fn dh3k(config: ZrtpConfig) -> ZrtpConfig {
 }
 
 pub(crate) fn waiting(config: ZrtpConfig) -> ZrtpConfig {
-    ZrtpConfig { initiative: Initiative::Waits, ..config }
+    ZrtpConfig { commit_mode: CommitMode::Passive, ..config }
 }
 
 /// The source of an end's packets.

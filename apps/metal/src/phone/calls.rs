@@ -25,7 +25,7 @@ use ringway_sansio::Entropy;
 use ringway_sansio::{Instant, Outbox, Seed};
 use ringway_screen::Level;
 use ringway_screen::phone::Command;
-use ringway_sdp::{Codec, MediaParams, Suite};
+use ringway_sdp::{Codec, CryptoSuite, MediaParams};
 use ringway_sdp::{LocalMedia, SecurityPolicy};
 use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
@@ -439,8 +439,8 @@ impl<C: Card> PhoneMachine<C> {
 /// What protects the sound, as SDP negotiates it.
 fn policy(srtp: Srtp, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
     let suites = match role {
-        Role::Caller => Suite::OFFERED.to_vec(),
-        Role::Callee => Suite::ALL.to_vec(),
+        Role::Caller => CryptoSuite::OFFERED.to_vec(),
+        Role::Callee => CryptoSuite::ALL.to_vec(),
     };
     match (srtp, hello_hash) {
         (Srtp::None, _) => SecurityPolicy::None,

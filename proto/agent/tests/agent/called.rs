@@ -4,8 +4,8 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended};
+use ringway_sdp::CryptoSuite;
 use ringway_sdp::SecurityPolicy;
-use ringway_sdp::Suite;
 
 fn offer() -> String {
     sdp("10.0.0.2", 7000)
@@ -241,7 +241,7 @@ fn what_cannot_be_a_call_is_refused_without_disturbing_anybody() {
 #[test]
 fn what_cannot_be_agreed_on_is_refused_when_it_is_answered() {
     let mut table = Table::direct();
-    let policy = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let call = table.ringing(&invite("c", 1, Some(&offer())));
     let result =
         table.ask(|agent, now, out, actions| agent.answer(now, call, media_with(policy), out, actions));

@@ -3,7 +3,7 @@
 use crate::stun::StunFailure;
 use alloc::string::String;
 use core::net::SocketAddr;
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 use ringway_zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 
 /// What happened to a stream.
@@ -20,7 +20,7 @@ pub enum MediaEvent {
         /// The port of RTCP, once that is known too.
         rtcp: Option<SocketAddr>,
     },
-    /// The STUN server was of no use; it is asked again after 30 s.
+    /// The STUN server was of no use; it is deferred again after 30 s.
     StunFailed(StunFailure),
     /// The stream is protected from now on, both ways, or under another key.
     Secured(SecuredBy),
@@ -44,7 +44,7 @@ pub struct SecuredBy {
     /// Where the keys come from.
     pub method: SecurityMethod,
     /// What encrypts.
-    pub suite: Suite,
+    pub suite: CryptoSuite,
     /// With ZRTP: what the users compare.
     pub sas: Option<Sas>,
 }

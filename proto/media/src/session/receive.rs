@@ -35,7 +35,7 @@ pub(super) struct Transit {
     /// By the kernel's clock.
     pub(super) arrived: Instant,
     pub(super) ip_bytes: u32,
-    /// Under a key that the peer has given up since.
+    /// KeyGeneration a key that the peer has given up since.
     pub(super) is_late: bool,
 }
 

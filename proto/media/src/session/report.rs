@@ -1,13 +1,13 @@
 //! What a session reports.
 
-use super::control::RemoteView;
+use super::control::RemoteReception;
 use super::event::SecurityMethod;
 use super::send::SentCounts;
 use crate::jitter_buffer::BufferCounts;
 use crate::quality::{self, Concealment, Impairments};
 use crate::reception::ReceptionReport;
 use core::net::SocketAddr;
-use ringway_sdp::{Codec, Suite};
+use ringway_sdp::{Codec, CryptoSuite};
 
 /// Everything known about a stream. A value without memory of its own: making and moving it allocates nothing.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct Report {
     /// There and back, by RTCP, in milliseconds.
     pub round_trip_ms: Option<f64>,
     /// How the peer hears us, by RTCP.
-    pub remote: Option<RemoteView>,
+    pub remote: Option<RemoteReception>,
     /// Where our sound goes.
     pub target: Option<SocketAddr>,
     /// Where the peer is heard from.
@@ -54,14 +54,14 @@ pub struct Security {
     /// Where the keys come from.
     pub method: SecurityMethod,
     /// What encrypts.
-    pub suite: Option<Suite>,
+    pub suite: Option<CryptoSuite>,
     /// Length of the tag of an SRTP packet; 0: there is none.
     pub tag_bits: u16,
 }
 
 impl Security {
-    pub(super) fn new((method, suite): (SecurityMethod, Option<Suite>)) -> Self {
-        Self { method, suite, tag_bits: suite.map_or(0, Suite::tag_bits) }
+    pub(super) fn new((method, suite): (SecurityMethod, Option<CryptoSuite>)) -> Self {
+        Self { method, suite, tag_bits: suite.map_or(0, CryptoSuite::tag_bits) }
     }
 }
 

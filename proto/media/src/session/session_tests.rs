@@ -6,10 +6,10 @@ use crate::rtp::RtpHeader;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_zrtp::ZrtpConfig;
 
-pub(super) const SUITE: Suite = Suite::AesCm128HmacSha1_80;
+pub(super) const SUITE: CryptoSuite = CryptoSuite::AesCm128HmacSha1_80;
 pub(super) const PERFECT: Faults = Faults { lost: 0, doubled: 0, reordered: 0, jitter_ms: 0 };
 pub(super) const BAD: Faults = Faults { lost: 300, doubled: 50, reordered: 300, jitter_ms: 50 };
 
@@ -58,7 +58,7 @@ fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
 
 #[test]
 fn a_protected_call_is_no_different_and_says_by_what() {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let mut wire = Wire::sdes(2, suite, PERFECT);
         wire.run(120);
         for end in &wire.ends {
@@ -414,8 +414,9 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(1)));
     let mut out = Outbox::new();
     session.on_timeout(Instant::from_secs(1), &mut out);
-    let asked: Vec<_> = out.packets().map(|(packet, _)| (packet.flow.remote, packet.flow.listener)).collect();
-    assert_eq!(asked, [(server, RTP_PORT), (server, RTCP_PORT)]);
+    let deferred: Vec<_> =
+        out.packets().map(|(packet, _)| (packet.flow.remote, packet.flow.listener)).collect();
+    assert_eq!(deferred, [(server, RTP_PORT), (server, RTCP_PORT)]);
     let mut requests = out.packets().map(|(_, request)| request);
     let mut rtp = stun_answer(requests.next().unwrap(), 20_000);
     let mut rtcp = stun_answer(requests.next().unwrap(), 31_000);
@@ -423,7 +424,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     session.on_rtp(now, now, address(66, 1), &mut rtp.clone(), &mut Outbox::new());
     assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
     session.on_rtcp(now, now, server, &mut rtp.clone());
-    assert!(session.poll_event().is_none(), "the answer to what the other port asked");
+    assert!(session.poll_event().is_none(), "the answer to what the other port deferred");
     session.on_rtp(now, now, server, &mut rtp, &mut Outbox::new());
     let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("not told") };
     assert_eq!(rtp, address(7, 20_000));

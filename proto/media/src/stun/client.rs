@@ -10,8 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Deadline, Instant, Seed};
+use ringway_sansio::{Deadline, Entropy, Instant, Seed};
 
 /// The client of one server from one port.
 #[derive(Clone)]

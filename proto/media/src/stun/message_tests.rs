@@ -2,8 +2,7 @@
 
 use super::*;
 use core::net::SocketAddr;
-use ringway_sansio::Entropy;
-use ringway_sansio::Seed;
+use ringway_sansio::{Entropy, Seed};
 
 const REQUEST: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.1.bin");
 const RESPONSE_IPV4: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.2.bin");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use ringway_sansio::Entropy;
 use ringway_sansio::Seed;
-use ringway_sdp::{Codec, Direction, MasterKey, MediaParams, Protection, Suite};
+use ringway_sdp::{Codec, CryptoSuite, Direction, MasterKey, MediaParams, Protection};
 use ringway_sdp::{Downgrade, Limits, LocalMedia, OfferAnswer, Refused, SecurityPolicy, SessionDescription};
 
 /// The first bytes say who the phones are; each later one is something that happens.
@@ -51,8 +51,8 @@ struct End {
 impl End {
     fn new(number: u8, bytes: &mut Bytes) -> Self {
         let (kind, suites) = (bytes.next(), bytes.next());
-        let suites = Suite::ALL.into_iter().enumerate().filter(|(at, _)| suites >> at & 1 == 1);
-        let mut suites: Vec<Suite> = suites.map(|(_, suite)| suite).collect();
+        let suites = CryptoSuite::ALL.into_iter().enumerate().filter(|(at, _)| suites >> at & 1 == 1);
+        let mut suites: Vec<CryptoSuite> = suites.map(|(_, suite)| suite).collect();
         if kind & 8 != 0 {
             suites.reverse();
         }

@@ -1,13 +1,13 @@
 //! SRTP and SRTCP: any bytes to a receiver, and any change to a protected packet. What is refused is left as it was,
 //! and a good packet is taken afterwards, once.
 
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{SrtpReceiver, SrtpSender, UnprotectError};
 
 /// The first byte is the suite, the second says what is changed; the others are the packet.
 pub(crate) fn run(data: &[u8]) {
     let [suite, change, packet @ ..] = data else { return };
-    let suite = Suite::ALL[usize::from(*suite & 7)];
+    let suite = CryptoSuite::ALL[usize::from(*suite & 7)];
     let mut receiver = SrtpReceiver::new(suite, &key(suite)).unwrap();
     forged(&mut receiver, packet);
     protected(&mut receiver, suite, packet, *change);
@@ -21,7 +21,7 @@ fn forged(receiver: &mut SrtpReceiver, packet: &[u8]) {
     assert_eq!(bytes, packet, "a refused packet was changed");
 }
 
-fn protected(receiver: &mut SrtpReceiver, suite: Suite, packet: &[u8], change: u8) {
+fn protected(receiver: &mut SrtpReceiver, suite: CryptoSuite, packet: &[u8], change: u8) {
     let mut sender = SrtpSender::new(suite, &key(suite)).unwrap();
     let mut buffer = packet.to_vec();
     buffer.resize(packet.len() + SrtpSender::OVERHEAD_BYTES_MAX, 0);
@@ -48,7 +48,7 @@ fn protected(receiver: &mut SrtpReceiver, suite: Suite, packet: &[u8], change: u
     assert_eq!(open(receiver, &mut good.to_vec()), Err(UnprotectError::Replayed));
 }
 
-fn key(suite: Suite) -> MasterKey {
+fn key(suite: CryptoSuite) -> MasterKey {
     MasterKey {
         key: vec![0x17; suite.key_bytes()],
         salt: vec![0x71; suite.salt_bytes()],

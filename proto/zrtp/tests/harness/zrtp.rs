@@ -4,7 +4,7 @@
 use ringway_sansio::Entropy;
 use ringway_sansio::{Instant, Seed};
 use ringway_zrtp::{
-    Algorithms, COMPUTATIONS_MAX, Initiative, KeyAgreement, Secured, ZidCache, Zrtp, ZrtpConfig, ZrtpEvent,
+    Algorithms, COMPUTATIONS_MAX, CommitMode, KeyAgreement, Secured, ZidCache, Zrtp, ZrtpConfig, ZrtpEvent,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,14 +33,14 @@ struct Wire {
 
 impl Wire {
     fn new(settings: u8) -> Self {
-        let end = |number: u8, initiative| {
+        let end = |number: u8, commit_mode| {
             let algorithms = Algorithms { key_agreements: vec![KeyAgreement::Ec25], ..Algorithms::default() };
-            let config = ZrtpConfig { algorithms, initiative, ..ZrtpConfig::new([number; 12]) };
+            let config = ZrtpConfig { algorithms, commit_mode, ..ZrtpConfig::new([number; 12]) };
             Zrtp::new(config, ZidCache::default(), Entropy::new(&Seed::from_number(number.into())))
         };
-        let initiative = |bit| if settings & bit == 0 { Initiative::Takes } else { Initiative::Waits };
+        let commit_mode = |bit| if settings & bit == 0 { CommitMode::Active } else { CommitMode::Passive };
         let mut wire = Self {
-            ends: [end(1, initiative(1)), end(2, initiative(2))],
+            ends: [end(1, commit_mode(1)), end(2, commit_mode(2))],
             towards: Default::default(),
             secured: [None, None],
             events: [0; 2],

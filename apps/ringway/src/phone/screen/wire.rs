@@ -11,7 +11,7 @@ use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
 use ringway_media::session::Report;
-use ringway_sdp::Suite;
+use ringway_sdp::CryptoSuite;
 use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +108,7 @@ impl Wired {
 
 /// What protects a call, in the screen's words.
 pub(super) fn lock(security: Security) -> Lock {
-    let named = |suite: Suite| suite.name().to_owned();
+    let named = |suite: CryptoSuite| suite.name().to_owned();
     match security {
         Security::None => Lock::None,
         Security::Sdes(suite) => Lock::SdesPlain { suite: named(suite) },

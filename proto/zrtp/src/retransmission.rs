@@ -5,7 +5,7 @@ use core::time::Duration;
 use ringway_sansio::Instant;
 
 /// A message that waits for its answer.
-pub(crate) struct Resend {
+pub(crate) struct Retransmission {
     pub(crate) message: Vec<u8>,
     /// The answer.
     pub(crate) awaited: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Resend {
     is_extended: bool,
 }
 
-/// What [`Resend::poll`] found.
+/// What [`Retransmission::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     NotYet,
@@ -25,7 +25,7 @@ pub(crate) enum Due {
     GiveUp,
 }
 
-impl Resend {
+impl Retransmission {
     /// A Hello was sent: again after 50 ms, 100 ms and then every 200 ms, for almost 4 s.
     pub(crate) fn hello(now: Instant, message: Vec<u8>) -> Self {
         let interval = Duration::from_millis(50);
@@ -82,12 +82,12 @@ impl Resend {
 mod tests {
     use super::*;
 
-    fn times(mut resend: Resend) -> Vec<u64> {
+    fn times(mut retransmission: Retransmission) -> Vec<u64> {
         let mut times = Vec::new();
         loop {
-            let now = resend.at();
+            let now = retransmission.at();
             times.push(now.as_millis());
-            match resend.poll(now) {
+            match retransmission.poll(now) {
                 Due::NotYet => panic!("due at its time"),
                 Due::Again => {}
                 Due::GiveUp => return times,
@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn hellos_follow_t1() {
-        let sent = times(Resend::hello(Instant::default(), Vec::new()));
+        let sent = times(Retransmission::hello(Instant::default(), Vec::new()));
         assert_eq!(sent[..5], [50, 150, 350, 550, 750]);
         assert_eq!((sent.len(), sent[19], sent[20]), (21, 3750, 3950));
-        let mut extended = Resend::hello(Instant::default(), Vec::new());
+        let mut extended = Retransmission::hello(Instant::default(), Vec::new());
         extended.extend();
         extended.extend();
         let sent = times(extended);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn other_messages_follow_t2() {
-        let sent = times(Resend::message(Instant::default(), Vec::new(), ""));
+        let sent = times(Retransmission::message(Instant::default(), Vec::new(), ""));
         assert_eq!(sent, [150, 450, 1050, 2250, 3450, 4650, 5850, 7050, 8250, 9450, 10650]);
     }
 }

@@ -1,30 +1,30 @@
-//! How our two ports look from outside: a STUN client for each, since a NAT maps each by itself (RFC 3605 §1).
+//! Public addresses of our two ports by STUN: a client for each, since a NAT maps each port separately (RFC 3605 §1).
 
 use super::event::MediaEvent;
-use super::{Asked, RTCP_PORT, RTP_PORT};
+use super::{Deferred, RTCP_PORT, RTP_PORT};
 use crate::stun::{StunClient, StunEvent};
 use core::net::SocketAddr;
 use ringway_sansio::{Deadline, Flow, Instant, ListenerId, Outbox, Seed, Token};
 
-pub(super) struct Outside {
-    rtp: Asked<StunClient>,
-    rtcp: Asked<StunClient>,
+pub(super) struct StunMapping {
+    rtp: Deferred<StunClient>,
+    rtcp: Deferred<StunClient>,
 }
 
-impl Outside {
+impl StunMapping {
     /// Asks `server` from `now` on. The seeds are the clients', RTP's first.
     pub(super) fn new(server: SocketAddr, seeds: [Seed; 2], now: Instant) -> Self {
         let server = Flow::canonical(server);
         let [rtp, rtcp] =
-            seeds.map(|seed| Asked { machine: StunClient::new(server, &seed), start_at: Some(now) });
+            seeds.map(|seed| Deferred { machine: StunClient::new(server, &seed), start_at: Some(now) });
         Self { rtp, rtcp }
     }
 
     /// Asks no more.
     pub(super) fn stop(&mut self) {
-        for asked in [&mut self.rtp, &mut self.rtcp] {
-            asked.start_at = None;
-            asked.machine.stop();
+        for deferred in [&mut self.rtp, &mut self.rtcp] {
+            deferred.start_at = None;
+            deferred.machine.stop();
         }
     }
 
@@ -36,21 +36,21 @@ impl Outside {
         from: SocketAddr,
         datagram: &[u8],
     ) -> Option<MediaEvent> {
-        let asked = if port == RTCP_PORT { &mut self.rtcp } else { &mut self.rtp };
-        let event = asked.machine.on_datagram(now, from, datagram)?;
+        let deferred = if port == RTCP_PORT { &mut self.rtcp } else { &mut self.rtp };
+        let event = deferred.machine.on_datagram(now, from, datagram)?;
         self.told(port, event)
     }
 
     /// Sends what is due.
     pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Outbox) -> Option<MediaEvent> {
         let mut failed = None;
-        for (port, asked) in [(RTP_PORT, &mut self.rtp), (RTCP_PORT, &mut self.rtcp)] {
-            let flow = Flow::udp(port, asked.machine.server());
+        for (port, deferred) in [(RTP_PORT, &mut self.rtp), (RTCP_PORT, &mut self.rtcp)] {
+            let flow = Flow::udp(port, deferred.machine.server());
             let mut send = |bytes: &[u8]| out.send(flow, Token::NONE, bytes);
-            if asked.start_at.take_if(|at| *at <= now).is_some() {
-                asked.machine.start(now, &mut send);
+            if deferred.start_at.take_if(|at| *at <= now).is_some() {
+                deferred.machine.start(now, &mut send);
             }
-            if let Some(event) = asked.machine.on_timeout(now, &mut send) {
+            if let Some(event) = deferred.machine.on_timeout(now, &mut send) {
                 failed = failed.or(Some((port, event)));
             }
         }
@@ -58,14 +58,14 @@ impl Outside {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Deadline> {
-        let due = |asked: &Asked<StunClient>| {
-            let first = asked.start_at.map(|at| Deadline { at, reason: "first STUN request" });
-            first.or_else(|| asked.machine.next_deadline())
+        let due = |deferred: &Deferred<StunClient>| {
+            let first = deferred.start_at.map(|at| Deadline { at, reason: "first STUN request" });
+            first.or_else(|| deferred.machine.next_deadline())
         };
         [due(&self.rtp), due(&self.rtcp)].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
-    /// How our RTP port looked when last asked.
+    /// How our RTP port looked when last deferred.
     pub(super) const fn mapped(&self) -> Option<SocketAddr> {
         self.rtp.machine.mapped()
     }

@@ -1,42 +1,41 @@
-//! What protects a stream at the moment: the two SRTP contexts, kept as long as their keys are the same.
+//! Current protection of a stream: the two SRTP contexts, kept as long as their keys are the same.
 
 use super::event::{SecurityFailure, SecurityMethod};
-use super::receiving::{Receiving, Under};
+use super::receive_contexts::{KeyGeneration, ReceiveContexts};
 use ringway_sansio::Instant;
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
 
-/// What protects a stream.
+/// Protection of a stream.
 #[derive(Debug)]
-pub(super) enum Shield {
-    /// Nothing, and nothing was agreed on.
+pub(super) enum SrtpState {
+    /// No protection was negotiated: RTP in the clear.
     None,
-    /// Keys are being agreed on. Until then nothing is sent, and heard only what authenticates under a key that is
-    /// known already.
-    Agreeing { receive: Option<Receiving> },
-    /// Both ways.
-    Keyed { method: SecurityMethod, send: SrtpSender, receive: Receiving },
-    /// What was agreed on does not protect: nothing is sent or heard.
+    /// ZRTP is in progress. Nothing is sent, and only packets that authenticate under a key already known are received.
+    Agreeing { receive: Option<ReceiveContexts> },
+    /// Both contexts have their keys.
+    Keyed { method: SecurityMethod, send: SrtpSender, receive: ReceiveContexts },
+    /// The negotiated protection failed: nothing is sent or received.
     Failed,
 }
 
-/// What became of a received packet.
+/// Result of authentication and decryption of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// In the clear, as agreed: nothing proves who sent it.
+    /// In the clear, as negotiated: the sender is not authenticated.
     Plain,
-    /// Checked, under this key of the peer; this many bytes are the packet.
-    Authenticated(usize, Under),
-    /// Not to be believed.
+    /// Authenticated under this key of the peer; the packet has this length in bytes.
+    Authenticated(usize, KeyGeneration),
+    /// Discarded.
     Refused(UnprotectError),
-    /// It may be in the clear, or protected under a key that we do not have yet.
+    /// There is no key yet.
     NotYet,
 }
 
-/// Why a packet does not go out.
+/// Reason why a packet is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotSent {
-    /// There are no keys, so far or ever.
+pub(super) enum SendError {
+    /// There are no keys.
     NotReady,
     /// The key may protect no more.
     KeyUsedUp,
@@ -44,16 +43,16 @@ pub(super) enum NotSent {
     Malformed,
 }
 
-impl Shield {
+impl SrtpState {
     /// Keys that signalling carried. A context whose key is the same is kept, and its rollover counters with it: the
     /// peer, which keeps its own, would understand nothing else (RFC 3711 §3.3.1).
     pub(super) fn set_sdes(
         &mut self,
         now: Instant,
-        suite: Suite,
+        suite: CryptoSuite,
         keys: (&MasterKey, &MasterKey),
         settings: SrtpSettings,
-    ) -> Result<Changed, SecurityFailure> {
+    ) -> Result<KeyChange, SecurityFailure> {
         let (send_key, receive_key) = keys;
         if let Self::Keyed { method: SecurityMethod::Sdes, send, receive } = self {
             let changed = !send.is_keyed_by(suite, send_key) || !receive.is_keyed_by(suite, receive_key);
@@ -62,14 +61,14 @@ impl Shield {
                 *self = Self::Failed;
                 return Err(SecurityFailure::Key(error));
             }
-            return Ok(if changed { Changed::Yes } else { Changed::No });
+            return Ok(if changed { KeyChange::Changed } else { KeyChange::Unchanged });
         }
         let contexts = SrtpSender::with_settings(suite, send_key, settings)
-            .and_then(|send| Ok((send, Receiving::new(suite, receive_key, settings)?)));
+            .and_then(|send| Ok((send, ReceiveContexts::new(suite, receive_key, settings)?)));
         match contexts {
             Ok((send, receive)) => {
                 *self = Self::Keyed { method: SecurityMethod::Sdes, send, receive };
-                Ok(Changed::Yes)
+                Ok(KeyChange::Changed)
             }
             Err(error) => {
                 *self = Self::Failed;
@@ -81,18 +80,18 @@ impl Shield {
     /// The peer may send under this key, and we may not send yet.
     pub(super) fn set_receive(
         &mut self,
-        suite: Suite,
+        suite: CryptoSuite,
         key: &MasterKey,
         settings: SrtpSettings,
     ) -> Result<(), KeyError> {
-        *self = Self::Agreeing { receive: Some(Receiving::new(suite, key, settings)?) };
+        *self = Self::Agreeing { receive: Some(ReceiveContexts::new(suite, key, settings)?) };
         Ok(())
     }
 
     /// Keys that both ends agreed on. Packets that came meanwhile stay known.
     pub(super) fn set_agreed(
         &mut self,
-        suite: Suite,
+        suite: CryptoSuite,
         keys: (&MasterKey, &MasterKey),
         settings: SrtpSettings,
     ) -> Result<(), KeyError> {
@@ -101,7 +100,7 @@ impl Shield {
         let receive = match core::mem::replace(self, Self::Failed) {
             Self::Agreeing { receive: Some(receive) } if receive.is_keyed_by(suite, receive_key) => receive,
             Self::None | Self::Agreeing { .. } | Self::Keyed { .. } | Self::Failed => {
-                Receiving::new(suite, receive_key, settings)?
+                ReceiveContexts::new(suite, receive_key, settings)?
             }
         };
         *self = Self::Keyed { method: SecurityMethod::Zrtp, send, receive };
@@ -109,20 +108,20 @@ impl Shield {
     }
 
     /// Protects the RTP packet in the first `len` bytes; returns how long it is then.
-    pub(super) fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, NotSent> {
+    pub(super) fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, SendError> {
         match self {
             Self::None => Ok(len),
-            Self::Keyed { send, .. } => send.protect_rtp(buffer, len).map_err(NotSent::from),
-            Self::Agreeing { .. } | Self::Failed => Err(NotSent::NotReady),
+            Self::Keyed { send, .. } => send.protect_rtp(buffer, len).map_err(SendError::from),
+            Self::Agreeing { .. } | Self::Failed => Err(SendError::NotReady),
         }
     }
 
     /// Protects the RTCP packet in the first `len` bytes; returns how long it is then.
-    pub(super) fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, NotSent> {
+    pub(super) fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, SendError> {
         match self {
             Self::None => Ok(len),
-            Self::Keyed { send, .. } => send.protect_rtcp(buffer, len).map_err(NotSent::from),
-            Self::Agreeing { .. } | Self::Failed => Err(NotSent::NotReady),
+            Self::Keyed { send, .. } => send.protect_rtcp(buffer, len).map_err(SendError::from),
+            Self::Agreeing { .. } | Self::Failed => Err(SendError::NotReady),
         }
     }
 
@@ -166,7 +165,7 @@ impl Shield {
     }
 
     /// Where the keys come from, and what encrypts.
-    pub(super) fn security(&self) -> (SecurityMethod, Option<Suite>) {
+    pub(super) fn security(&self) -> (SecurityMethod, Option<CryptoSuite>) {
         match self {
             Self::Keyed { method, send, .. } => (*method, Some(send.suite())),
             Self::None | Self::Agreeing { .. } | Self::Failed => (SecurityMethod::None, None),
@@ -189,7 +188,7 @@ impl Shield {
         }
     }
 
-    fn receiving(&mut self) -> Option<&mut Receiving> {
+    fn receiving(&mut self) -> Option<&mut ReceiveContexts> {
         match self {
             Self::Keyed { receive, .. } | Self::Agreeing { receive: Some(receive) } => Some(receive),
             Self::None | Self::Agreeing { receive: None } | Self::Failed => None,
@@ -197,20 +196,20 @@ impl Shield {
     }
 }
 
-/// Whether the keys are others than before.
+/// Effect of new parameters on the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Changed {
-    No,
-    Yes,
+pub(super) enum KeyChange {
+    Unchanged,
+    Changed,
 }
 
 /// Puts other keys in the place of those that are no longer the same.
 fn rekey(
     now: Instant,
-    suite: Suite,
+    suite: CryptoSuite,
     (send_key, receive_key): (&MasterKey, &MasterKey),
     settings: SrtpSettings,
-    (send, receive): (&mut SrtpSender, &mut Receiving),
+    (send, receive): (&mut SrtpSender, &mut ReceiveContexts),
 ) -> Result<(), KeyError> {
     if !send.is_keyed_by(suite, send_key) {
         // RFC 4568 §7.1.4: a new key is a new context, whose rollover counter is 0.
@@ -219,7 +218,7 @@ fn rekey(
     receive.rekey(now, suite, receive_key)
 }
 
-impl From<ProtectError> for NotSent {
+impl From<ProtectError> for SendError {
     fn from(error: ProtectError) -> Self {
         match error {
             ProtectError::LifetimeOver => Self::KeyUsedUp,

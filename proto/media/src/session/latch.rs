@@ -1,4 +1,4 @@
-//! Whom we hear, and where our sound goes: the peer's address as signalling told it, or as its packets show it.
+//! Latching (RFC 7362 §4): the peer's media address, as signalled or as its packets show it.
 
 use super::config::SymmetricRtp;
 use crate::rtp::RtpHeader;
@@ -9,19 +9,19 @@ use ringway_sansio::Instant;
 /// Follows the peer's address.
 ///
 /// Without SRTP nothing proves who sends. The signalled address is heard at once and for good; another only while
-/// nothing came from there, and when it has sent [`LATCH_PACKETS`] packets in a row. Once locked, no third is heard.
+/// nothing came from there, and when it has sent [`LATCH_PACKETS`] packets in a row. Once latched, no third is heard.
 /// With SRTP the packets prove it: the first source that authenticates is taken, another one later on only when the
 /// first has gone silent.
 #[derive(Debug)]
-pub(super) struct SourceLock {
+pub(super) struct Latch {
     rule: SymmetricRtp,
     signalled: SocketAddr,
-    locked: Option<Locked>,
+    latched: Option<Latched>,
     candidate: Option<Candidate>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Locked {
+struct Latched {
     address: SocketAddr,
     proof: Proof,
     last_at: Instant,
@@ -55,9 +55,9 @@ pub(super) enum Sender {
     Stranger,
 }
 
-impl SourceLock {
+impl Latch {
     pub(super) const fn new(rule: SymmetricRtp, signalled: SocketAddr) -> Self {
-        Self { rule, signalled, locked: None, candidate: None }
+        Self { rule, signalled, latched: None, candidate: None }
     }
 
     /// Signalling told another address: what was learnt about the old one is of no use.
@@ -69,12 +69,12 @@ impl SourceLock {
 
     /// A packet in the clear, of an agreed payload type, came from `from`.
     pub(super) fn on_plain(&mut self, now: Instant, from: SocketAddr, header: RtpHeader) -> Sender {
-        match &mut self.locked {
-            Some(locked) if locked.address == from => {
-                locked.last_at = now;
+        match &mut self.latched {
+            Some(latched) if latched.address == from => {
+                latched.last_at = now;
                 Sender::Peer
             }
-            _ if from == self.signalled => self.lock(now, from, Proof::None),
+            _ if from == self.signalled => self.latch_to(now, from, Proof::None),
             Some(_) => Sender::Stranger,
             None => match self.rule {
                 SymmetricRtp::SignalledOnly => Sender::Stranger,
@@ -85,20 +85,20 @@ impl SourceLock {
 
     /// A packet that authenticated came from `from`. It is heard in any case.
     pub(super) fn on_authenticated(&mut self, now: Instant, from: SocketAddr) -> Sender {
-        match &mut self.locked {
-            Some(locked) if locked.address == from => {
-                locked.last_at = now;
-                locked.proof = Proof::Authenticated;
+        match &mut self.latched {
+            Some(latched) if latched.address == from => {
+                latched.last_at = now;
+                latched.proof = Proof::Authenticated;
                 Sender::Peer
             }
             // Who replays the peer's packets from elsewhere is refused before; who delays them gets our sound only if
             // the peer is silent, and cannot understand it.
-            Some(locked)
-                if locked.proof == Proof::Authenticated && now.since(locked.last_at) < MOVE_AFTER =>
+            Some(latched)
+                if latched.proof == Proof::Authenticated && now.since(latched.last_at) < MOVE_AFTER =>
             {
                 Sender::Peer
             }
-            Some(_) | None => self.lock(now, from, Proof::Authenticated),
+            Some(_) | None => self.latch_to(now, from, Proof::Authenticated),
         }
     }
 
@@ -109,12 +109,12 @@ impl SourceLock {
 
     /// Where our sound goes.
     pub(super) fn target(&self) -> SocketAddr {
-        self.locked.map_or(self.signalled, |locked| locked.address)
+        self.latched.map_or(self.signalled, |latched| latched.address)
     }
 
     /// Where the peer is heard from, if it is.
     pub(super) fn heard_from(&self) -> Option<SocketAddr> {
-        self.locked.map(|locked| locked.address)
+        self.latched.map(|latched| latched.address)
     }
 
     /// The address that signalling told.
@@ -143,12 +143,12 @@ impl SourceLock {
                 packets
             }
         };
-        if packets >= LATCH_PACKETS { self.lock(now, from, Proof::None) } else { Sender::Stranger }
+        if packets >= LATCH_PACKETS { self.latch_to(now, from, Proof::None) } else { Sender::Stranger }
     }
 
-    fn lock(&mut self, now: Instant, address: SocketAddr, proof: Proof) -> Sender {
-        let is_new = self.locked.is_none_or(|locked| locked.address != address);
-        self.locked = Some(Locked { address, proof, last_at: now });
+    fn latch_to(&mut self, now: Instant, address: SocketAddr, proof: Proof) -> Sender {
+        let is_new = self.latched.is_none_or(|latched| latched.address != address);
+        self.latched = Some(Latched { address, proof, last_at: now });
         self.candidate = None;
         if is_new { Sender::NewPeer } else { Sender::Peer }
     }
@@ -181,77 +181,77 @@ mod tests {
 
     const SIGNALLED: u16 = 4000;
 
-    fn lock() -> SourceLock {
-        SourceLock::new(SymmetricRtp::Latch, address(SIGNALLED))
+    fn latch() -> Latch {
+        Latch::new(SymmetricRtp::Latch, address(SIGNALLED))
     }
 
     #[test]
     fn the_signalled_source_is_heard_at_once_and_no_other_after_it() {
-        let mut lock = lock();
-        assert_eq!(lock.on_plain(at(0), address(SIGNALLED), header(0)), Sender::NewPeer);
+        let mut latch = latch();
+        assert_eq!(latch.on_plain(at(0), address(SIGNALLED), header(0)), Sender::NewPeer);
         for number in 0..100 {
-            assert_eq!(lock.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
         }
-        assert_eq!(lock.on_plain(at(9000), address(SIGNALLED), header(1)), Sender::Peer);
-        assert_eq!(lock.target(), address(SIGNALLED));
+        assert_eq!(latch.on_plain(at(9000), address(SIGNALLED), header(1)), Sender::Peer);
+        assert_eq!(latch.target(), address(SIGNALLED));
     }
 
     #[test]
     fn another_source_is_taken_after_five_packets_and_kept() {
-        let mut lock = lock();
+        let mut latch = latch();
         for number in 0..4 {
-            assert_eq!(lock.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
         }
-        assert_eq!(lock.on_plain(at(20), address(9), header(4)), Sender::NewPeer);
-        assert_eq!(lock.target(), address(9));
+        assert_eq!(latch.on_plain(at(20), address(9), header(4)), Sender::NewPeer);
+        assert_eq!(latch.target(), address(9));
         for number in 0..100 {
-            assert_eq!(lock.on_plain(at(20), address(10), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(20), address(10), header(number)), Sender::Stranger);
         }
         // The signalled one is the better one, whenever it comes.
-        assert_eq!(lock.on_plain(at(20), address(SIGNALLED), header(0)), Sender::NewPeer);
-        assert_eq!(lock.on_plain(at(20), address(9), header(5)), Sender::Stranger);
+        assert_eq!(latch.on_plain(at(20), address(SIGNALLED), header(0)), Sender::NewPeer);
+        assert_eq!(latch.on_plain(at(20), address(9), header(5)), Sender::Stranger);
     }
 
     #[test]
     fn numbers_out_of_a_row_or_two_sources_at_once_do_not_latch() {
-        let mut lock = lock();
+        let mut latch = latch();
         for number in 0..50 {
-            let sender = lock.on_plain(at(20), address(9), header(number * 977));
+            let sender = latch.on_plain(at(20), address(9), header(number * 977));
             assert_eq!(sender, Sender::Stranger);
         }
         for number in 0..4 {
-            assert_eq!(lock.on_plain(at(300), address(10), header(number)), Sender::Stranger);
-            assert_eq!(lock.on_plain(at(300), address(11), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(300), address(10), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(300), address(11), header(number)), Sender::Stranger);
         }
-        assert_eq!(lock.heard_from(), None);
+        assert_eq!(latch.heard_from(), None);
     }
 
     #[test]
     fn only_the_signalled_source_where_so_configured() {
-        let mut lock = SourceLock::new(SymmetricRtp::SignalledOnly, address(SIGNALLED));
+        let mut latch = Latch::new(SymmetricRtp::SignalledOnly, address(SIGNALLED));
         for number in 0..50 {
-            assert_eq!(lock.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
         }
-        assert_eq!(lock.on_authenticated(at(20), address(9)), Sender::NewPeer);
+        assert_eq!(latch.on_authenticated(at(20), address(9)), Sender::NewPeer);
     }
 
     #[test]
     fn an_authenticated_source_is_left_only_when_it_is_silent() {
-        let mut lock = lock();
-        assert_eq!(lock.on_authenticated(at(0), address(9)), Sender::NewPeer);
-        assert_eq!(lock.on_authenticated(at(500), address(10)), Sender::Peer);
-        assert_eq!(lock.target(), address(9));
-        assert_eq!(lock.on_authenticated(at(1500), address(10)), Sender::NewPeer);
-        assert_eq!(lock.target(), address(10));
+        let mut latch = latch();
+        assert_eq!(latch.on_authenticated(at(0), address(9)), Sender::NewPeer);
+        assert_eq!(latch.on_authenticated(at(500), address(10)), Sender::Peer);
+        assert_eq!(latch.target(), address(9));
+        assert_eq!(latch.on_authenticated(at(1500), address(10)), Sender::NewPeer);
+        assert_eq!(latch.target(), address(10));
     }
 
     #[test]
     fn a_new_signalled_address_begins_anew() {
-        let mut lock = lock();
-        lock.on_authenticated(at(0), address(9));
-        lock.on_signalled(address(SIGNALLED));
-        assert_eq!(lock.target(), address(9));
-        lock.on_signalled(address(5000));
-        assert_eq!((lock.target(), lock.heard_from()), (address(5000), None));
+        let mut latch = latch();
+        latch.on_authenticated(at(0), address(9));
+        latch.on_signalled(address(SIGNALLED));
+        assert_eq!(latch.target(), address(9));
+        latch.on_signalled(address(5000));
+        assert_eq!((latch.target(), latch.heard_from()), (address(5000), None));
     }
 }

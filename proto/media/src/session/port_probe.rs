@@ -1,19 +1,19 @@
-//! A row of the peer's ports, tried while nobody is heard.
+//! Probing of consecutive ports of the peer while no packets arrive.
 
 use super::config::PortRow;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
-/// Which port is tried next, and when.
+/// The next port to probe, and when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowSearch {
+pub(super) struct PortProbe {
     row: PortRow,
     next: u8,
     due: Option<Instant>,
 }
 
-impl RowSearch {
+impl PortProbe {
     pub(super) const fn new(row: PortRow) -> Self {
         Self { row, next: 0, due: None }
     }
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn ports_are_tried_in_turn_after_a_while() {
         let row = PortRow { ports: 3, after: Duration::from_secs(2) };
-        let mut search = RowSearch::new(row);
+        let mut search = PortProbe::new(row);
         let signalled = SocketAddr::from(([192, 0, 2, 1], 4000));
         assert_eq!(search.next(Instant::from_secs(9), signalled), None);
         search.start(Instant::from_secs(10));
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn there_is_no_port_behind_the_last() {
-        let mut search = RowSearch::new(PortRow { ports: 2, after: Duration::ZERO });
+        let mut search = PortProbe::new(PortRow { ports: 2, after: Duration::ZERO });
         search.start(Instant::from_secs(1));
         let last = SocketAddr::from(([192, 0, 2, 1], 65_534));
         assert_eq!(search.next(Instant::from_secs(1), last), None);

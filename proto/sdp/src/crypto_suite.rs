@@ -2,7 +2,7 @@
 
 /// What encrypts and authenticates a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Suite {
+pub enum CryptoSuite {
     /// AES in counter mode, 128 bits; HMAC-SHA1, tag of 80 bits (RFC 4568 §6.2.1).
     AesCm128HmacSha1_80,
     /// AES in counter mode, 128 bits; HMAC-SHA1, tag of 32 bits in SRTP and 80 in SRTCP (RFC 4568 §6.2.2).
@@ -21,7 +21,7 @@ pub enum Suite {
     AeadAes256Gcm,
 }
 
-impl Suite {
+impl CryptoSuite {
     /// Every suite, the one we like best first.
     pub const ALL: [Self; 8] = [
         Self::AeadAes256Gcm,

@@ -1,4 +1,4 @@
-//! The keys under which the peer is heard: the present one, and for a short time the one before it.
+//! SRTP contexts for the peer's packets: that of the current key, and for a short time that of the previous one.
 //!
 //! ```text
 //!             other key                       2 s, or 500 ms after the first packet under the new key
@@ -10,13 +10,13 @@
 
 use core::time::Duration;
 use ringway_sansio::Instant;
-use ringway_sdp::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{KeyError, SrtpReceiver, SrtpSettings, UnprotectError};
 
-/// What opens the peer's packets.
+/// The contexts that authenticate and decrypt the peer's packets.
 #[derive(Debug)]
-pub(super) struct Receiving {
-    present: SrtpReceiver,
+pub(super) struct ReceiveContexts {
+    current: SrtpReceiver,
     /// One at most: who changes keys twice in that time loses what was under way.
     previous: Option<Previous>,
 }
@@ -28,26 +28,31 @@ struct Previous {
     until: Instant,
 }
 
-/// Under which key a packet came.
+/// Key that a packet was protected with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Under {
-    Present,
+pub(super) enum KeyGeneration {
+    Current,
     Previous,
 }
 
-impl Receiving {
-    pub(super) fn new(suite: Suite, key: &MasterKey, settings: SrtpSettings) -> Result<Self, KeyError> {
-        Ok(Self { present: SrtpReceiver::with_settings(suite, key, settings)?, previous: None })
+impl ReceiveContexts {
+    pub(super) fn new(suite: CryptoSuite, key: &MasterKey, settings: SrtpSettings) -> Result<Self, KeyError> {
+        Ok(Self { current: SrtpReceiver::with_settings(suite, key, settings)?, previous: None })
     }
 
-    /// True when this key, and no other, is the present one.
-    pub(super) fn is_keyed_by(&self, suite: Suite, key: &MasterKey) -> bool {
-        self.present.is_keyed_by(suite, key)
+    /// True if this key is the current one.
+    pub(super) fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
+        self.current.is_keyed_by(suite, key)
     }
 
     /// Goes on with another key; with the one that is there already nothing changes. One that comes back in time finds
     /// its context as it was, so that nothing that came under it can come again.
-    pub(super) fn rekey(&mut self, now: Instant, suite: Suite, key: &MasterKey) -> Result<(), KeyError> {
+    pub(super) fn rekey(
+        &mut self,
+        now: Instant,
+        suite: CryptoSuite,
+        key: &MasterKey,
+    ) -> Result<(), KeyError> {
         if self.is_keyed_by(suite, key) {
             return Ok(());
         }
@@ -55,9 +60,9 @@ impl Receiving {
         let returning = self.previous.take_if(|previous| previous.context.is_keyed_by(suite, key));
         let next = match returning {
             Some(previous) => previous.context,
-            None => self.present.successor(suite, key)?,
+            None => self.current.successor(suite, key)?,
         };
-        let context = core::mem::replace(&mut self.present, next);
+        let context = core::mem::replace(&mut self.current, next);
         self.previous = Some(Previous { context, until: now + OVERLAP_MAX });
         Ok(())
     }
@@ -82,21 +87,21 @@ impl Receiving {
         &mut self,
         now: Instant,
         mut unprotect: impl FnMut(&mut SrtpReceiver) -> Result<usize, UnprotectError>,
-    ) -> Result<(usize, Under), UnprotectError> {
+    ) -> Result<(usize, KeyGeneration), UnprotectError> {
         self.on_time(now);
-        let error = match (unprotect(&mut self.present), &mut self.previous) {
+        let error = match (unprotect(&mut self.current), &mut self.previous) {
             (Ok(len), previous) => {
                 if let Some(previous) = previous {
                     previous.until = previous.until.min(now + OVERLAP_AFTER_FIRST);
                 }
-                return Ok((len, Under::Present));
+                return Ok((len, KeyGeneration::Current));
             }
             (Err(error), None) => return Err(error),
             (Err(error), Some(_)) => error,
         };
         let previous = self.previous.as_mut().map(|previous| unprotect(&mut previous.context));
         match (error, previous) {
-            (_, Some(Ok(len))) => Ok((len, Under::Previous)),
+            (_, Some(Ok(len))) => Ok((len, KeyGeneration::Previous)),
             // It came under the previous key before: it is a repeat, and nobody forged it.
             (
                 UnprotectError::AuthenticationFailed
@@ -118,4 +123,4 @@ const OVERLAP_MAX: Duration = Duration::from_secs(2);
 const OVERLAP_AFTER_FIRST: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
-mod receiving_tests;
+mod receive_contexts_tests;
