@@ -6,8 +6,7 @@ use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
 use ringway_sansio::{Event, Instant, Outbox, Seed, Transport};
-use ringway_sdp::{Codec, CryptoSuite, MediaParams};
-use ringway_sdp::{LocalMedia, SecurityPolicy};
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -22,8 +22,9 @@ mod timed;
 
 pub use config::{PortRow, SessionConfig, SessionLimits, SymmetricRtp, ZrtpSettings};
 pub use control::RemoteReception;
-pub use event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
-pub use report::{Refused, Report, Security, SentReport};
+pub use event::{MediaEvent, Sas, SecurityFailure};
+pub use report::{Refused, Report, SentReport};
+pub use srtp_state::Security;
 
 use crate::dtmf::Digit;
 use crate::quality;
@@ -246,7 +247,7 @@ impl MediaSession {
         let rating = codec.and_then(|codec| report::rating(codec, &received, &sound, delay_ms));
         let (reports_sent, reports_received) = self.control.counts();
         Report {
-            security: Security::new(self.srtp.security()),
+            security: self.srtp.security(),
             sent: SentReport::new(self.outgoing.counts()),
             received,
             sound,
@@ -269,18 +270,14 @@ impl MediaSession {
     fn set_protection(&mut self, now: Instant, protection: &Protection) {
         match protection {
             Protection::None => {
-                if self.srtp.security().1.is_some() {
+                if self.srtp.security().is_some() {
                     self.tell(MediaEvent::Unprotected);
                 }
                 self.srtp = SrtpState::None;
             }
             Protection::Sdes { suite, send, receive } => {
                 match self.srtp.set_sdes(now, *suite, (send, receive), self.config.srtp) {
-                    Ok(KeyChange::Changed) => self.tell(MediaEvent::Secured(SecuredBy {
-                        method: SecurityMethod::Sdes,
-                        suite: *suite,
-                        sas: None,
-                    })),
+                    Ok(KeyChange::Changed) => self.tell(MediaEvent::Secured { suite: *suite, sas: None }),
                     Ok(KeyChange::Unchanged) => {}
                     Err(failure) => self.tell(MediaEvent::SecurityFailed(failure)),
                 }

@@ -32,6 +32,7 @@ mod profile;
 mod protect;
 mod refused;
 pub mod sdes;
+mod security_policy;
 mod text;
 mod write;
 
@@ -49,7 +50,8 @@ pub use limits::Limits;
 pub use malformed::{Fault, Malformed};
 pub use master_key::{MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use media::MediaDescription;
-pub use offer_answer::{Downgrade, LocalMedia, OfferAnswer, SecurityPolicy};
-pub use params::{MediaParams, Protection};
+pub use offer_answer::{LocalMedia, OfferAnswer};
+pub use params::{KeyManagement, MediaParams, Protection};
 pub use profile::Profile;
 pub use refused::{Mismatch, Refused};
+pub use security_policy::{Downgrade, SecurityPolicy};

@@ -9,11 +9,11 @@
 //! What was agreed stays until something else is agreed: a refused offer, ours or theirs, changes nothing.
 
 use crate::formats::TELEPHONE_EVENT_TYPE;
-use crate::protect::{Method, OfferedProtection, PriorProtection};
+use crate::protect::{OfferedProtection, PriorProtection};
 use crate::write::address;
 use crate::{
-    Codec, Connection, CryptoSuite, Direction, Limits, MasterKey, MediaDescription, MediaParams, Origin,
-    Profile, Protection, SessionDescription,
+    Codec, Connection, CryptoSuite, Direction, Downgrade, Limits, MasterKey, MediaDescription, MediaParams,
+    Origin, Profile, Protection, SecurityPolicy, SessionDescription,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -49,57 +49,6 @@ impl LocalMedia {
     }
 }
 
-/// What must protect a stream, and what may.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecurityPolicy {
-    /// Protected if the other side can: offers RTP/AVP with keys (RFC 8643), takes whatever it is offered.
-    Opportunistic {
-        /// The suites for SDES, the one liked best first.
-        suites: Vec<CryptoSuite>,
-        /// The hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
-        hello_hash: Option<[u8; 32]>,
-    },
-    /// Never.
-    None,
-    /// Keys in signalling (RFC 4568), or no call.
-    Sdes {
-        /// The suites, the one liked best first; at least one.
-        suites: Vec<CryptoSuite>,
-    },
-    /// Keys that the media sessions agree on (RFC 6189).
-    Zrtp {
-        /// The hash of our Hello.
-        hello_hash: [u8; 32],
-    },
-}
-
-impl SecurityPolicy {
-    pub(crate) fn suites(&self) -> &[CryptoSuite] {
-        match self {
-            Self::Opportunistic { suites, .. } | Self::Sdes { suites } => suites,
-            Self::None | Self::Zrtp { .. } => &[],
-        }
-    }
-
-    pub(crate) const fn hello_hash(&self) -> Option<&[u8; 32]> {
-        match self {
-            Self::Opportunistic { hello_hash, .. } => hello_hash.as_ref(),
-            Self::Zrtp { hello_hash } => Some(hello_hash),
-            Self::None | Self::Sdes { .. } => None,
-        }
-    }
-}
-
-/// Whether a call that was protected may go on unprotected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Downgrade {
-    /// It may not.
-    #[default]
-    Refused,
-    /// The user knows, and allowed it.
-    Allowed,
-}
-
 /// One call's negotiation: every offer and answer of the call, in order, ours and theirs.
 ///
 /// Send keys stay the same from offer to offer, one for each suite, so that the SRTP contexts and their rollover
@@ -132,7 +81,6 @@ pub struct OfferAnswer {
     /// The suite that was last taken from the peer under another name than ours, and that name.
     pub(crate) spelling: Option<(CryptoSuite, String)>,
     agreed: Option<MediaParams>,
-    protected_by: Option<Method>,
 }
 
 /// An offer of ours that has no answer yet.
@@ -175,7 +123,6 @@ impl OfferAnswer {
             pending: None,
             spelling: None,
             agreed: None,
-            protected_by: None,
         }
     }
 
@@ -200,7 +147,6 @@ impl OfferAnswer {
             pending: self.pending.clone(),
             spelling: self.spelling.clone(),
             agreed: self.agreed.clone(),
-            protected_by: self.protected_by,
         }
     }
 
@@ -244,10 +190,10 @@ impl OfferAnswer {
         self.pending.is_some()
     }
 
-    pub(crate) const fn before(&self) -> PriorProtection {
+    pub(crate) fn before(&self) -> PriorProtection {
         PriorProtection {
             is_agreed: self.agreed.is_some(),
-            method: self.protected_by,
+            key_management: self.agreed.as_ref().and_then(MediaParams::key_management),
             downgrade: self.downgrade,
         }
     }
@@ -313,7 +259,6 @@ impl OfferAnswer {
                 self.keys.retain(|(of, key)| *of != suite || *key != send);
             }
         }
-        self.protected_by = Method::of(&params.protection);
         self.agreed = Some(params.clone());
         self.pending = None;
     }

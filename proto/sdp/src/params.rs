@@ -34,25 +34,52 @@ pub struct MediaParams {
     pub protection: Protection,
 }
 
-/// What protects a stream.
+impl MediaParams {
+    /// Key management of the stream; `None` without SRTP.
+    pub const fn key_management(&self) -> Option<KeyManagement> {
+        self.protection.key_management()
+    }
+}
+
+/// Key management for SRTP (RFC 3711 §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyManagement {
+    /// The SDP carries the keys (RFC 4568): they are as secret as the signalling.
+    Sdes,
+    /// The two ends agree on keys in the media path (RFC 6189).
+    Zrtp,
+}
+
+/// Negotiated protection of a stream, with what SRTP or ZRTP needs to start.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Protection {
-    /// Nothing.
+    /// RTP in the clear.
     None,
-    /// SRTP with keys that signalling carried (RFC 4568): as secret as the signalling was.
+    /// SRTP with keys from the SDP.
     Sdes {
-        /// What encrypts, both ways.
+        /// Crypto suite of both directions.
         suite: CryptoSuite,
         /// Our key.
         send: MasterKey,
         /// The peer's key.
         receive: MasterKey,
     },
-    /// SRTP with keys that the two media sessions agree on (RFC 6189).
+    /// SRTP with keys from ZRTP.
     Zrtp {
         /// The hash of the peer's Hello as its signalling announced it (§8).
         peer_hello_hash: Option<[u8; 32]>,
     },
+}
+
+impl Protection {
+    /// Key management; `None` without SRTP.
+    pub const fn key_management(&self) -> Option<KeyManagement> {
+        match self {
+            Self::None => None,
+            Self::Sdes { .. } => Some(KeyManagement::Sdes),
+            Self::Zrtp { .. } => Some(KeyManagement::Zrtp),
+        }
+    }
 }
 
 impl fmt::Debug for Protection {

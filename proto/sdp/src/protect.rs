@@ -1,33 +1,13 @@
-//! What protects a stream: the choice among the keys that an offer or an answer brings.
+//! Choice of the protection among the keys that an offer or an answer carries.
 
-use crate::offer_answer::SecurityPolicy;
 use crate::sdes::CryptoLine;
 use crate::{
-    Attribute, CryptoSuite, Downgrade, MediaDescription, Mismatch, Profile, Protection, Refused,
-    SessionDescription,
+    Attribute, CryptoSuite, Downgrade, KeyManagement, MediaDescription, Mismatch, Profile, Protection,
+    Refused, SecurityPolicy, SessionDescription,
 };
 use alloc::vec::Vec;
 
-/// How a stream's keys are agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// Signalling carries them.
-    Sdes,
-    /// The media sessions agree on them.
-    Zrtp,
-}
-
-impl Method {
-    pub(crate) const fn of(protection: &Protection) -> Option<Self> {
-        match protection {
-            Protection::None => None,
-            Protection::Sdes { .. } => Some(Self::Sdes),
-            Protection::Zrtp { .. } => Some(Self::Zrtp),
-        }
-    }
-}
-
-/// What of an offered section is taken.
+/// Protection chosen from an offered section.
 #[derive(Clone, Debug)]
 pub(crate) enum ChosenProtection {
     Nothing,
@@ -36,33 +16,33 @@ pub(crate) enum ChosenProtection {
 }
 
 impl ChosenProtection {
-    const fn method(&self) -> Option<Method> {
+    const fn key_management(&self) -> Option<KeyManagement> {
         match self {
             Self::Nothing => None,
-            Self::Sdes(_) => Some(Method::Sdes),
-            Self::Zrtp { .. } => Some(Method::Zrtp),
+            Self::Sdes(_) => Some(KeyManagement::Sdes),
+            Self::Zrtp { .. } => Some(KeyManagement::Zrtp),
         }
     }
 }
 
-/// What the call had until now.
+/// Protection of the call before this offer or answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PriorProtection {
-    /// Whether anything was agreed.
+    /// True if an earlier offer was answered.
     pub(crate) is_agreed: bool,
-    /// What protects it.
-    pub(crate) method: Option<Method>,
-    /// Whether that may be given up.
+    /// Key management in use.
+    pub(crate) key_management: Option<KeyManagement>,
+    /// Permission to give it up.
     pub(crate) downgrade: Downgrade,
 }
 
 impl PriorProtection {
     /// A call that was protected stays protected, and by the same method: with the other one, packets could cross
     /// unprotected until it is done.
-    fn check(self, method: Option<Method>) -> Result<(), Refused> {
-        match (self.downgrade, self.method) {
+    fn check(self, after: Option<KeyManagement>) -> Result<(), Refused> {
+        match (self.downgrade, self.key_management) {
             (Downgrade::Allowed, _) | (_, None) => Ok(()),
-            (Downgrade::Refused, before) if before == method => Ok(()),
+            (Downgrade::Refused, before) if before == after => Ok(()),
             (Downgrade::Refused, Some(_)) => Err(Refused::Downgrade),
         }
     }
@@ -80,7 +60,7 @@ pub(crate) fn choose(
         return Err(Refused::Dtls);
     }
     match by_policy(policy, profile, offer, section, before) {
-        Ok(chosen) => before.check(chosen.method()).map(|()| chosen),
+        Ok(chosen) => before.check(chosen.key_management()).map(|()| chosen),
         Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
             if !profile.is_secure() && before.is_agreed =>
         {
@@ -91,7 +71,7 @@ pub(crate) fn choose(
     }
 }
 
-/// What an offer of ours promised of protection.
+/// Protection that our offer proposed.
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedProtection {
     /// The key lines, as they were written.
@@ -101,7 +81,7 @@ pub(crate) struct OfferedProtection {
 }
 
 impl OfferedProtection {
-    /// What protects the section that a peer answered with.
+    /// The protection negotiated by the peer's answer.
     pub(crate) fn answered_by(
         &self,
         policy: &SecurityPolicy,
@@ -119,11 +99,11 @@ impl OfferedProtection {
             | SecurityPolicy::Sdes { .. } => None,
         };
         let protection = in_order(before, sdes, zrtp).unwrap_or(Protection::None);
-        let method = Method::of(&protection);
-        before.check(method)?;
+        let after = protection.key_management();
+        before.check(after)?;
         let must =
             self.profile.is_secure() || matches!(policy, SecurityPolicy::Sdes { .. }) && !before.is_agreed;
-        if must && method.is_none() { Err(Refused::Unprotected) } else { Ok(protection) }
+        if must && after.is_none() { Err(Refused::Unprotected) } else { Ok(protection) }
     }
 
     /// RFC 4568 §5.1.3: an answer takes exactly one of the offered suites, under its tag, with a key of its own. Where
@@ -154,7 +134,7 @@ pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
     Attribute::with("zrtp-hash", value)
 }
 
-/// What the policy would take, whatever was before.
+/// The choice by policy alone, without the prior protection.
 fn by_policy(
     policy: &SecurityPolicy,
     profile: Profile,
@@ -185,9 +165,9 @@ fn by_policy(
 
 /// SDES first, unless the call is under ZRTP already.
 fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
-    match before.method {
-        Some(Method::Zrtp) => zrtp.or(sdes),
-        Some(Method::Sdes) | None => sdes.or(zrtp),
+    match before.key_management {
+        Some(KeyManagement::Zrtp) => zrtp.or(sdes),
+        Some(KeyManagement::Sdes) | None => sdes.or(zrtp),
     }
 }
 

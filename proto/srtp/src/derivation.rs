@@ -1,6 +1,6 @@
 //! From a master key to session keys (RFC 3711 §4.3, RFC 6188 §2, RFC 7714 §11).
 
-use crate::counter_mode::AesCounter;
+use crate::aes_counter::AesCounter;
 use crate::error::KeyError;
 use ringway_sdp::{CryptoSuite, MasterKey};
 

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod aes_counter;
 mod counter_mode;
 mod derivation;
 mod error;

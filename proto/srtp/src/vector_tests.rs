@@ -4,7 +4,7 @@
 //! without encryption. F8 and encrypted header extensions (RFC 6904) are not spoken: their vectors are checked with
 //! what this file makes of AES and of the key derivation, the latter's packet then with the real sender.
 
-use crate::counter_mode::AesCounter;
+use crate::aes_counter::AesCounter;
 use crate::derivation::SessionKeys;
 use crate::derivation::tests::derive_any;
 use crate::key::tests::of_session_keys;

@@ -20,8 +20,7 @@ use ringway_agent::{
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
 use ringway_media::stun;
-use ringway_sansio::Entropy;
-use ringway_sansio::{Instant, Transport};
+use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;

@@ -14,8 +14,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Outbox};
-use ringway_sdp::LocalMedia;
-use ringway_sdp::{Direction, MediaParams};
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
 use ringway_transaction::ServerId;
 

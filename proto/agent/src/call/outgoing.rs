@@ -12,8 +12,7 @@ use crate::{AccountId, Action, AgentEvent, By, NoWay, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::{Instant, Outbox};
-use ringway_sdp::LocalMedia;
-use ringway_sdp::{Direction, MediaParams};
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 

@@ -4,8 +4,7 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended};
-use ringway_sdp::CryptoSuite;
-use ringway_sdp::SecurityPolicy;
+use ringway_sdp::{CryptoSuite, SecurityPolicy};
 
 fn offer() -> String {
     sdp("10.0.0.2", 7000)

@@ -4,8 +4,7 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, NoWay};
-use ringway_sdp::SecurityPolicy;
-use ringway_sdp::{CryptoSuite, Direction, Protection};
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 use std::time::Duration;
 
 fn bob() -> String {

@@ -3,8 +3,7 @@
 use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
 use ringway_sansio::Event;
-use ringway_sdp::SecurityPolicy;
-use ringway_sdp::{CryptoSuite, Direction, Protection};
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 
 fn hold(table: &mut Table, call: CallId) {
     table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();

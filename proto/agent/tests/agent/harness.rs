@@ -4,8 +4,7 @@ use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
 };
 use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
-use ringway_sdp::Codec;
-use ringway_sdp::{LocalMedia, SecurityPolicy};
+use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
 use std::time::Duration;
 

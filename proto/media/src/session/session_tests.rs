@@ -6,7 +6,7 @@ use crate::rtp::RtpHeader;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
-use ringway_sdp::{CryptoSuite, MasterKey};
+use ringway_sdp::{CryptoSuite, KeyManagement, MasterKey};
 use ringway_zrtp::ZrtpConfig;
 
 pub(super) const SUITE: CryptoSuite = CryptoSuite::AesCm128HmacSha1_80;
@@ -35,7 +35,7 @@ fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
     wire.run(600);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
-        assert_eq!(report.security, Security { method: SecurityMethod::None, suite: None, tag_bits: 0 });
+        assert_eq!(report.security, None);
         assert_eq!(
             (report.sent.packets, report.received.counts.received, report.received.counts.lost()),
             (600, 600, 0)
@@ -64,17 +64,11 @@ fn a_protected_call_is_no_different_and_says_by_what() {
         for end in &wire.ends {
             let report = end.session.report();
             let tag_bits = suite.tag_bits();
-            assert_eq!(
-                report.security,
-                Security { method: SecurityMethod::Sdes, suite: Some(suite), tag_bits }
-            );
+            assert_eq!(report.security, Some(Security { key_management: KeyManagement::Sdes, suite }));
             assert_eq!((report.received.counts.received, report.refused), (120, Refused::default()));
             let kbit_s = 80.0 + f64::from(tag_bits) * 50.0 / 1000.0;
             assert!((report.received.kbit_s - kbit_s).abs() < 1e-6, "{}", report.received.kbit_s);
-            assert!(matches!(
-                end.events[0],
-                MediaEvent::Secured(SecuredBy { method: SecurityMethod::Sdes, .. })
-            ));
+            assert!(matches!(end.events[0], MediaEvent::Secured { sas: None, .. }));
         }
         assert!(blocks_of_tone(&wire.ends[0].heard, 20) >= 115);
     }
@@ -170,7 +164,7 @@ fn hold_and_resume_keep_the_sound_the_source_and_the_context() {
         assert_eq!(report.refused, Refused::default());
         assert_eq!((report.received.source_changes, report.received.counts.lost()), (0, 0));
         assert_eq!(report.sound.concealed_samples, 0, "{:?}", report.sound);
-        let secured = end.events.iter().filter(|event| matches!(event, MediaEvent::Secured(_))).count();
+        let secured = end.events.iter().filter(|event| matches!(event, MediaEvent::Secured { .. })).count();
         assert_eq!(secured, 1, "the key is the same: it is not told again");
     }
 }
@@ -459,7 +453,7 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
         .iter()
         .filter_map(|end| {
             end.events.iter().find_map(|event| match event {
-                MediaEvent::Secured(SecuredBy { method: SecurityMethod::Zrtp, sas, .. }) => sas.as_ref(),
+                MediaEvent::Secured { sas, .. } => sas.as_ref(),
                 _ => None,
             })
         })
@@ -468,8 +462,9 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
     assert!(!texts[0].text.is_empty() && texts[0].text == texts[1].text && texts[0].is_hello_announced);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
-        assert_eq!(report.security.method, SecurityMethod::Zrtp);
-        assert!(report.security.suite.is_some() && report.refused.auth_failures == 0, "{report:?}");
+        let key_management = report.security.map(|security| security.key_management);
+        assert_eq!(key_management, Some(KeyManagement::Zrtp));
+        assert!(report.refused.auth_failures == 0, "{report:?}");
         assert!(blocks_of_tone(&wire.ends[end].heard, period) >= 80);
         // Nothing of the length of a packet in the clear.
         assert!(wire.ends[end].sent.iter().all(|bytes| bytes.len() != 172));
@@ -501,7 +496,7 @@ fn zrtp_of_a_stranger_is_counted_and_not_answered() {
     }
     assert_eq!(wire.ends[0].session.report().refused.strangers, 61);
     wire.run(50);
-    assert!(wire.ends[0].session.report().security.suite.is_some());
+    assert!(wire.ends[0].session.report().security.is_some());
     let hello = wire.ends[1].sent[0].clone();
     assert!(wire.inject(0, stranger, &hello).is_empty());
     assert_eq!(wire.ends[0].session.report().refused.strangers, 62);

@@ -1,9 +1,9 @@
 //! Current protection of a stream: the two SRTP contexts, kept as long as their keys are the same.
 
-use super::event::{SecurityFailure, SecurityMethod};
+use super::event::SecurityFailure;
 use super::receive_contexts::{KeyGeneration, ReceiveContexts};
 use ringway_sansio::Instant;
-use ringway_sdp::{CryptoSuite, MasterKey};
+use ringway_sdp::{CryptoSuite, KeyManagement, MasterKey};
 use ringway_srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSettings, UnprotectError};
 
 /// Protection of a stream.
@@ -14,9 +14,18 @@ pub(super) enum SrtpState {
     /// ZRTP is in progress. Nothing is sent, and only packets that authenticate under a key already known are received.
     Agreeing { receive: Option<ReceiveContexts> },
     /// Both contexts have their keys.
-    Keyed { method: SecurityMethod, send: SrtpSender, receive: ReceiveContexts },
+    Keyed { key_management: KeyManagement, send: SrtpSender, receive: ReceiveContexts },
     /// The negotiated protection failed: nothing is sent or received.
     Failed,
+}
+
+/// Protection in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Security {
+    /// Origin of the keys.
+    pub key_management: KeyManagement,
+    /// Crypto suite of both directions.
+    pub suite: CryptoSuite,
 }
 
 /// Result of authentication and decryption of a received packet.
@@ -54,7 +63,7 @@ impl SrtpState {
         settings: SrtpSettings,
     ) -> Result<KeyChange, SecurityFailure> {
         let (send_key, receive_key) = keys;
-        if let Self::Keyed { method: SecurityMethod::Sdes, send, receive } = self {
+        if let Self::Keyed { key_management: KeyManagement::Sdes, send, receive } = self {
             let changed = !send.is_keyed_by(suite, send_key) || !receive.is_keyed_by(suite, receive_key);
             let result = rekey(now, suite, keys, settings, (send, receive));
             if let Err(error) = result {
@@ -67,7 +76,7 @@ impl SrtpState {
             .and_then(|send| Ok((send, ReceiveContexts::new(suite, receive_key, settings)?)));
         match contexts {
             Ok((send, receive)) => {
-                *self = Self::Keyed { method: SecurityMethod::Sdes, send, receive };
+                *self = Self::Keyed { key_management: KeyManagement::Sdes, send, receive };
                 Ok(KeyChange::Changed)
             }
             Err(error) => {
@@ -103,7 +112,7 @@ impl SrtpState {
                 ReceiveContexts::new(suite, receive_key, settings)?
             }
         };
-        *self = Self::Keyed { method: SecurityMethod::Zrtp, send, receive };
+        *self = Self::Keyed { key_management: KeyManagement::Zrtp, send, receive };
         Ok(())
     }
 
@@ -164,11 +173,13 @@ impl SrtpState {
         matches!(self, Self::None | Self::Keyed { .. })
     }
 
-    /// Where the keys come from, and what encrypts.
-    pub(super) fn security(&self) -> (SecurityMethod, Option<CryptoSuite>) {
+    /// The protection in force.
+    pub(super) fn security(&self) -> Option<Security> {
         match self {
-            Self::Keyed { method, send, .. } => (*method, Some(send.suite())),
-            Self::None | Self::Agreeing { .. } | Self::Failed => (SecurityMethod::None, None),
+            Self::Keyed { key_management, send, .. } => {
+                Some(Security { key_management: *key_management, suite: send.suite() })
+            }
+            Self::None | Self::Agreeing { .. } | Self::Failed => None,
         }
     }
 

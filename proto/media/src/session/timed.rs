@@ -1,7 +1,7 @@
 //! What time does to a stream: reports, keep-alives, repeated messages; and the end.
 
 use super::control::ReportBuffer;
-use super::event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
+use super::event::{MediaEvent, Sas, SecurityFailure};
 use super::latch::Latch;
 use super::srtp_state::SrtpState;
 use super::stun_mapping::StunMapping;
@@ -122,8 +122,7 @@ impl MediaSession {
             return self.fail(SecurityFailure::Key(error));
         }
         let secured = *secured;
-        self.tell(MediaEvent::Secured(SecuredBy {
-            method: SecurityMethod::Zrtp,
+        self.tell(MediaEvent::Secured {
             suite: secured.suite,
             sas: Some(Sas {
                 text: secured.sas,
@@ -133,7 +132,7 @@ impl MediaSession {
                 peer_client: secured.peer_client,
                 peer_discloses: secured.peer_discloses,
             }),
-        }));
+        });
     }
 
     fn fail(&mut self, failure: SecurityFailure) {

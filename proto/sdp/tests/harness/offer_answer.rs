@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
-use ringway_sansio::Entropy;
-use ringway_sansio::Seed;
-use ringway_sdp::{Codec, CryptoSuite, Direction, MasterKey, MediaParams, Protection};
-use ringway_sdp::{Downgrade, Limits, LocalMedia, OfferAnswer, Refused, SecurityPolicy, SessionDescription};
+use ringway_sansio::{Entropy, Seed};
+use ringway_sdp::{
+    Codec, CryptoSuite, Direction, Downgrade, Limits, LocalMedia, MasterKey, MediaParams, OfferAnswer,
+    Protection, Refused, SecurityPolicy, SessionDescription,
+};
 
 /// The first bytes say who the phones are; each later one is something that happens.
 pub(crate) fn run(data: &[u8]) {

@@ -1,8 +1,7 @@
 //! ZRTP: two ends and whatever does what it likes with the wire between them. They never come to different keys, never
 //! send more than they are asked for, never compute more than an agreement needs, and never wait for ever.
 
-use ringway_sansio::Entropy;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Entropy, Instant, Seed};
 use ringway_zrtp::{
     Algorithms, COMPUTATIONS_MAX, CommitMode, KeyAgreement, Secured, ZidCache, Zrtp, ZrtpConfig, ZrtpEvent,
 };
