@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use anyhow::{Result, anyhow, bail};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -102,7 +102,7 @@ impl Library {
     ///
     /// # Errors
     /// The library was built without the suite.
-    pub(crate) fn session(&self, suite: Suite, key: &MasterKey, side: Side) -> Result<Session> {
+    pub(crate) fn session(&self, suite: CryptoSuite, key: &MasterKey, side: Side) -> Result<Session> {
         let rtp = CryptoPolicy::new(suite, c_int::from(suite.tag_bits() / 8));
         // RFC 3711 §5.2: the tag of SRTCP is not shortened.
         let rtcp = CryptoPolicy::new(suite, if suite.is_aead() { 16 } else { 10 });
@@ -217,7 +217,7 @@ struct CryptoPolicy {
 
 impl CryptoPolicy {
     /// Filled by hand: not every build exports a function for every suite.
-    fn new(suite: Suite, auth_tag_len: c_int) -> Self {
+    fn new(suite: CryptoSuite, auth_tag_len: c_int) -> Self {
         let cipher_type = match (suite.is_aead(), suite.key_bytes()) {
             (false, 16) => 1,
             (false, 24) => 4,

@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod chance;
 mod context;
+mod entropy;
 mod flow;
 mod memory;
 mod node;
@@ -28,6 +29,7 @@ mod wheel;
 
 pub use chance::{Rng, Seed};
 pub use context::Context;
+pub use entropy::Entropy;
 pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

@@ -4,8 +4,8 @@ use super::Scenario;
 use crate::libsrtp::{Library, ROOM_BYTES, Side};
 use crate::workspace::root;
 use anyhow::{Context, Result, bail, ensure};
-use ringway_media::srtp::{SrtpReceiver, SrtpSender};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
+use ringway_srtp::{SrtpReceiver, SrtpSender};
 
 /// The SSRC of all packets.
 const SSRC: u32 = 0x1234_5678;
@@ -21,7 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Every suite that the library speaks as its RFC says.
 fn every_suite(library: &Library) -> Result<()> {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let is_aes_192 = suite.key_bytes() == 24;
         if is_aes_192 && !speaks_aes_192(library)? {
             println!(
@@ -56,7 +56,7 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
     };
     let (rtp, srtp) = (field("rtp")?, field("srtp")?);
     let mut slot = Slot::with(&rtp);
-    let mut session = library.session(Suite::AesCm192HmacSha1_80, &key, Side::Sender)?;
+    let mut session = library.session(CryptoSuite::AesCm192HmacSha1_80, &key, Side::Sender)?;
     let len = session.protect_rtp(&mut slot.0, rtp.len())?;
     Ok(slot.0.get(..len) == Some(srtp.as_slice()))
 }
@@ -69,11 +69,11 @@ fn hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Packets of many lengths, over two wraps of the sequence number, from each to the other.
-fn both_ways(library: &Library, suite: Suite) -> Result<()> {
+fn both_ways(library: &Library, suite: CryptoSuite) -> Result<()> {
     both_ways_of(library, suite).with_context(|| format!("{} with {}", suite.name(), library.description()))
 }
 
-fn both_ways_of(library: &Library, suite: Suite) -> Result<()> {
+fn both_ways_of(library: &Library, suite: CryptoSuite) -> Result<()> {
     let key = |first: u8| MasterKey {
         key: (first..).take(suite.key_bytes()).collect(),
         salt: (first + 100..).take(suite.salt_bytes()).collect(),

@@ -11,22 +11,23 @@ use super::File;
 const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "xtask/src/bench/sys.rs", "xtask/src/libsrtp.rs"];
 
-/// `proto/` crates that must not know each other: (who, whom).
-const STRANGERS: [(&str, &str); 13] = [
-    ("proto/server", "ringway-agent"),
-    ("proto/server", "ringway-media"),
-    ("proto/agent", "ringway-server"),
-    ("proto/media", "ringway-sip"),
-    ("proto/media", "ringway-transaction"),
-    ("proto/media", "ringway-agent"),
-    ("proto/media", "ringway-server"),
-    ("proto/users", "ringway-transaction"),
-    ("proto/users", "ringway-server"),
-    ("proto/users", "ringway-agent"),
-    ("proto/users", "ringway-media"),
-    ("proto/sip", "ringway-"),
-    ("proto/sansio", "ringway-"),
+/// `proto/` crates that must not depend on each other: (who, on whom).
+const STRANGERS: [(&str, &[&[&str]]); 9] = [
+    ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/agent", &[&["ringway-server"], CIPHERS]),
+    ("proto/media", &[SIGNALLING]),
+    ("proto/srtp", &[SIGNALLING, &["ringway-zrtp", "ringway-media"]]),
+    ("proto/zrtp", &[SIGNALLING, &["ringway-srtp", "ringway-media"]]),
+    ("proto/sdp", &[SIGNALLING, CIPHERS]),
+    ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/sip", &[&["ringway-"]]),
+    ("proto/sansio", &[&["ringway-"]]),
 ];
+
+/// The crates of `proto/` that know SIP.
+const SIGNALLING: &[&str] = &["ringway-sip", "ringway-transaction", "ringway-agent", "ringway-server"];
+/// The crates of `proto/` that bring AES and elliptic curves.
+const CIPHERS: &[&str] = &["ringway-srtp", "ringway-zrtp", "ringway-media"];
 
 /// Unsafe code outside the files for it.
 pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
@@ -83,7 +84,8 @@ fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Ta
         let at = file.text.lines().position(|line| line.starts_with(name.as_str())).unwrap_or(0) + 1;
         let crosses = STRANGERS
             .iter()
-            .any(|(who, whom)| file.path == format!("{who}/Cargo.toml") && name.starts_with(whom));
+            .filter(|(who, _)| file.path == format!("{who}/Cargo.toml"))
+            .any(|(_, whom)| whom.iter().copied().flatten().any(|stranger| name.starts_with(*stranger)));
         if crosses {
             findings.push(file.finding(at, format!("this crate must not know {name}")));
         }
@@ -110,6 +112,7 @@ mod tests {
         let workspace = r#"
             [workspace.dependencies]
             ringway-sip = { path = "proto/sip" }
+            ringway-srtp = { path = "proto/srtp" }
             ringway-linux = { path = "drivers/linux" }
             memchr = { version = "2", default-features = false }
             rand = "0.9"
@@ -130,10 +133,16 @@ mod tests {
             );
         }
         let knows_sip = "[dependencies]\nringway-sip.workspace = true\n";
-        for stranger in ["proto/sip", "proto/media", "proto/sansio"] {
+        for stranger in ["proto/sip", "proto/sdp", "proto/srtp", "proto/zrtp", "proto/media", "proto/sansio"]
+        {
             assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_sip).len(), 1, "{stranger}");
         }
         assert!(found("proto/agent/Cargo.toml", knows_sip).is_empty());
+        let knows_ciphers = "[dependencies]\nringway-srtp.workspace = true\n";
+        for stranger in ["proto/agent", "proto/sdp", "proto/zrtp", "proto/server", "proto/users"] {
+            assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_ciphers).len(), 1, "{stranger}");
+        }
+        assert!(found("proto/media/Cargo.toml", knows_ciphers).is_empty());
     }
 
     #[test]

@@ -19,8 +19,8 @@ use ringway_agent::{
     Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
-use ringway_media::{Entropy, stun};
-use ringway_sansio::{Instant, Transport};
+use ringway_media::stun;
+use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;

@@ -1,7 +1,8 @@
 //! What the other side hears: a microphone, a tone, a recorded voice, or itself.
 
 use core::f64::consts::TAU;
-use ringway_media::{Codec, g711};
+use ringway_media::g711;
+use ringway_sdp::Codec;
 
 /// Where sound to be sent comes from. Blocks are of 16-bit samples, 8,000 a second.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,10 +5,10 @@ use super::source::{Source, level};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
-use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTP_PORT, Report};
-use ringway_media::zrtp::SasCheck;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+use ringway_sdp::MediaParams;
+use ringway_zrtp::SasCheck;
 
 /// What is asked of a call's sound.
 #[derive(Debug)]

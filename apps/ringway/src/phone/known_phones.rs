@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::phone::private_file;
 use crate::random;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use ringway_sansio::Instant;
+use ringway_zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

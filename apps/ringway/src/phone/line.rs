@@ -9,13 +9,10 @@ use ringway_agent::Role;
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
 use ringway_linux::sound::{Levels, Pair, Sink, WavRecorder};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::session::{
-    MediaEvent, MediaSession, Report, Sas, SecurityMethod, SessionConfig, ZrtpSettings,
-};
-use ringway_media::zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
-use ringway_media::{Entropy, MediaParams};
-use ringway_sansio::Seed;
+use ringway_media::session::{MediaEvent, MediaSession, Report, Sas, SessionConfig, ZrtpSettings};
+use ringway_sansio::{Entropy, Seed};
+use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
+use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -241,13 +238,11 @@ impl Line {
                 }
                 Some(Told::Digit(digit))
             }
-            MediaEvent::Secured(by) => {
-                self.security = match (by.method, by.sas) {
-                    (SecurityMethod::None, _) => Security::None,
-                    (SecurityMethod::Sdes, _) | (SecurityMethod::Zrtp, None) => Security::Sdes(by.suite),
-                    (SecurityMethod::Zrtp, Some(sas)) => {
-                        let Sas { text: sas, is_verified, continuity, .. } = sas;
-                        Security::Zrtp { suite: by.suite, sas, is_verified, continuity }
+            MediaEvent::Secured { suite, sas } => {
+                self.security = match sas {
+                    None => Security::Sdes(suite),
+                    Some(Sas { text: sas, is_verified, continuity, .. }) => {
+                        Security::Zrtp { suite, sas, is_verified, continuity }
                     }
                 };
                 Some(Told::Secured(self.security.clone()))

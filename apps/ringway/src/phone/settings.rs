@@ -9,8 +9,9 @@ use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddres
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::{Codec, Suite, stun};
+use ringway_media::stun;
 use ringway_sansio::Transport;
+use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
@@ -50,7 +51,7 @@ pub(crate) struct Settings {
 pub(crate) struct MediaSettings {
     pub(crate) protection: Wish,
     /// Those asked for; empty: see [`MediaSettings::suites_for`].
-    pub(crate) suites: Vec<Suite>,
+    pub(crate) suites: Vec<CryptoSuite>,
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
     pub(crate) ports: PortRange,
@@ -196,10 +197,10 @@ impl MediaSettings {
     }
 
     /// The suites that a call is made or answered with, the one liked best first.
-    pub(crate) fn suites_for(&self, role: Role) -> Vec<Suite> {
+    pub(crate) fn suites_for(&self, role: Role) -> Vec<CryptoSuite> {
         match (self.suites.as_slice(), role) {
-            ([], Role::Caller) => Suite::OFFERED.to_vec(),
-            ([], Role::Callee) => Suite::ALL.to_vec(),
+            ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
+            ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
             (asked, Role::Caller | Role::Callee) => asked.to_vec(),
         }
     }
@@ -307,10 +308,10 @@ fn account(
     })
 }
 
-fn suites(names: &[String], protection: Wish) -> Result<Vec<Suite>, Failure> {
-    let known = || Suite::ALL.map(Suite::name).join(", ");
+fn suites(names: &[String], protection: Wish) -> Result<Vec<CryptoSuite>, Failure> {
+    let known = || CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
     let one = |name: &String| {
-        Suite::from_name(name)
+        CryptoSuite::from_name(name)
             .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
     };
     if !names.is_empty() && matches!(protection, Wish::None | Wish::Zrtp) {

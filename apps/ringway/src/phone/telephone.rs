@@ -11,8 +11,8 @@ use ringway_agent::{
     AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
 };
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
-use ringway_media::sdp::LocalMedia;
 use ringway_sansio::{Context, Event, Transport};
+use ringway_sdp::LocalMedia;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

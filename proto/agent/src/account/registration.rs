@@ -19,8 +19,7 @@ use crate::{AccountId, Action, AgentEvent, FirstHop, ServerAddress, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::Entropy;
-use ringway_sansio::{ConnectionId, Context, Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Entropy, Flow, Instant, TimerKey, Token, Transport};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 

@@ -19,8 +19,8 @@ use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, 
 use ringway_linux::media::PortRange;
 use ringway_linux::sound::{SAMPLE_RATE_HZ, Source};
 use ringway_linux::store::{Store, StoreError, UserName};
-use ringway_media::Codec;
 use ringway_sansio::Transport;
+use ringway_sdp::Codec;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 use crate::phone::line::Mute;
 use ringway_linux::media::RTP_PORT;
 use ringway_linux::sound::{Level, Levels, Pair, Sound};
-use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
-use ringway_media::zrtp::SasCheck;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+use ringway_sdp::MediaParams;
+use ringway_zrtp::SasCheck;
 use std::time::Duration;
 
 /// What is asked of a call's sound.

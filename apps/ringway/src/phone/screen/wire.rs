@@ -10,9 +10,9 @@ use crate::phone::settings::{MediaSettings, Recording, Settings};
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
-use ringway_media::Suite;
 use ringway_media::session::Report;
-use ringway_media::zrtp::Continuity;
+use ringway_sdp::CryptoSuite;
+use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.
@@ -108,7 +108,7 @@ impl Wired {
 
 /// What protects a call, in the screen's words.
 pub(super) fn lock(security: Security) -> Lock {
-    let named = |suite: Suite| suite.name().to_owned();
+    let named = |suite: CryptoSuite| suite.name().to_owned();
     match security {
         Security::None => Lock::None,
         Security::Sdes(suite) => Lock::SdesPlain { suite: named(suite) },
