@@ -19,10 +19,12 @@ use changes::Follower;
 use limit_log::LimitLog;
 use ringway_linux::admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
-use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
-use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards, StreamLimits};
+use ringway_linux::{
+    ActionSink, Bound, Clock, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,
+};
 use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
+use ringway_store::{Durability, Journal, SnapshotSource, Store, Writer};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
@@ -82,7 +84,10 @@ impl Running {
         let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
         let runtime_config = ringway_linux::Config {
             clock,
-            durability: config.store.durability,
+            marked_packets: match config.store.durability {
+                Durability::Relaxed => MarkedPackets::SendAtOnce,
+                Durability::Strict => MarkedPackets::HoldUntilStored,
+            },
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
             max_connections_per_source: config.limits.max_connections_per_source,

@@ -4,9 +4,10 @@
 //! a full disk, a failed sync, a hung disk. Not tested: a real device that lies about its syncs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod store_fake_disk;
+mod fake_disk;
 
-use ringway_linux::store::{Durability, Journal, SnapshotSource, StoreError, Writer};
+use fake_disk::{FakeDisk, Fault};
+use ringway_store::{Durability, Journal, SnapshotSource, StoreError, Writer};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use store_fake_disk::{FakeDisk, Fault};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 type Table = Arc<Mutex<State>>;

@@ -4,12 +4,13 @@
 //! missing files; garbage; symbolic links; a file size limit. Not tested: a device that fails to read.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_linux::store::{Durability, Journal, Recovery, SnapshotSource, StoreError, Writer};
+use ringway_store::{Durability, Journal, Recovery, SnapshotSource, StoreError, Writer};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type State = BTreeMap<String, String>;
@@ -505,7 +506,8 @@ fn symbolic_links_are_refused_and_not_followed() {
 #[ignore = "run by the test below"]
 fn writes_beyond_its_limit() {
     let Some(path) = std::env::var_os("JOURNAL_WITH_LIMIT") else { return };
-    let _signals = ringway_linux::signals::watch().unwrap();
+    // As the server does: a write beyond the limit then fails, and the signal does not end the process.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).unwrap();
     let writer = start(Path::new(&path), Box::new(|_| {}));
     writer.append(b"alice@x", &[7; 1000]);
     while writer.durable() == 0 {

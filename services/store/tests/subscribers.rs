@@ -4,7 +4,7 @@
 //! Not tested: a disk that fails below SQLite.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_linux::store::{ChangeKind, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{ChangeKind, Store, StoreError, StoreUrl, UserName};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Times at a million users. Ignored by default: `cargo test --release -p ringway-linux --test store_load -- --ignored
+//! Times at a million users. Ignored by default: `cargo test --release -p ringway-store --test load -- --ignored
 //! --nocapture --test-threads 1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_linux::store::{Directory, Durability, Journal, Store, StoreUrl, Writer};
+use ringway_store::{Directory, Durability, Journal, Store, StoreUrl, Writer};
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};

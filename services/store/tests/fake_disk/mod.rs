@@ -1,6 +1,6 @@
 //! A disk of real files that fails on demand and knows what would be lost without power.
 
-use ringway_linux::store::{Disk, DiskFile, LocalDisk};
+use ringway_store::{Disk, DiskFile, LocalDisk};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
