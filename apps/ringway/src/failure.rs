@@ -64,8 +64,7 @@ impl From<StoreError> for Failure {
             StoreError::Unusable { .. } => Self::usage(error.to_string()),
             StoreError::Corrupt { .. }
             | StoreError::Newer { .. }
-            | StoreError::SymbolicLink { .. }
-            | StoreError::InUse { .. }
+            | StoreError::Journal(_)
             | StoreError::Io { .. }
             | StoreError::Database { .. }
             | StoreError::Random(_)

@@ -1,5 +1,6 @@
-//! Why a store refused, in words for the person who runs it.
+//! Reasons for which an operation of a store fails.
 
+use ringway_journal::JournalError;
 use ringway_users::Unusable;
 use std::io;
 use std::path::PathBuf;
@@ -21,38 +22,21 @@ pub enum StoreError {
     },
     /// The file was written by a later version.
     #[error(
-        "{}: its {what} version is {found} and this program knows {known}; use the newer ringway that wrote it, or \
+        "{}: its schema version is {found} and this program knows {known}; use the newer ringway that wrote it, or \
          restore a backup",
         file.display()
     )]
     Newer {
-        /// The database or journal file.
+        /// The database.
         file: PathBuf,
-        /// Which version: `schema` or `journal`.
-        what: &'static str,
         /// The version in the file.
         found: i64,
         /// The newest version this program reads.
         known: i64,
     },
-    /// A file of the journal is a symbolic link, and writes would go to another file.
-    #[error(
-        "{}: cannot {doing}: it is a symbolic link, which the journal does not follow; remove the link, or give [store] \
-         url the path that it leads to",
-        file.display()
-    )]
-    SymbolicLink {
-        /// The link.
-        file: PathBuf,
-        /// What was tried.
-        doing: &'static str,
-    },
-    /// Another server holds the journal.
-    #[error("{}: another ringway is using it; stop that one, or give this one another [store] url", file.display())]
-    InUse {
-        /// The journal's lock file.
-        file: PathBuf,
-    },
+    /// The journal of bindings cannot be opened.
+    #[error("{0} ([store] url sets the path)")]
+    Journal(#[from] JournalError),
     /// The file system refused.
     #[error("{}: cannot {doing}: {source}; check the path, its permissions and the room on the disk", file.display())]
     Io {
@@ -111,10 +95,7 @@ pub enum StoreError {
 impl StoreError {
     pub(super) fn io(file: impl Into<PathBuf>, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
-        move |source| match source.raw_os_error() {
-            Some(libc::ELOOP) => Self::SymbolicLink { file, doing },
-            _ => Self::Io { file, doing, source },
-        }
+        move |source| Self::Io { file, doing, source }
     }
 }
 

@@ -77,12 +77,7 @@ fn prepare(mut connection: Connection, file: &Path) -> Result<Connection, StoreE
     }
     let version = pragma(&connection, "user_version").map_err(sql)?;
     if version > SCHEMA_VERSION {
-        return Err(StoreError::Newer {
-            file: file.to_owned(),
-            what: "schema",
-            found: version,
-            known: SCHEMA_VERSION,
-        });
+        return Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION });
     }
     // Readers (the server) and a writer (a command) do not wait for each other.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;

@@ -7,9 +7,9 @@
 //! An empty value says that the key is gone. An empty key marks a control record of the journal itself: `synced` (the
 //! file's first n bytes were on the disk when this was written) or `end` (a snapshot is whole and has n records).
 //!
-//! Three checksums, each continuing the one before it: the first makes the lengths trustworthy, the second the name of
-//! the user whose record is damaged. `file` is random and the same in all records of one file, so that neither stale disk
-//! blocks nor text that a peer put into a value pass for a record. `number` counts the records of a file, so that it is
+//! Three checksums, each continuing the one before it: the first makes the lengths trustworthy, the second the key of
+//! a damaged record. `file` is random and the same in all records of one file, so that neither stale disk
+//! blocks nor text in a value pass for a record. `number` counts the records of a file, so that it is
 //! known how many are missing; a control record has the number of the record after it.
 //!
 //! Version 1 (read, not written) had neither mark, file nor number:
@@ -18,14 +18,15 @@
 //! ```
 
 use memchr::memmem;
+use std::fmt::{self, Display, Formatter};
 
 /// The longest key; a longer one is not stored.
 pub const KEY_BYTES_MAX: usize = 4096;
 /// The longest value; a longer one is not stored.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest record.
-pub(super) const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
-pub(super) const RECORD_HEADER_BYTES: usize = 30;
+pub(crate) const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+pub(crate) const RECORD_HEADER_BYTES: usize = 30;
 /// Begins every record. No text in UTF-8 contains it.
 const MARK: [u8; 4] = [0xf5, b'r', 0xc0, b'B'];
 const V1_HEADER_BYTES: usize = 10;
@@ -34,7 +35,7 @@ const END_MAGIC: &[u8; 16] = b"\0ringway the end";
 
 /// The version of a file's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     V1,
     V2 {
         /// The number in all records of the file; `None`: its header is damaged, and any is taken.
@@ -44,7 +45,7 @@ pub(super) enum Format {
 
 /// One step through a file's records.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     Whole(Whole<'a>),
     /// More bytes are needed to say.
     Incomplete,
@@ -54,16 +55,16 @@ pub(super) enum Step<'a> {
 
 /// A record whose checksums are right.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Whole<'a> {
-    pub(super) content: Content<'a>,
+pub(crate) struct Whole<'a> {
+    pub(crate) content: Content<'a>,
     /// Its length in the file.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     /// Its file and number; not in version 1.
-    pub(super) place: Option<(u32, u32)>,
+    pub(crate) place: Option<(u32, u32)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Content<'a> {
+pub(crate) enum Content<'a> {
     Record {
         key: &'a [u8],
         value: &'a [u8],
@@ -78,15 +79,24 @@ pub(super) enum Content<'a> {
 
 /// The key of a damaged record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LostKey<'a> {
-    pub(super) key: &'a [u8],
+pub struct LostKey<'a> {
+    /// Its bytes.
+    pub key: &'a [u8],
     /// False: the key's own checksum is wrong too.
-    pub(super) is_certain: bool,
+    pub is_certain: bool,
+}
+
+/// Writes the key quoted; one that may be misread ends in `?`.
+impl Display for LostKey<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mark = if self.is_certain { "" } else { "?" };
+        write!(f, "{:?}{mark}", String::from_utf8_lossy(self.key))
+    }
 }
 
 /// Adds a record whose other fields are still to be filled in by [`seal`]. `value` may only append. False, and nothing
 /// added: the key or the value is too long, or the key is empty.
-pub(super) fn encode(buffer: &mut Vec<u8>, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> bool {
+pub(crate) fn encode(buffer: &mut Vec<u8>, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> bool {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return false;
     }
@@ -105,7 +115,7 @@ pub(super) fn encode(buffer: &mut Vec<u8>, key: &[u8], value: impl FnOnce(&mut V
 /// Fills in mark, file, numbers and checksums of all records in `batch`, the first of which is record `number` of `file`;
 /// gives the number of the next. It is done by the store's thread, so that a worker that appends holds the lock no
 /// longer than copying takes.
-pub(super) fn seal(batch: &mut [u8], file: u32, mut number: u32) -> u32 {
+pub(crate) fn seal(batch: &mut [u8], file: u32, mut number: u32) -> u32 {
     let mut rest = batch;
     while let Some(lengths) = Lengths::read(rest, 12) {
         let Some((record, after)) = rest.split_at_mut_checked(lengths.of_record(RECORD_HEADER_BYTES)) else {
@@ -130,17 +140,17 @@ pub(super) fn seal(batch: &mut [u8], file: u32, mut number: u32) -> u32 {
 }
 
 /// Adds a `synced` record, not sealed.
-pub(super) fn encode_synced(buffer: &mut Vec<u8>, bytes: u64) {
+pub(crate) fn encode_synced(buffer: &mut Vec<u8>, bytes: u64) {
     encode_control(buffer, SYNCED_MAGIC, bytes);
 }
 
 /// Adds an `end` record, not sealed.
-pub(super) fn encode_end(buffer: &mut Vec<u8>, records: u64) {
+pub(crate) fn encode_end(buffer: &mut Vec<u8>, records: u64) {
     encode_control(buffer, END_MAGIC, records);
 }
 
 /// Reads the record at the beginning of `bytes`.
-pub(super) fn decode(format: Format, bytes: &[u8]) -> Step<'_> {
+pub(crate) fn decode(format: Format, bytes: &[u8]) -> Step<'_> {
     match format {
         Format::V1 => decode_v1(bytes),
         Format::V2 { file } => decode_v2(file, bytes),
@@ -148,7 +158,7 @@ pub(super) fn decode(format: Format, bytes: &[u8]) -> Step<'_> {
 }
 
 /// Finds where the next record may begin in `bytes`; `Err`: in none of its first so many bytes.
-pub(super) fn find_next(format: Format, bytes: &[u8]) -> Result<usize, usize> {
+pub(crate) fn find_next(format: Format, bytes: &[u8]) -> Result<usize, usize> {
     match format {
         // Without a mark every byte may be the first.
         Format::V1 if bytes.is_empty() => Err(0),
@@ -217,7 +227,7 @@ fn whole<'a>(key: &'a [u8], value: &'a [u8], length: usize, place: Option<(u32, 
 fn readable(body: &[u8], key_length: usize) -> Option<LostKey<'_>> {
     let key = body.get(..key_length).filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()))?;
     let is_text = core::str::from_utf8(key).is_ok_and(|text| !text.contains(char::is_control));
-    (is_text && key.contains(&b'@')).then_some(LostKey { key, is_certain: false })
+    is_text.then_some(LostKey { key, is_certain: false })
 }
 
 fn encode_control(buffer: &mut Vec<u8>, magic: &[u8; 16], number: u64) {

@@ -3,10 +3,10 @@
 //! The segments before `first_segment` are removed only after the snapshot is whole, on the disk and under its name,
 //! so that a crash at any step leaves either the old state or the new one.
 
-use super::Disk;
-use super::record::{RECORD_BYTES_MAX, encode, encode_end, seal};
-use super::segment::{Header, Kind, Names};
-use super::writer::Shared;
+use crate::Disk;
+use crate::record::{RECORD_BYTES_MAX, encode, encode_end, seal};
+use crate::segment::{Header, Kind, Names};
+use crate::writer::Shared;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 const SYNC_BYTES: u64 = 16 << 20;
 
 /// The thread that writes snapshots.
-pub(super) struct Snapshots {
+pub(crate) struct Snapshots {
     begin: Option<Sender<u64>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -36,7 +36,7 @@ pub(super) struct Snapshots {
 
 impl Snapshots {
     /// Starts the thread. What a snapshot came to is left in `shared`.
-    pub(super) fn start(
+    pub(crate) fn start(
         shared: Arc<Shared>,
         disk: Arc<dyn Disk>,
         names: Names,
@@ -45,11 +45,11 @@ impl Snapshots {
         let (begin, requests) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let thread = Builder::new().name("store-snapshot".into()).spawn(move || {
+        let thread = Builder::new().name("snapshot".into()).spawn(move || {
             for first_segment in requests {
                 let walk = AssertUnwindSafe(|| write(&*disk, &names, first_segment, &mut source, &stopping));
                 let result = catch_unwind(walk)
-                    .unwrap_or_else(|_| Err(io::Error::other("the walk of the location table panicked")));
+                    .unwrap_or_else(|_| Err(io::Error::other("the walk of the table panicked")));
                 shared.snapshot_ended(result);
             }
         })?;
@@ -57,7 +57,7 @@ impl Snapshots {
     }
 
     /// Asks for a snapshot that makes the segments before `first_segment` unneeded.
-    pub(super) fn begin(&self, first_segment: u64) {
+    pub(crate) fn begin(&self, first_segment: u64) {
         if let Some(begin) = &self.begin {
             // The thread ends only after `begin` is gone.
             let _ = begin.send(first_segment);
@@ -65,7 +65,7 @@ impl Snapshots {
     }
 
     /// Abandons a snapshot under way and ends the thread.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.begin = None;
         if let Some(thread) = self.thread.take() {
@@ -75,7 +75,7 @@ impl Snapshots {
 }
 
 /// Writes a whole snapshot, gives it its name, and removes what it replaces. Returns its length in bytes.
-pub(super) fn write(
+pub(crate) fn write(
     disk: &dyn Disk,
     names: &Names,
     first_segment: u64,

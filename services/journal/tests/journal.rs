@@ -7,7 +7,7 @@
 mod fake_disk;
 
 use fake_disk::{FakeDisk, Fault};
-use ringway_store::{Durability, Journal, SnapshotSource, StoreError, Writer};
+use ringway_journal::{Durability, Journal, JournalError, SnapshotSource, Writer, WriterEvent};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 type Table = Arc<Mutex<State>>;
 
-fn recover(path: &Path) -> Result<State, StoreError> {
+fn recover(path: &Path) -> Result<State, JournalError> {
     let mut found = BTreeMap::new();
     Journal::recover(path, |key, value| store(&mut found, key, value))?;
     Ok(found)
@@ -151,11 +151,12 @@ fn strict_numbers_are_told_in_order_and_only_when_the_disk_has_them() {
     let told = Arc::new(AtomicU64::new(0));
     let last = Arc::clone(&told);
     let synced = disk.clone();
-    let on_durable = move |number| {
+    let on_event = move |event: WriterEvent<'_>| {
+        let WriterEvent::Durable(number) = event else { panic!("{event:?}") };
         assert!(number > last.swap(number, Ordering::SeqCst));
         assert_eq!(synced.unsynced_bytes(), 0, "number {number} was told too early");
     };
-    let writer = Writer::start(journal, Durability::Strict, Box::new(|_| {}), Box::new(on_durable)).unwrap();
+    let writer = Writer::start(journal, Durability::Strict, Box::new(|_| {}), Box::new(on_event)).unwrap();
     for n in 0..200u32 {
         let number = writer.append(&n.to_le_bytes(), b"value");
         assert_eq!(number, u64::from(n) + 1);
@@ -207,7 +208,7 @@ fn a_second_server_is_refused_while_the_first_lives() {
     let path = folder.path().join("r.bindings");
     let first = Journal::recover(&path, |_, _| {}).unwrap();
     let error = Journal::recover(&path, |_, _| {}).err().unwrap();
-    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
     drop(first);
     assert!(Journal::recover(&path, |_, _| {}).is_ok());
 }

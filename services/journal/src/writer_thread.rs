@@ -1,4 +1,4 @@
-//! The store's thread: takes the buffer, writes it, brings it to the disk, starts snapshots, outlives a failing disk.
+//! The journal's thread: takes the buffer, writes it, brings it to the disk, starts snapshots, outlives a failing disk.
 //!
 //! ```text
 //!            buffer not empty                      due (relaxed: every 500 ms; strict: at once)
@@ -12,9 +12,9 @@
 //! more counts as durable. What waits when that segment begins is thrown away, because the table has it: behind the
 //! snapshot it could only bring an older state of some key back.
 
-use super::Journal;
-use super::snapshot::Snapshots;
-use super::writer::{Durability, Pending, Shared};
+use crate::Journal;
+use crate::snapshot::Snapshots;
+use crate::writer::{Durability, Pending, Shared, WriterEvent};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -37,12 +37,12 @@ const STOP_RETRY_EVERY: Duration = Duration::from_millis(50);
 /// A buffer that grew beyond this while the disk was slow is given back.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
-pub(super) struct StoreThread {
+pub(crate) struct WriterThread {
     shared: Arc<Shared>,
     journal: Journal,
     durability: Durability,
     snapshots: Snapshots,
-    on_durable: Box<dyn Fn(u64) + Send>,
+    on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     /// What is being written, with the number of its last record.
     batch: Vec<u8>,
     batch_last: u64,
@@ -64,20 +64,20 @@ pub(super) struct StoreThread {
     stopping: bool,
 }
 
-impl StoreThread {
-    pub(super) fn new(
+impl WriterThread {
+    pub(crate) fn new(
         shared: Arc<Shared>,
         journal: Journal,
         durability: Durability,
         snapshots: Snapshots,
-        on_durable: Box<dyn Fn(u64) + Send>,
+        on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     ) -> Self {
         Self {
             shared,
             journal,
             durability,
             snapshots,
-            on_durable,
+            on_event,
             batch: Vec::new(),
             batch_last: 0,
             written: 0,
@@ -96,7 +96,7 @@ impl StoreThread {
     }
 
     /// Works until told to stop.
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         while !self.rest() {
             if self.durability == Durability::Relaxed && self.batch.is_empty() {
                 std::thread::sleep(GATHER);
@@ -228,8 +228,12 @@ impl StoreThread {
         if number > self.durable {
             self.durable = number;
             self.shared.durable.store(number, Ordering::Release);
-            (self.on_durable)(number);
+            self.report(WriterEvent::Durable(number));
         }
+    }
+
+    pub(crate) fn report(&self, event: WriterEvent<'_>) {
+        (self.on_event)(event);
     }
 
     /// True while something is lost that only a snapshot brings back.
@@ -302,29 +306,23 @@ impl StoreThread {
         self.fail_once(now, error);
     }
 
-    /// Says that the disk fails, once until it works again.
+    /// Reports that the disk fails, once until it works again.
     fn fail_once(&mut self, now: Instant, error: &io::Error) {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing_since.is_none() {
             self.failing_since = Some(now);
-            let file = self.journal.path().display();
-            tracing::error!(
-                "{file}: cannot write registrations: {error}; calls go on and registrations are kept in memory until \
-                 the disk takes them again: make room on it, raise the file size limit (ulimit -f), or mend it"
-            );
+            self.report(WriterEvent::Failing(error));
         }
     }
 
-    /// Says that all is well again, if it was not.
+    /// Reports that the disk works again, if it failed before.
     fn recover(&mut self, now: Instant) {
         self.shared.failed.store(false, Ordering::Release);
         if self.snapshot_retry_at.is_some() {
             return;
         }
         if let Some(since) = self.failing_since.take() {
-            let file = self.journal.path().display();
-            let seconds = now.saturating_duration_since(since).as_secs();
-            tracing::warn!("{file}: the disk takes registrations again after {seconds} s; nothing to do");
+            self.report(WriterEvent::Recovered(now.saturating_duration_since(since)));
         }
     }
 
@@ -347,10 +345,7 @@ impl StoreThread {
         if is_kept {
             self.journal.close();
         } else {
-            tracing::error!(
-                "{}: the last registrations could not be written and are lost; phones register again by themselves",
-                self.journal.path().display()
-            );
+            self.report(WriterEvent::StoppedWithLoss);
         }
     }
 }

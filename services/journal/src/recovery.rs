@@ -8,12 +8,12 @@
 //! else is damage: every whole record is read, what is missing is reported, the damaged file is kept under another name,
 //! and a new segment is begun, so that nothing is appended to a damaged one.
 
-use super::damage::{Damage, LostUsers};
-use super::record::{Format, LostKey, decode};
-use super::record::{RECORD_BYTES_MAX, Step};
-use super::scan::{Found, Lost, Scan, Tail, scan};
-use super::segment::{HEADER_BYTES, Head, Header, Kind, Names, V1_HEADER_BYTES};
-use super::{Disk, StoreError, disk};
+use crate::damage::{Damage, LostKeys};
+use crate::record::{Format, LostKey, decode};
+use crate::record::{RECORD_BYTES_MAX, Step};
+use crate::scan::{Found, Lost, Scan, Tail, scan};
+use crate::segment::{HEADER_BYTES, Head, Header, Kind, Names, V1_HEADER_BYTES};
+use crate::{Disk, JournalError, disk};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -31,55 +31,55 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Files that are damaged or missing.
     pub damage: Vec<Damage>,
-    /// Users whose last record is damaged. Their record before it counts, if there is one.
-    pub lost_users: LostUsers,
+    /// Keys whose last record is damaged. Their record before it counts, if there is one.
+    pub lost_keys: LostKeys,
 }
 
 /// Where writing goes on.
 #[derive(Debug)]
-pub(super) struct Position {
+pub(crate) struct Position {
     /// The segment to append to.
-    pub(super) segment: u64,
+    pub(crate) segment: u64,
     /// What is known of it; `None`: it must be made first.
-    pub(super) open: Option<Open>,
+    pub(crate) open: Option<Open>,
     /// For a segment that must be made: how much of the one before it is good.
-    pub(super) previous_synced: u64,
+    pub(crate) previous_synced: u64,
     /// Bytes of all segments before it and behind the snapshot.
-    pub(super) older_bytes: u64,
+    pub(crate) older_bytes: u64,
     /// Bytes of the snapshot.
-    pub(super) snapshot_bytes: u64,
+    pub(crate) snapshot_bytes: u64,
     /// A snapshot should replace what was read: it is damaged, or of an older version.
-    pub(super) wants_snapshot: bool,
+    pub(crate) wants_snapshot: bool,
 }
 
 /// A segment that can be appended to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
+pub(crate) struct Open {
     /// How much of it is good.
-    pub(super) length: u64,
+    pub(crate) length: u64,
     /// The number its records carry.
-    pub(super) file: u32,
+    pub(crate) file: u32,
     /// The number of the next record.
-    pub(super) next: u32,
+    pub(crate) next: u32,
 }
 
 /// Reads snapshot and segments in order and hands over every whole record.
-pub(super) fn recover(
+pub(crate) fn recover(
     names: &Names,
     disk: &dyn Disk,
     on_record: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<(Recovery, Position), StoreError> {
+) -> Result<(Recovery, Position), JournalError> {
     let unfinished = names.snapshot_new();
     if unfinished.symlink_metadata().is_ok() {
-        disk.remove(&unfinished).map_err(StoreError::io(&unfinished, "remove"))?;
+        disk.remove(&unfinished).map_err(JournalError::io(&unfinished, "remove"))?;
     }
-    let mut segments = names.segments().map_err(StoreError::io(names.folder(), "list"))?;
+    let mut segments = names.segments().map_err(JournalError::io(names.folder(), "list"))?;
     let mut reading = Reading { names, found: Recovery::default(), on_record };
     let snapshot = reading.snapshot()?;
     let first = snapshot.first.or(segments.first().copied()).unwrap_or(1);
     for number in segments.extract_if(.., |number| *number < first) {
         let path = names.segment(number);
-        disk.remove(&path).map_err(StoreError::io(&path, "remove"))?;
+        disk.remove(&path).map_err(JournalError::io(&path, "remove"))?;
     }
     let mut position = Position {
         segment: first,
@@ -118,7 +118,7 @@ pub(super) fn recover(
     if !found.damage.is_empty() {
         position.wants_snapshot = true;
         found.damage.iter_mut().for_each(|damage| keep_aside(disk, damage));
-        disk.sync_folder(names.folder()).map_err(StoreError::io(names.folder(), "sync"))?;
+        disk.sync_folder(names.folder()).map_err(JournalError::io(names.folder(), "sync"))?;
     }
     Ok((found, position))
 }
@@ -147,18 +147,18 @@ struct Segment {
 
 impl Found for Reading<'_> {
     fn record(&mut self, key: &[u8], value: &[u8]) {
-        self.found.lost_users.found_again(key);
+        self.found.lost_keys.found_again(key);
         (self.on_record)(key, value);
     }
 
     fn lost(&mut self, lost: LostKey<'_>) {
-        self.found.lost_users.add(lost);
+        self.found.lost_keys.add(lost);
     }
 }
 
 impl Reading<'_> {
     /// Reads the snapshot, if there is one.
-    fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+    fn snapshot(&mut self) -> Result<Snapshot, JournalError> {
         let path = self.names.snapshot();
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             // Without a snapshot no segment was ever removed.
@@ -175,7 +175,7 @@ impl Reading<'_> {
                 (None, V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?)
             }
         };
-        let (scan, tail) = scan(&mut file, from, format, self).map_err(StoreError::io(path, "read"))?;
+        let (scan, tail) = scan(&mut file, from, format, self).map_err(JournalError::io(path, "read"))?;
         self.found.snapshot_records += scan.records;
         self.found.bytes += scan.length;
         let is_whole = header.is_some()
@@ -183,7 +183,7 @@ impl Reading<'_> {
             && scan.tail == Tail::Whole
             && scan.end == Some(scan.records);
         if !is_whole {
-            tail.iter().for_each(|lost| self.found.lost_users.add(lost.key()));
+            tail.iter().for_each(|lost| self.found.lost_keys.add(lost.key()));
             let counted = scan.end.map(|records| records.saturating_sub(scan.records));
             let at = if header.is_none() { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
             let lost = counted.unwrap_or(scan.lost + scan.tail_records);
@@ -194,14 +194,14 @@ impl Reading<'_> {
     }
 
     /// Reads one segment; `next` is the number of the one behind it.
-    fn segment(&mut self, number: u64, next: Option<u64>) -> Result<Segment, StoreError> {
+    fn segment(&mut self, number: u64, next: Option<u64>) -> Result<Segment, JournalError> {
         let path = &self.names.segment(number);
         let mut file = open(path)?;
         let synced = next.map(|next| self.synced_before(next)).transpose()?.unwrap_or(0);
         let header = match Header::read(&mut file, path)? {
             Head::Whole(header) if header.kind == Kind::Segment && header.number == number => Some(header),
             Head::Missing if next.is_none() => {
-                let length = file.metadata().map_err(StoreError::io(path, "read"))?.len();
+                let length = file.metadata().map_err(JournalError::io(path, "read"))?.len();
                 if length <= HEADER_BYTES as u64 {
                     self.found.torn_bytes += length;
                     return Ok(Segment { open: None, good: 0, length: 0, is_old: false });
@@ -214,7 +214,7 @@ impl Reading<'_> {
             Some(header) => (header.length(), header.format()),
             None => (V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?),
         };
-        let (scan, tail) = scan(&mut file, from, format, self).map_err(StoreError::io(path, "read"))?;
+        let (scan, tail) = scan(&mut file, from, format, self).map_err(JournalError::io(path, "read"))?;
         self.found.segment_records += scan.records;
         self.found.bytes += scan.length;
         let is_damaged = self.judge(path, header.is_none(), synced, &scan, &tail);
@@ -238,7 +238,7 @@ impl Reading<'_> {
         let mut lost = scan.lost;
         if is_tail_lost {
             lost += scan.tail_records.max(1);
-            tail.iter().for_each(|lost| self.found.lost_users.add(lost.key()));
+            tail.iter().for_each(|lost| self.found.lost_keys.add(lost.key()));
         }
         let at = if is_headless { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
         self.found.damage.push(Damage::at(path, at, lost, !is_tail_lost));
@@ -246,7 +246,7 @@ impl Reading<'_> {
     }
 
     /// How much of the segment before `number` was on the disk when `number` was begun.
-    fn synced_before(&self, number: u64) -> Result<u64, StoreError> {
+    fn synced_before(&self, number: u64) -> Result<u64, JournalError> {
         let path = self.names.segment(number);
         match Header::read(&mut open(&path)?, &path)? {
             Head::Whole(header) => Ok(header.previous_synced),
@@ -259,15 +259,15 @@ impl Reading<'_> {
     }
 }
 
-fn open(path: &Path) -> Result<File, StoreError> {
-    disk::open_to_read(path).map_err(StoreError::io(path, "open"))
+fn open(path: &Path) -> Result<File, JournalError> {
+    disk::open_to_read(path).map_err(JournalError::io(path, "open"))
 }
 
 /// The version of the records in a file whose header is damaged: it shows in the first of them.
-fn format_without_header(file: &mut File, path: &Path) -> Result<Format, StoreError> {
+fn format_without_header(file: &mut File, path: &Path) -> Result<Format, JournalError> {
     let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(V1_HEADER_BYTES as u64)).map_err(StoreError::io(path, "read"))?;
-    file.take(RECORD_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(StoreError::io(path, "read"))?;
+    file.seek(SeekFrom::Start(V1_HEADER_BYTES as u64)).map_err(JournalError::io(path, "read"))?;
+    file.take(RECORD_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(JournalError::io(path, "read"))?;
     let is_v1 = matches!(decode(Format::V1, &bytes), Step::Whole(_));
     Ok(if is_v1 { Format::V1 } else { Format::V2 { file: None } })
 }

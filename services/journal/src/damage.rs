@@ -1,12 +1,12 @@
-//! What a damaged journal has lost, in words for the person who runs it.
+//! Damage of a journal: the files and the keys that lost records.
 
-use super::record::LostKey;
+use crate::record::LostKey;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
-/// Names of users remembered.
-const NAMES_MAX: usize = 1_000;
+/// Maximum number of lost keys that are kept.
+const KEYS_MAX: usize = 1_000;
 
 /// A file of the journal that is damaged or missing. Its text says where, how much is lost and where the file is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +26,17 @@ pub struct Damage {
 }
 
 impl Damage {
-    pub(super) fn at(file: &Path, offset: u64, lost: u64, is_exact: bool) -> Self {
+    pub(crate) fn at(file: &Path, offset: u64, lost: u64, is_exact: bool) -> Self {
         let kept = Err(String::new());
         Self { file: file.to_owned(), offset: Some(offset), lost, is_exact, kept, missing: 0 }
     }
 
-    pub(super) fn missing(file: &Path, files: u64) -> Self {
+    pub(crate) fn missing(file: &Path, files: u64) -> Self {
         let kept = Err(String::new());
         Self { file: file.to_owned(), offset: None, lost: 0, is_exact: false, kept, missing: files }
     }
 
-    pub(super) fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         self.offset.is_none()
     }
 }
@@ -47,7 +47,7 @@ impl Display for Damage {
         let Some(offset) = self.offset else {
             return write!(
                 f,
-                "missing ({} files from this one on): all changes of registrations in it are lost; the others were \
+                "missing ({} files from this one on): all records in it are lost; the others were \
                  read",
                 self.missing
             );
@@ -66,45 +66,42 @@ impl Display for Damage {
     }
 }
 
-/// Users whose last record is damaged, by name.
+/// Keys whose last record is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LostUsers {
-    /// False: the name itself is damaged.
-    names: BTreeMap<Vec<u8>, bool>,
+pub struct LostKeys {
+    /// By key: false when the key itself is damaged.
+    keys: BTreeMap<Vec<u8>, bool>,
     more: u64,
 }
 
-impl LostUsers {
-    pub(super) fn add(&mut self, lost: LostKey<'_>) {
-        if self.names.len() < NAMES_MAX {
-            *self.names.entry(lost.key.to_vec()).or_default() |= lost.is_certain;
-        } else if !self.names.contains_key(lost.key) {
+impl LostKeys {
+    pub(crate) fn add(&mut self, lost: LostKey<'_>) {
+        if self.keys.len() < KEYS_MAX {
+            *self.keys.entry(lost.key.to_vec()).or_default() |= lost.is_certain;
+        } else if !self.keys.contains_key(lost.key) {
             self.more += 1;
         }
     }
 
-    /// A whole record of `key` came after the damaged one: nothing of it is lost.
-    pub(super) fn found_again(&mut self, key: &[u8]) {
-        if !self.names.is_empty() {
-            self.names.remove(key);
+    /// Removes `key`, of which a whole record came after the damaged one.
+    pub(crate) fn found_again(&mut self, key: &[u8]) {
+        if !self.keys.is_empty() {
+            self.keys.remove(key);
         }
     }
 
-    /// The names, `user@domain`, quoted; a name that may be misread ends in `?`.
-    pub fn names(&self) -> impl Iterator<Item = String> {
-        self.names.iter().map(|(name, is_certain)| {
-            let mark = if *is_certain { "" } else { "?" };
-            format!("{:?}{mark}", String::from_utf8_lossy(name))
-        })
+    /// The keys, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = LostKey<'_>> {
+        self.keys.iter().map(|(key, is_certain)| LostKey { key, is_certain: *is_certain })
     }
 
-    /// How many there are beside [`LostUsers::names`].
+    /// Number of lost keys beyond those of [`LostKeys::iter`].
     pub fn more(&self) -> u64 {
         self.more
     }
 
-    /// True when no damaged record has a name that can be read.
+    /// True when no damaged record has a key that can be read.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.keys.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! A disk of real files that fails on demand and knows what would be lost without power.
 
-use ringway_store::{Disk, DiskFile, LocalDisk};
+use ringway_journal::{Disk, DiskFile, LocalDisk};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -112,7 +112,7 @@ impl FakeDisk {
         }
         drop(state);
         // Without power there is nobody to handle an error, and no orderly stop.
-        assert!(std::thread::current().name() != Some("store"), "the power is gone");
+        assert!(std::thread::current().name() != Some("journal"), "the power is gone");
         Err(io::Error::other("the power is gone"))
     }
 

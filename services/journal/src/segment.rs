@@ -1,18 +1,18 @@
 //! The files of a journal: their names and their header.
 
-use super::StoreError;
-use super::record::Format;
+use crate::JournalError;
+use crate::record::Format;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Every file of a journal begins with two copies of its header: these many bytes.
-pub(super) const HEADER_BYTES: usize = 2 * COPY_BYTES;
+pub(crate) const HEADER_BYTES: usize = 2 * COPY_BYTES;
 /// One copy of the header.
 const COPY_BYTES: usize = 40;
 /// The header of version 1, of which there was one copy.
-pub(super) const V1_HEADER_BYTES: usize = 32;
+pub(crate) const V1_HEADER_BYTES: usize = 32;
 /// The journal version this program writes; it reads version 1 too.
 const VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"RNGWBIND";
@@ -22,32 +22,32 @@ const KEPT_MAX: u32 = 16;
 /// The names of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` a snapshot being written,
 /// `BASE.lock` tells that a server is running, `BASE.damaged-K` and `BASE.N.damaged-K` are damaged files kept aside.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     base: PathBuf,
 }
 
 impl Names {
-    pub(super) fn new(base: &Path) -> Self {
+    pub(crate) fn new(base: &Path) -> Self {
         Self { base: base.to_owned() }
     }
 
-    pub(super) fn snapshot(&self) -> &Path {
+    pub(crate) fn snapshot(&self) -> &Path {
         &self.base
     }
 
-    pub(super) fn snapshot_new(&self) -> PathBuf {
+    pub(crate) fn snapshot_new(&self) -> PathBuf {
         self.with("new")
     }
 
-    pub(super) fn lock(&self) -> PathBuf {
+    pub(crate) fn lock(&self) -> PathBuf {
         self.with("lock")
     }
 
-    pub(super) fn segment(&self, number: u64) -> PathBuf {
+    pub(crate) fn segment(&self, number: u64) -> PathBuf {
         self.with(&number.to_string())
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         match self.base.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             Some(_) | None => Path::new("."),
@@ -55,7 +55,7 @@ impl Names {
     }
 
     /// The numbers of the segments that are there, in order.
-    pub(super) fn segments(&self) -> io::Result<Vec<u64>> {
+    pub(crate) fn segments(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         let stem = self.base.file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";
         for entry in self.folder().read_dir()? {
@@ -71,7 +71,7 @@ impl Names {
     /// A name under which `path` can be kept aside. `Ok(None)`: as many of this name are kept as may be.
     ///
     /// `Err`: it is kept already, under this name.
-    pub(super) fn kept(path: &Path) -> Result<Option<PathBuf>, PathBuf> {
+    pub(crate) fn kept(path: &Path) -> Result<Option<PathBuf>, PathBuf> {
         let identity = |path: &Path| path.symlink_metadata().ok().map(|file| (file.dev(), file.ino()));
         let this = identity(path);
         for number in 1..=KEPT_MAX {
@@ -97,27 +97,27 @@ impl Names {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Segment,
     Snapshot,
 }
 
 /// The beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) kind: Kind,
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
     /// Of a segment: its own number. Of a snapshot: the first segment that is newer than it.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Of a segment: how much of the segment before it was known to be on the disk when this one was begun. After a
     /// disk failure that is less than the whole, and damage beyond it is no surprise.
-    pub(super) previous_synced: u64,
+    pub(crate) previous_synced: u64,
     /// The number that all records of the file carry; `None` in version 1.
-    pub(super) file: Option<u32>,
+    pub(crate) file: Option<u32>,
 }
 
 /// What was found where a file's header should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
+pub(crate) enum Head {
     Whole(Header),
     /// The file ends there, or is zeros, as after a crash while it was made.
     Missing,
@@ -126,14 +126,14 @@ pub(super) enum Head {
 
 impl Header {
     /// A header with a random file number.
-    pub(super) fn new(kind: Kind, number: u64, previous_synced: u64) -> io::Result<Self> {
+    pub(crate) fn new(kind: Kind, number: u64, previous_synced: u64) -> io::Result<Self> {
         let mut file = [0; 4];
         getrandom::fill(&mut file).map_err(io::Error::other)?;
         Ok(Self { kind, number, previous_synced, file: Some(u32::from_le_bytes(file)) })
     }
 
     /// Both copies, as they are written.
-    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let (copy, second) = bytes.split_at_mut(COPY_BYTES);
         copy[..8].copy_from_slice(MAGIC);
@@ -155,13 +155,13 @@ impl Header {
     ///
     /// # Errors
     /// The file is of a later version; the file system refuses.
-    pub(super) fn read(file: &mut File, path: &Path) -> Result<Head, StoreError> {
+    pub(crate) fn read(file: &mut File, path: &Path) -> Result<Head, JournalError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
-        file.seek(SeekFrom::Start(0)).map_err(StoreError::io(path, "read"))?;
+        file.seek(SeekFrom::Start(0)).map_err(JournalError::io(path, "read"))?;
         file.by_ref()
             .take(HEADER_BYTES as u64)
             .read_to_end(&mut bytes)
-            .map_err(StoreError::io(path, "read"))?;
+            .map_err(JournalError::io(path, "read"))?;
         if let Some(header) = bytes.first_chunk().and_then(Self::decode_v1) {
             return Ok(Head::Whole(header));
         }
@@ -175,12 +175,7 @@ impl Header {
         }
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
         if bytes.starts_with(MAGIC) && version > VERSION {
-            return Err(StoreError::Newer {
-                file: path.to_owned(),
-                what: "journal",
-                found: version.into(),
-                known: VERSION.into(),
-            });
+            return Err(JournalError::Newer { file: path.to_owned(), found: version, known: VERSION });
         }
         Ok(Head::Damaged)
     }
@@ -215,7 +210,7 @@ impl Header {
     }
 
     /// The version of the records behind it.
-    pub(super) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> Format {
         match self.file {
             Some(_) => Format::V2 { file: self.file },
             None => Format::V1,
@@ -223,7 +218,7 @@ impl Header {
     }
 
     /// Where the records begin.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         let length = if self.file.is_some() { HEADER_BYTES } else { V1_HEADER_BYTES };
         length as u64
     }

@@ -82,12 +82,12 @@ impl Disk for LocalDisk {
 }
 
 /// Opens an existing file of the journal for reading.
-pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(FLAGS).open(path)
 }
 
 /// Opens the file that keeps a second server off, and makes it if there is none.
-pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).custom_flags(FLAGS).open(path)
 }
 

@@ -4,7 +4,7 @@
 //! of the records around it. A gap that reaches to the end of the file is either a write that a crash cut short or damage:
 //! see [`Tail`].
 
-use super::record::{Content, Format, LostKey, RECORD_HEADER_BYTES, Step, Whole, decode, find_next};
+use crate::record::{Content, Format, LostKey, RECORD_HEADER_BYTES, Step, Whole, decode, find_next};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -16,7 +16,7 @@ const ZEROS_MIN: usize = 16;
 const GAP_NAMES_MAX: usize = 1_000;
 
 /// Receives what a scan finds.
-pub(super) trait Found {
+pub(crate) trait Found {
     /// A whole record.
     fn record(&mut self, key: &[u8], value: &[u8]);
     /// The key of a damaged record.
@@ -25,7 +25,7 @@ pub(super) trait Found {
 
 /// The end of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tail {
+pub(crate) enum Tail {
     /// The last record ends there.
     #[default]
     Whole,
@@ -37,28 +37,28 @@ pub(super) enum Tail {
 
 /// What reading a file's records came to.
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(crate) struct Scan {
     /// Records handed over.
-    pub(super) records: u64,
+    pub(crate) records: u64,
     /// Records missing, as far as their numbers tell; at least one for each gap.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Where the first gap begins that is not the file's tail.
-    pub(super) damaged_at: Option<u64>,
+    pub(crate) damaged_at: Option<u64>,
     /// Where the last whole record ends.
-    pub(super) good: u64,
+    pub(crate) good: u64,
     /// The file's length.
-    pub(super) length: u64,
-    pub(super) tail: Tail,
+    pub(crate) length: u64,
+    pub(crate) tail: Tail,
     /// Records that the tail held, at least.
-    pub(super) tail_records: u64,
+    pub(crate) tail_records: u64,
     /// The count of an `end` record, if there was one.
-    pub(super) end: Option<u64>,
+    pub(crate) end: Option<u64>,
     /// The number of the next record.
-    pub(super) next: u32,
+    pub(crate) next: u32,
 }
 
 /// Reads all records of `file` from byte `from` on, in order. Only names of damaged records are kept meanwhile.
-pub(super) fn scan(
+pub(crate) fn scan(
     file: &mut File,
     from: u64,
     format: Format,
@@ -82,13 +82,13 @@ pub(super) fn scan(
 
 /// The key of a damaged record, kept until it is clear what its gap is.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     key: Vec<u8>,
     is_certain: bool,
 }
 
 impl Lost {
-    pub(super) fn key(&self) -> LostKey<'_> {
+    pub(crate) fn key(&self) -> LostKey<'_> {
         LostKey { key: &self.key, is_certain: self.is_certain }
     }
 }

@@ -1,37 +1,52 @@
-//! What workers see of the journal: a buffer in memory that costs a short lock and a copy.
+//! The journal's writing end: a buffer in memory; appending costs a short lock and a copy.
 //!
-//! A worker that changes a binding appends a record and goes on; it makes no system call, except that the first record
-//! after a rest wakes the store's thread. That thread takes the whole buffer and writes it at once.
+//! A thread that changes the table appends a record and goes on; it makes no system call, except that the first record
+//! after a rest wakes the journal's thread. That thread takes the whole buffer and writes it at once.
 //!
-//! What `durability` promises:
+//! What [`Durability`] promises:
 //! - relaxed: a record is on the disk within 1 s (written within some milliseconds, so that it survives the death of
 //!   the process; pushed to the disk twice a second, so that it survives the loss of power).
 //! - strict: [`Writer::durable`] reaches a record's number when it is on the disk, never before. While the disk fails
-//!   it does not move and [`Writer::failed`] is true: answer new registrations 503 then; those under way get their
-//!   200 when the disk works again within the transaction's life, and none is ever told what is not so.
+//!   it does not move and [`Writer::failed`] is true.
 
-use super::record::{RECORD_HEADER_BYTES, encode};
-use super::snapshot::Snapshots;
-use super::writer_thread::StoreThread;
-use super::{Journal, SnapshotSource};
+use crate::record::{RECORD_HEADER_BYTES, encode};
+use crate::snapshot::Snapshots;
+use crate::writer_thread::WriterThread;
+use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// Bytes that may wait for the disk. Over it records are dropped and counted, and the whole table is written once the
 /// disk works again.
 pub const BUFFER_BYTES_MAX: usize = 128 << 20;
 
-/// When a binding counts as kept.
+/// Time at which a record counts as kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Within 1 s of its 200.
+    /// When it was appended; it is on the disk within 1 s.
     #[default]
     Relaxed,
-    /// Before its 200.
+    /// When it is on the disk.
     Strict,
+}
+
+/// Report of the journal's thread.
+#[derive(Debug)]
+pub enum WriterEvent<'a> {
+    /// All records up to this number are on the disk; the number has grown.
+    Durable(u64),
+    /// The disk refuses; reported once until it works again.
+    Failing(&'a io::Error),
+    /// The disk works again, so long after [`WriterEvent::Failing`].
+    Recovered(Duration),
+    /// The writer stopped while the disk failed, and the last records are lost.
+    StoppedWithLoss,
+    /// The thread panicked: nothing is written any more.
+    Panicked,
 }
 
 /// The journal's writing end, for any number of threads.
@@ -42,10 +57,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the store's threads on `journal`.
+    /// Starts the threads that write `journal`.
     ///
-    /// `source` walks the live table when a snapshot is due. `on_durable` is called from the store's thread with the
-    /// number up to which all records are on the disk, each time it grows; it must not block.
+    /// `source` walks the live table when a snapshot is due. `on_event` is called from the journal's thread; it must not
+    /// block.
     ///
     /// # Errors
     /// The system gives no more threads.
@@ -53,9 +68,9 @@ impl Writer {
         journal: Journal,
         durability: Durability,
         source: SnapshotSource,
-        on_durable: Box<dyn Fn(u64) + Send>,
+        on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     ) -> io::Result<Self> {
-        Self::start_with(journal, durability, BUFFER_BYTES_MAX, source, on_durable)
+        Self::start_with(journal, durability, BUFFER_BYTES_MAX, source, on_event)
     }
 
     /// [`Writer::start`] with another bound than [`BUFFER_BYTES_MAX`] on what waits in memory.
@@ -67,7 +82,7 @@ impl Writer {
         durability: Durability,
         buffer_bytes_max: usize,
         source: SnapshotSource,
-        on_durable: Box<dyn Fn(u64) + Send>,
+        on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(buffer_bytes_max));
         let snapshots = Snapshots::start(
@@ -76,20 +91,18 @@ impl Writer {
             journal.names().clone(),
             source,
         )?;
-        let mut store = StoreThread::new(Arc::clone(&shared), journal, durability, snapshots, on_durable);
+        let mut writing = WriterThread::new(Arc::clone(&shared), journal, durability, snapshots, on_event);
         let state = Arc::clone(&shared);
-        let thread = Builder::new().name("store".into()).spawn(move || {
-            if catch_unwind(AssertUnwindSafe(|| store.run())).is_err() {
+        let thread = Builder::new().name("journal".into()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| writing.run())).is_err() {
                 state.failed.store(true, Ordering::Release);
-                tracing::error!(
-                    "the store's thread panicked: registrations are kept in memory only; restart the server"
-                );
+                writing.report(WriterEvent::Panicked);
             }
         })?;
         Ok(Self { shared: Some(shared), thread: Mutex::new(Some(thread)) })
     }
 
-    /// A writer that keeps nothing, for the store `memory:`. Every number it gives is 0 and durable.
+    /// A writer that keeps nothing. Every number it gives is 0 and durable.
     pub fn memory() -> Self {
         Self { shared: None, thread: Mutex::new(None) }
     }
@@ -180,7 +193,7 @@ impl Drop for Writer {
     }
 }
 
-/// What the store's thread has done.
+/// Counters of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
     /// Records appended; also the number of the last.
@@ -217,7 +230,7 @@ pub struct Batch<'a> {
 
 impl Batch<'_> {
     /// Adds the whole state of `key`, written by `value`, which may only append; nothing written: the key is gone.
-    /// A key longer than [`super::KEY_BYTES_MAX`] or a value longer than [`super::VALUE_BYTES_MAX`] is counted and not
+    /// A key longer than [`crate::KEY_BYTES_MAX`] or a value longer than [`crate::VALUE_BYTES_MAX`] is counted and not
     /// kept.
     pub fn put(&mut self, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
         self.pending.last += 1;
@@ -237,37 +250,37 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// What workers, the store's thread and the snapshot's thread share.
-pub(super) struct Shared {
+/// State that appending threads, the journal's thread and the snapshot's thread share.
+pub(crate) struct Shared {
     pending: Mutex<Pending>,
-    pub(super) wake: Condvar,
-    pub(super) durable: AtomicU64,
-    pub(super) failed: AtomicBool,
-    pub(super) writes: AtomicU64,
-    pub(super) written_bytes: AtomicU64,
-    pub(super) syncs: AtomicU64,
-    pub(super) snapshots: AtomicU64,
-    pub(super) failures: AtomicU64,
-    pub(super) disk_bytes: AtomicU64,
+    pub(crate) wake: Condvar,
+    pub(crate) durable: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    pub(crate) writes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) disk_bytes: AtomicU64,
     buffer_bytes_max: usize,
 }
 
-/// What waits for the store's thread.
+/// Records that the journal's thread has not taken yet.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     /// Records, not sealed.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The number of the last record given out.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// Records that found no room.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
     /// Records that are too long.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// The thread waits to be woken.
-    pub(super) sleeping: bool,
-    pub(super) stop: bool,
+    pub(crate) sleeping: bool,
+    pub(crate) stop: bool,
     /// What a snapshot came to: its length.
-    pub(super) snapshot: Option<io::Result<u64>>,
+    pub(crate) snapshot: Option<io::Result<u64>>,
 }
 
 impl Shared {
@@ -288,11 +301,11 @@ impl Shared {
     }
 
     /// A thread that panicked under this lock left whole records only (see [`Batch`]).
-    pub(super) fn lock(&self) -> MutexGuard<'_, Pending> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn snapshot_ended(&self, result: io::Result<u64>) {
+    pub(crate) fn snapshot_ended(&self, result: io::Result<u64>) {
         self.lock().snapshot = Some(result);
         self.wake.notify_one();
     }

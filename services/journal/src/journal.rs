@@ -1,21 +1,21 @@
 //! The journal of bindings: append-only segments, and now and then a snapshot that makes the old ones unneeded.
 
-use super::disk::open_to_lock;
-use super::record::{encode_synced, seal};
-use super::recovery::{self, Open, Recovery};
-use super::segment::{HEADER_BYTES, Header, Kind, Names};
-use super::{Disk, DiskFile, LocalDisk, StoreError};
+use crate::disk::open_to_lock;
+use crate::record::{encode_synced, seal};
+use crate::recovery::{self, Open, Recovery};
+use crate::segment::{HEADER_BYTES, Header, Kind, Names};
+use crate::{Disk, DiskFile, JournalError, LocalDisk};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Segments may always grow to this many bytes before a snapshot is written.
-pub(super) const COMPACT_BYTES_MIN: u64 = 64 << 20;
+pub(crate) const COMPACT_BYTES_MIN: u64 = 64 << 20;
 /// Beyond that they may grow to this many times the last snapshot.
-pub(super) const COMPACT_SNAPSHOTS: u64 = 2;
+pub(crate) const COMPACT_SNAPSHOTS: u64 = 2;
 
-/// A journal that was read and is open for appending. Give it to [`super::Writer::start`].
+/// A journal that was read and is open for appending. Give it to [`crate::Writer::start`].
 pub struct Journal {
     names: Names,
     disk: Arc<dyn Disk>,
@@ -47,7 +47,7 @@ impl Journal {
     ///
     /// # Errors
     /// Another process holds the journal; a file is of a later version or a symbolic link; the file system refuses.
-    pub fn recover(path: &Path, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, StoreError> {
+    pub fn recover(path: &Path, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, JournalError> {
         Self::recover_on(Arc::new(LocalDisk), path, on_record)
     }
 
@@ -59,17 +59,18 @@ impl Journal {
         disk: Arc<dyn Disk>,
         path: &Path,
         mut on_record: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, JournalError> {
         let names = Names::new(path);
         let lock = lock(&names)?;
         let (recovery, position) = recovery::recover(&names, &*disk, &mut on_record)?;
         let file = names.segment(position.segment);
         let (segment, open) = match position.open {
             None => create_segment(&names, &*disk, position.segment, position.previous_synced)
-                .map_err(StoreError::io(&file, "create the journal"))?,
+                .map_err(JournalError::io(&file, "create the journal"))?,
             Some(open) => {
-                let segment =
-                    disk.append_to(&file, open.length).map_err(StoreError::io(&file, "open for writing"))?;
+                let segment = disk
+                    .append_to(&file, open.length)
+                    .map_err(JournalError::io(&file, "open for writing"))?;
                 (segment, open)
             }
         };
@@ -109,7 +110,7 @@ impl Journal {
     }
 
     /// Adds a batch of records and seals them for this segment.
-    pub(super) fn append(&mut self, batch: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, batch: &mut [u8]) -> io::Result<()> {
         if self.needs_cut {
             self.segment.cut(self.open.length)?;
             self.needs_cut = false;
@@ -130,7 +131,7 @@ impl Journal {
     }
 
     /// Returns once all that was appended is on the disk.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.segment.sync()?;
         self.synced = self.open.length;
         Ok(())
@@ -138,7 +139,7 @@ impl Journal {
 
     /// Begins a new segment. What the old one has beyond its last sync may be damaged after a crash, and recovery is
     /// told so.
-    pub(super) fn begin_segment(&mut self) -> io::Result<u64> {
+    pub(crate) fn begin_segment(&mut self) -> io::Result<u64> {
         let number = self.number + 1;
         let (segment, open) = create_segment(&self.names, &*self.disk, number, self.synced)?;
         self.older_bytes += self.open.length;
@@ -153,7 +154,7 @@ impl Journal {
 
     /// Ends the segment with a record that says that all of it is on the disk, so that later damage to its last records
     /// does not look like a write that a crash cut short.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.synced == self.open.length && !self.is_marked && !self.needs_cut {
             let mut mark = Vec::new();
             encode_synced(&mut mark, self.synced);
@@ -163,41 +164,41 @@ impl Journal {
     }
 
     /// True when the segments have grown so much that a snapshot pays.
-    pub(super) fn wants_snapshot(&self) -> bool {
+    pub(crate) fn wants_snapshot(&self) -> bool {
         let grown = self.older_bytes + self.open.length;
         self.is_worn
             || grown > self.compact_bytes_min.max(self.snapshot_bytes.saturating_mul(COMPACT_SNAPSHOTS))
     }
 
     /// Takes note that a snapshot of `bytes` replaced all segments before the open one.
-    pub(super) fn snapshot_written(&mut self, bytes: u64) {
+    pub(crate) fn snapshot_written(&mut self, bytes: u64) {
         self.snapshot_bytes = bytes;
         self.older_bytes = 0;
         self.is_worn = false;
     }
 
-    pub(super) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &Names {
         &self.names
     }
 
-    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
     /// Bytes of all segments and the snapshot.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.snapshot_bytes + self.older_bytes + self.open.length
     }
 }
 
-fn lock(names: &Names) -> Result<File, StoreError> {
+fn lock(names: &Names) -> Result<File, JournalError> {
     let path = names.lock();
-    let file = open_to_lock(&path).map_err(StoreError::io(&path, "create the lock file"))?;
+    let file = open_to_lock(&path).map_err(JournalError::io(&path, "create the lock file"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { file: path }),
+        Err(TryLockError::WouldBlock) => Err(JournalError::InUse { file: path }),
         Err(TryLockError::Error(source)) => {
-            Err(StoreError::Io { file: path, doing: "lock it against a second server", source })
+            Err(JournalError::Io { file: path, doing: "lock it against a second server", source })
         }
     }
 }
