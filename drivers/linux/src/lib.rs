@@ -1,15 +1,14 @@
-//! Bytes, time and stores on Linux for the protocol machines.
+//! Bytes and time on Linux for the protocol machines.
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]), keeps its time
-//! ([`Clock`]), looks names up ([`Resolver`]), takes the process's signals ([`signals`]), keeps subscribers and
-//! bindings, and serves administrators.
+//! ([`Clock`]), looks names up ([`Resolver`]), takes the process's signals ([`signals`]) and moves
+//! sound. [`Shards`], [`Connections`] and [`Tally`] are handles for those who look from outside.
 //!
-//! Does not: know SIP beyond what a node says of itself; look up SRV or NAPTR records; speak TLS or WebSocket.
+//! Does not: know SIP beyond what a node says of itself; store anything; serve administrators; look up SRV or NAPTR records; speak TLS or WebSocket.
 //!
 //! Start reading at [`Runtime::start`], then `worker.rs`, which is the life of a message here.
 
 mod action;
-pub mod admin;
 mod clock;
 mod connection;
 mod counters;

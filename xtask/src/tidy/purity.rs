@@ -1,4 +1,4 @@
-//! What keeps `proto/` free of the operating system, and unsafe code in one place.
+//! Rules for dependencies between crates and for the places of unsafe code.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::File;
 const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "xtask/src/bench/sys.rs", "xtask/src/libsrtp.rs"];
 
-/// `proto/` crates that must not know each other: (who, whom).
-const STRANGERS: [(&str, &str); 13] = [
+/// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
+const FORBIDDEN: [(&str, &str); 27] = [
     ("proto/server", "ringway-agent"),
     ("proto/server", "ringway-media"),
     ("proto/agent", "ringway-server"),
@@ -26,6 +26,20 @@ const STRANGERS: [(&str, &str); 13] = [
     ("proto/users", "ringway-media"),
     ("proto/sip", "ringway-"),
     ("proto/sansio", "ringway-"),
+    ("drivers", "ringway-admin"),
+    ("drivers", "ringway-journal"),
+    ("drivers", "ringway-store"),
+    ("drivers", "ringway-sip"),
+    ("drivers", "ringway-server"),
+    ("drivers", "ringway-agent"),
+    ("drivers", "hyper"),
+    ("drivers", "rusqlite"),
+    ("drivers", "tokio"),
+    ("services", "ringway-sip"),
+    ("services", "ringway-transaction"),
+    ("services", "ringway-server"),
+    ("services", "ringway-agent"),
+    ("services/journal", "ringway-"),
 ];
 
 /// Unsafe code outside the files for it.
@@ -50,14 +64,15 @@ pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Crates of `proto/` that could reach an operating system.
+/// Crates of `proto/` that could reach an operating system, and forbidden dependencies of other crates.
 pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
     let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with("proto/")) {
-        if file.path.ends_with("/src/lib.rs") {
+    for file in files {
+        let is_pure = file.path.starts_with("proto/");
+        if is_pure && file.path.ends_with("/src/lib.rs") {
             for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
                 if !file.text.lines().any(|line| line == attribute) {
                     findings.push(file.finding(1, format!("{attribute} is missing")));
@@ -67,10 +82,31 @@ pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>>
         if file.path.ends_with("/Cargo.toml") {
             let manifest: toml::Table =
                 file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
-            findings.extend(dependency_findings(file, &manifest, &workspace));
+            findings.extend(forbidden_findings(file, &manifest));
+            if is_pure {
+                findings.extend(dependency_findings(file, &manifest, &workspace));
+            }
         }
     }
     Ok(findings)
+}
+
+fn forbidden_findings(file: &File, manifest: &toml::Table) -> Vec<String> {
+    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let is_forbidden = |name: &str| {
+        FORBIDDEN
+            .iter()
+            .any(|(folder, begin)| file.path.starts_with(&format!("{folder}/")) && name.starts_with(begin))
+    };
+    let names = dependencies.into_iter().flat_map(toml::Table::keys).filter(|name| is_forbidden(name));
+    names
+        .map(|name| file.finding(line_of(file, name), format!("this crate must not depend on {name}")))
+        .collect()
+}
+
+/// The line on which a manifest names a dependency, from 1.
+fn line_of(file: &File, name: &str) -> usize {
+    file.text.lines().position(|line| line.starts_with(name)).unwrap_or(0) + 1
 }
 
 fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Table) -> Vec<String> {
@@ -80,13 +116,7 @@ fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Ta
     let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
     let mut findings = Vec::new();
     for (name, own) in dependencies {
-        let at = file.text.lines().position(|line| line.starts_with(name.as_str())).unwrap_or(0) + 1;
-        let crosses = STRANGERS
-            .iter()
-            .any(|(who, whom)| file.path == format!("{who}/Cargo.toml") && name.starts_with(whom));
-        if crosses {
-            findings.push(file.finding(at, format!("this crate must not know {name}")));
-        }
+        let at = line_of(file, name);
         let from_workspace = own.get("workspace").and_then(toml::Value::as_bool) == Some(true);
         let Some(entry) = shared.and_then(|shared| shared.get(name)).filter(|_| from_workspace) else {
             findings.push(file.finding(at, format!("{name} must be named in the workspace's dependencies")));
@@ -115,7 +145,12 @@ mod tests {
             rand = "0.9"
         "#;
         let file = File { path: path.into(), text: manifest.into() };
-        dependency_findings(&file, &manifest.parse().unwrap(), &workspace.parse().unwrap())
+        let manifest = manifest.parse().unwrap();
+        let mut findings = forbidden_findings(&file, &manifest);
+        if path.starts_with("proto/") {
+            findings.extend(dependency_findings(&file, &manifest, &workspace.parse().unwrap()));
+        }
+        findings
     }
 
     #[test]
@@ -134,6 +169,18 @@ mod tests {
             assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_sip).len(), 1, "{stranger}");
         }
         assert!(found("proto/agent/Cargo.toml", knows_sip).is_empty());
+    }
+
+    #[test]
+    fn a_driver_knows_no_service_and_the_journal_no_crate_of_ours() {
+        for bad in ["ringway-store.workspace = true", "tokio = \"1\"", "ringway-sip.workspace = true"] {
+            let manifest = format!("[dependencies]\n{bad}\n");
+            assert_eq!(found("drivers/linux/Cargo.toml", &manifest).len(), 1, "{bad}");
+            assert!(found("apps/ringway/Cargo.toml", &manifest).is_empty(), "{bad}");
+        }
+        let knows_users = "[dependencies]\nringway-users.workspace = true\n";
+        assert_eq!(found("services/journal/Cargo.toml", knows_users).len(), 1);
+        assert!(found("services/store/Cargo.toml", knows_users).is_empty());
     }
 
     #[test]

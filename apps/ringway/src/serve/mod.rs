@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::random;
 use changes::Follower;
 use limit_log::LimitLog;
-use ringway_linux::admin::{Admin, AdminServer, View};
+use ringway_admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::{
     ActionSink, Bound, Clock, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,

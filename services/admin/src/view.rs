@@ -1,9 +1,9 @@
-//! What the admin API asks of the running server, and the words it answers in.
+//! The interface between the admin API and the running server, and the items of its listings.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The running server as an administrator may see it. Called from the admin thread; it should lock briefly.
+/// The running server as an administrator sees it. Called from the admin thread; it should lock briefly.
 pub trait View: Send + Sync {
     /// Registered and permanent contacts, from the first after the cursor `after` on, at most `limit`.
     fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration>;
@@ -18,14 +18,14 @@ pub trait View: Send + Sync {
     fn stats(&self) -> Stats;
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// How many there are in all.
+    /// Number of items in all pages.
     pub total: u64,
-    /// What to give as `after` for the next part; `None`: this was the last.
+    /// Cursor of the next page; `None`: this was the last.
     pub next: Option<String>,
 }
 
@@ -42,9 +42,9 @@ pub struct Registration {
     pub aor: String,
     /// The contact URI.
     pub contact: String,
-    /// How it is reached: `udp`, `tcp`.
+    /// Its transport: `udp`, `tcp`.
     pub transport: String,
-    /// Where its registration came from; `None` for a permanent contact.
+    /// Source of its registration; `None` for a permanent contact.
     pub address: Option<String>,
     /// Seconds left; `None` for a permanent contact.
     pub expires_s: Option<u64>,
@@ -63,7 +63,7 @@ pub struct Call {
     pub from: String,
     /// The URI that was called.
     pub to: String,
-    /// How far it is, in a word.
+    /// Its state: `trying`, `ringing`.
     pub state: String,
     /// Seconds since it began.
     pub age_s: u64,
@@ -90,9 +90,9 @@ pub type Stats = Vec<Stat>;
 pub struct Stat {
     /// Lower-case words joined by `_`, units last; the metric is called `ringway_NAME`.
     pub name: Cow<'static, str>,
-    /// One line that says what it counts.
+    /// Description in one line.
     pub help: &'static str,
-    /// Whether it can go down.
+    /// Counter or gauge.
     pub kind: MetricKind,
     /// A label of the metric and its value; in the flat list of `/api/stats` the name is then `NAME.VALUE`. Figures of
     /// one name must stand together.
@@ -120,7 +120,7 @@ impl Stat {
     }
 }
 
-/// Whether a figure can go down.
+/// Kind of a metric, as Prometheus defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// It only grows.

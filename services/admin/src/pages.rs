@@ -1,8 +1,8 @@
-//! The pages: which path shows what.
+//! The pages of the admin API, by path.
 
-use super::clients::Clients;
-use super::gate::Gate;
-use super::view::{MetricKind, Page, Stat, Stats, View};
+use crate::access::AccessCheck;
+use crate::clients::Clients;
+use crate::view::{MetricKind, Page, Stat, Stats, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
@@ -36,15 +36,15 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 </html>
 ";
 
-type Shown = State<Arc<Served>>;
+type Shared = State<Arc<Source>>;
 
-/// What is shown: the server, and the admin API itself.
-struct Served {
+/// Source of the pages: the server and the admin API itself.
+struct Source {
     view: Arc<dyn View>,
     clients: Arc<Clients>,
 }
 
-impl Served {
+impl Source {
     fn stats(&self) -> Stats {
         let mut stats = self.view.stats();
         let help = "Connections of the admin API closed to make room for newer ones.";
@@ -53,30 +53,30 @@ impl Served {
     }
 }
 
-/// All paths, behind `gate`.
-pub(super) fn router(view: Arc<dyn View>, clients: Arc<Clients>, gate: Arc<Gate>) -> Router {
+/// All paths; each request must pass `access`.
+pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<AccessCheck>) -> Router {
     Router::new()
         .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/connections", get(connections))
-        .route("/api/stats", get(async |State(served): Shown| json_of(&stats(&served.stats()))))
+        .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
-            get(async |State(served): Shown| {
-                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&served.stats()))
+            get(async |State(source): Shared| {
+                typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
             }),
         )
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
             refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed here")
         })
-        .layer(from_fn_with_state(gate, guard))
-        .with_state(Arc::new(Served { view, clients }))
+        .layer(from_fn_with_state(access, guard))
+        .with_state(Arc::new(Source { view, clients }))
 }
 
-async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let mut response = match gate.check(request.headers()) {
+async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
+    let mut response = match access.check(request.headers()) {
         Ok(()) => next.run(request).await,
         Err((status, why)) => refusal(status, why),
     };
@@ -88,36 +88,40 @@ async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
     response
 }
 
-/// Which part of a listing is wanted.
+/// Query of a listing.
 #[derive(Deserialize)]
-struct Part {
+struct PageQuery {
     after: Option<String>,
     limit: Option<usize>,
 }
 
-type Wanted = Result<Query<Part>, QueryRejection>;
+type QueryResult = Result<Query<PageQuery>, QueryRejection>;
 
-async fn registrations(State(served): Shown, wanted: Wanted) -> Response {
-    part("registrations", wanted, |after, limit| served.view.registrations(after, limit))
+async fn registrations(State(source): Shared, query: QueryResult) -> Response {
+    page("registrations", query, |after, limit| source.view.registrations(after, limit))
 }
 
-async fn calls(State(served): Shown, wanted: Wanted) -> Response {
-    part("calls", wanted, |after, limit| served.view.calls(after, limit))
+async fn calls(State(source): Shared, query: QueryResult) -> Response {
+    page("calls", query, |after, limit| source.view.calls(after, limit))
 }
 
-async fn connections(State(served): Shown, wanted: Wanted) -> Response {
-    part("connections", wanted, |after, limit| served.view.connections(after, limit))
+async fn connections(State(source): Shared, query: QueryResult) -> Response {
+    page("connections", query, |after, limit| source.view.connections(after, limit))
 }
 
-fn part<T: Serialize>(name: &str, wanted: Wanted, list: impl Fn(Option<&str>, usize) -> Page<T>) -> Response {
-    let Ok(Query(wanted)) = wanted else {
+fn page<T: Serialize>(
+    name: &str,
+    query: QueryResult,
+    list: impl Fn(Option<&str>, usize) -> Page<T>,
+) -> Response {
+    let Ok(Query(query)) = query else {
         return refusal(
             StatusCode::BAD_REQUEST,
             "write ?after=CURSOR&limit=N, with N a number from 1 to 10000",
         );
     };
-    let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
-    let after = wanted.after.as_deref().filter(|after| !after.is_empty());
+    let limit = query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    let after = query.after.as_deref().filter(|after| !after.is_empty());
     let page = list(after, limit);
     json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
 }
@@ -182,8 +186,8 @@ fn refusal(status: StatusCode, why: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::super::view::Stat;
     use super::*;
+    use crate::view::Stat;
 
     #[test]
     fn figures_are_written_for_people_and_for_prometheus() {

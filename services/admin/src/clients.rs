@@ -1,4 +1,4 @@
-//! The connections of the admin API: at most so many, and who hangs makes room for who comes.
+//! The connections of the admin API: a limited number; old ones are closed for new ones.
 
 use ringway_sansio::source_of;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// The open connections, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     open: Mutex<Open>,
     /// Connections closed to make room for newer ones.
     displaced: AtomicU64,
@@ -30,28 +30,28 @@ struct Client {
     _end: oneshot::Sender<()>,
 }
 
-/// The place of one connection; dropping it frees the place.
+/// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Slot {
     clients: Arc<Clients>,
     number: u64,
 }
 
 impl Clients {
-    /// A place for a connection from `address`, and what ends when it is taken away again. With all places taken, the oldest
-    /// connection of the source that has most of them is closed.
+    /// Takes a slot for a connection from `address`; the receiver ends when the slot is taken away again. With all slots
+    /// taken, the oldest connection of the source with the most connections is closed.
     ///
     /// # Errors
-    /// Nobody has had [`UNDISTURBED`] yet: how long until somebody has.
-    pub(super) fn enter(
+    /// That connection is younger than [`SERVED_MIN`]: the time until it is not.
+    pub(crate) fn enter(
         self: &Arc<Self>,
         address: IpAddr,
         now: Instant,
-    ) -> Result<(Place, oneshot::Receiver<()>), Duration> {
+    ) -> Result<(Slot, oneshot::Receiver<()>), Duration> {
         let mut open = self.lock();
         if open.by_age.len() >= CONNECTIONS_MAX {
             let (number, age) = open.oldest_of_the_largest(now).unwrap_or_default();
-            if let Some(wait) = UNDISTURBED.checked_sub(age).filter(|wait| !wait.is_zero()) {
+            if let Some(wait) = SERVED_MIN.checked_sub(age).filter(|wait| !wait.is_zero()) {
                 return Err(wait);
             }
             open.by_age.remove(&number);
@@ -62,11 +62,11 @@ impl Clients {
         open.next += 1;
         open.by_age.insert(number, Client { source: source_of(address), since: now, _end: end });
         drop(open);
-        Ok((Place { clients: Arc::clone(self), number }, ended))
+        Ok((Slot { clients: Arc::clone(self), number }, ended))
     }
 
     /// Connections closed to make room for newer ones, since the start.
-    pub(super) fn displaced(&self) -> u64 {
+    pub(crate) fn displaced(&self) -> u64 {
         self.displaced.load(Ordering::Relaxed)
     }
 
@@ -88,17 +88,17 @@ impl Open {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.clients.lock().by_age.remove(&self.number);
     }
 }
 
 /// Connections served at once.
-pub(super) const CONNECTIONS_MAX: usize = 128;
+pub(crate) const CONNECTIONS_MAX: usize = 128;
 
-/// How long a connection is served before it can be closed to make room: enough for a client that sends its request at once.
-const UNDISTURBED: Duration = Duration::from_millis(100);
+/// Time for which a connection is not closed for another: enough for a client that sends its request at once.
+const SERVED_MIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -114,12 +114,12 @@ mod tests {
         let start = Instant::now();
         let (_other, mut other_ended) = clients.enter(ip(9), start).unwrap();
         let mut crowd: Vec<_> = (1..CONNECTIONS_MAX).map(|_| clients.enter(ip(1), start).unwrap()).collect();
-        assert_eq!(clients.enter(ip(2), start).unwrap_err(), UNDISTURBED);
-        let (place, _new) = clients.enter(ip(2), start + UNDISTURBED).unwrap();
+        assert_eq!(clients.enter(ip(2), start).unwrap_err(), SERVED_MIN);
+        let (slot, _new) = clients.enter(ip(2), start + SERVED_MIN).unwrap();
         assert_eq!(crowd[0].1.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         assert_eq!(other_ended.try_recv(), Err(oneshot::error::TryRecvError::Empty), "it has but one");
         assert_eq!((clients.displaced(), clients.lock().by_age.len()), (1, CONNECTIONS_MAX));
-        drop((place, crowd));
+        drop((slot, crowd));
         assert_eq!(clients.lock().by_age.len(), 1);
     }
 }

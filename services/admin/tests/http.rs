@@ -1,7 +1,7 @@
 //! The admin API over real sockets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_linux::admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, View};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

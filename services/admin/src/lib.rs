@@ -1,4 +1,4 @@
-//! What an administrator sees: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
+//! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
 //!
 //! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
 //! [`View`] of the running server; asks for a bearer token when one is set; on a loopback address answers only to
@@ -8,16 +8,18 @@
 //!
 //! Start reading at [`Admin::bind`].
 
+mod access;
 mod clients;
-mod gate;
 mod pages;
+mod shard_pages;
 mod view;
 
+pub use shard_pages::page_over_shards;
 pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
 
+use access::AccessCheck;
 use axum::Router;
 use clients::Clients;
-use gate::Gate;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -33,14 +35,14 @@ use tokio::sync::oneshot;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The most headers in a request.
 const HEADERS_MAX: usize = 64;
-/// How long a request's head may take, and how long a connection may rest between requests.
+/// Maximum time for a request's head, and between two requests of a connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a connection may live, whatever it does.
+/// Maximum life of a connection.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
-/// How long accepting rests after it failed, mostly for want of file descriptors.
+/// Pause after accept failed, mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// Why the admin listener could not be had.
+/// Error of binding the admin listener.
 #[derive(Debug, thiserror::Error)]
 #[error("[admin] listen {address}: {source}; {}", advice(source))]
 pub struct AdminError {
@@ -77,8 +79,8 @@ impl Admin {
         self.address
     }
 
-    /// Serves `view` on a thread of its own until the result is stopped or dropped. `token`: what a request must carry
-    /// as `Authorization: Bearer`; empty: nothing.
+    /// Serves `view` on a thread of its own until the result is stopped or dropped. A request must carry `token` as
+    /// `Authorization: Bearer`, unless it is empty.
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
@@ -86,7 +88,8 @@ impl Admin {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let clients = Arc::new(Clients::default());
         let shown = Arc::clone(&clients);
-        let router = pages::router(view, Arc::clone(&clients), Arc::new(Gate::new(self.address, token)));
+        let router =
+            pages::router(view, Arc::clone(&clients), Arc::new(AccessCheck::new(self.address, token)));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
         let thread = Builder::new().name("admin".into()).spawn(move || {
@@ -148,7 +151,7 @@ async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let (place, displaced) = loop {
+        let (slot, displaced) = loop {
             match clients.enter(peer.ip(), Instant::now()) {
                 Ok(entered) => break entered,
                 Err(wait) => tokio::time::sleep(wait).await,
@@ -156,19 +159,19 @@ async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -
         };
         let router = router.clone();
         tokio::spawn(async move {
-            // A connection that takes too long is closed; there is nobody to tell.
+            // A connection that takes too long is closed without a response.
             tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME_MAX, converse(stream, router)) => {}
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router)) => {}
                 _ = displaced => {}
             }
-            drop(place);
+            drop(slot);
         });
-        // A crowd that comes at once must not keep those from being served who came before it.
+        // Many connections at once must not keep earlier ones from being served.
         tokio::task::yield_now().await;
     }
 }
 
-async fn converse(stream: TcpStream, router: Router) {
+async fn serve_connection(stream: TcpStream, router: Router) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)

@@ -1,4 +1,4 @@
-//! Who may ask: the bearer token, and the Host header.
+//! Access rules of the admin API: the bearer token and the Host header.
 
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::{HeaderMap, StatusCode};
@@ -6,23 +6,26 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
 
-/// What a request must show.
-pub(super) struct Gate {
+/// Conditions that a request must meet.
+pub(crate) struct AccessCheck {
     /// The hash of the token: comparing hashes tells nothing of the token's length.
     token: Option<[u8; 32]>,
     is_loopback: bool,
 }
 
-impl Gate {
-    pub(super) fn new(address: SocketAddr, token: &str) -> Self {
+impl AccessCheck {
+    pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
         Self {
             token: (!token.is_empty()).then(|| Sha256::digest(token).into()),
             is_loopback: address.ip().to_canonical().is_loopback(),
         }
     }
 
-    /// Lets a request pass, or says why not.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// The status and the reason of the refusal.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
         if self.is_loopback && !names_loopback(headers) {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
@@ -59,8 +62,8 @@ fn names_loopback(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn gate(token: &str) -> Gate {
-        Gate::new("127.0.0.1:8060".parse().unwrap(), token)
+    fn access_check(token: &str) -> AccessCheck {
+        AccessCheck::new("127.0.0.1:8060".parse().unwrap(), token)
     }
 
     fn headers(host: &str, authorization: &str) -> HeaderMap {
@@ -75,23 +78,27 @@ mod tests {
     #[test]
     fn a_loopback_listener_answers_only_to_loopback_names() {
         for host in ["localhost", "LOCALHOST:8060", "127.0.0.1:8060", "[::1]:8060", "127.9.9.9"] {
-            assert_eq!(gate("").check(&headers(host, "")), Ok(()), "{host}");
+            assert_eq!(access_check("").check(&headers(host, "")), Ok(()), "{host}");
         }
         for host in ["evil.example", "evil.example:8060", "localhost.evil.example", "192.0.2.1", "", ":80"] {
-            assert_eq!(gate("").check(&headers(host, "")).unwrap_err().0, StatusCode::FORBIDDEN, "{host}");
+            assert_eq!(
+                access_check("").check(&headers(host, "")).unwrap_err().0,
+                StatusCode::FORBIDDEN,
+                "{host}"
+            );
         }
-        assert!(gate("").check(&HeaderMap::new()).is_err());
-        let open = Gate::new("192.0.2.1:8060".parse().unwrap(), "");
+        assert!(access_check("").check(&HeaderMap::new()).is_err());
+        let open = AccessCheck::new("192.0.2.1:8060".parse().unwrap(), "");
         assert_eq!(open.check(&headers("pbx.example.org", "")), Ok(()));
     }
 
     #[test]
     fn a_token_is_compared_as_a_whole() {
-        let gate = gate("s3cret");
-        assert_eq!(gate.check(&headers("localhost", "Bearer s3cret")), Ok(()));
-        assert_eq!(gate.check(&headers("localhost", "bearer s3cret")), Ok(()));
+        let check = access_check("s3cret");
+        assert_eq!(check.check(&headers("localhost", "Bearer s3cret")), Ok(()));
+        assert_eq!(check.check(&headers("localhost", "bearer s3cret")), Ok(()));
         for wrong in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret"] {
-            let refused = gate.check(&headers("localhost", wrong));
+            let refused = check.check(&headers("localhost", wrong));
             assert_eq!(refused.unwrap_err().0, StatusCode::UNAUTHORIZED, "{wrong}");
         }
     }
