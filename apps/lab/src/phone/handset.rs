@@ -1,6 +1,6 @@
 //! `ringway call` and `ringway answer` as processes: one side of a call each, on a processor of its own.
 
-use super::super::machine;
+use crate::machine;
 use anyhow::{Context, Result, bail};
 use rustix::process::Pid;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// One side of a call.
-pub(super) struct Handset {
+pub struct Handset {
     child: Child,
     lines: Receiver<String>,
     said: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Handset {
 
 impl Handset {
     /// Starts `ringway` with these arguments, on this processor; `password` goes to its standard input.
-    pub(super) fn start(ringway: &Path, arguments: &[&str], password: &str, cpu: usize) -> Result<Self> {
+    pub fn start(ringway: &Path, arguments: &[&str], password: &str, cpu: usize) -> Result<Self> {
         let mut command = Command::new(ringway);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         machine::pin_to(cpu)?;
@@ -40,7 +40,7 @@ impl Handset {
     }
 
     /// The first line on standard error that has `part` in it.
-    pub(super) fn line(&mut self, part: &str) -> Result<String> {
+    pub fn line(&mut self, part: &str) -> Result<String> {
         let end = Instant::now() + PATIENCE;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.said.push(line.clone());
@@ -52,7 +52,7 @@ impl Handset {
     }
 
     /// CPU time of its threads so far, in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> Result<u64> {
+    pub fn cpu_ns(&self) -> Result<u64> {
         machine::process_cpu_ns(Pid::from_child(&self.child))
     }
 
@@ -60,7 +60,7 @@ impl Handset {
     ///
     /// # Errors
     /// It does not end within `patience`, or fails.
-    pub(super) fn results(mut self, patience: Duration) -> Result<Vec<Value>> {
+    pub fn results(mut self, patience: Duration) -> Result<Vec<Value>> {
         let end = Instant::now() + patience;
         let status = loop {
             if let Some(status) = self.child.try_wait().context("wait for ringway")? {
@@ -92,7 +92,7 @@ impl Drop for Handset {
 }
 
 /// A number of a result, by its path.
-pub(super) fn number(result: &Value, path: &[&str]) -> Result<f64> {
+pub fn number(result: &Value, path: &[&str]) -> Result<f64> {
     let found = path.iter().fold(result, |value, field| &value[*field]);
     found.as_f64().with_context(|| format!("{} in {result}", path.join(".")))
 }

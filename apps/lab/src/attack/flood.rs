@@ -1,7 +1,7 @@
 //! Requests of many sources at a steady rate.
 
-use super::super::template::{Serial, Template, Values};
 use super::script::bind;
+use crate::template::{Serial, Template, Values};
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Sources, each with an address of its own.
-pub(super) struct Flood {
+pub struct Flood {
     sources: Vec<Source>,
 }
 
@@ -22,16 +22,18 @@ struct Source {
 
 /// Traffic of a flood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Traffic {
-    pub(super) requests: u64,
+pub struct Traffic {
+    /// Requests sent.
+    pub requests: u64,
     /// Requests that the kernel did not take.
-    pub(super) unsent: u64,
-    pub(super) responses: u64,
+    pub unsent: u64,
+    /// Responses received.
+    pub responses: u64,
 }
 
 impl Flood {
     /// Sources 127.0.1.1 and up, each with the texts of `templates`; they go to `server`.
-    pub(super) fn new(
+    pub fn new(
         sources: u8,
         server: SocketAddrV4,
         templates: impl Fn(SocketAddrV4) -> Vec<String>,
@@ -48,7 +50,7 @@ impl Flood {
 
     /// Sends `rate` requests a second from each source; What `each` returns, called ten times a second,
     /// ends a line every five seconds.
-    pub(super) fn run(
+    pub fn run(
         &mut self,
         what: &str,
         rate: u32,
@@ -102,7 +104,7 @@ impl Source {
 }
 
 /// Takes everything that waits at a non-blocking socket; how many datagrams that was.
-pub(super) fn drain(socket: &UdpSocket, mut each: impl FnMut(&[u8])) -> Result<u64> {
+pub fn drain(socket: &UdpSocket, mut each: impl FnMut(&[u8])) -> Result<u64> {
     let mut room = [0; 65_536];
     let mut count = 0;
     loop {
@@ -116,11 +118,7 @@ pub(super) fn drain(socket: &UdpSocket, mut each: impl FnMut(&[u8])) -> Result<u
 }
 
 /// Waits, with a line every ten seconds that ends with `figures`.
-pub(super) fn wait(
-    what: &str,
-    duration: Duration,
-    mut figures: impl FnMut() -> Result<String>,
-) -> Result<()> {
+pub fn wait(what: &str, duration: Duration, mut figures: impl FnMut() -> Result<String>) -> Result<()> {
     let begun = Instant::now();
     while let left = duration.saturating_sub(begun.elapsed())
         && !left.is_zero()
@@ -132,7 +130,7 @@ pub(super) fn wait(
 }
 
 /// The text of a stranger's request with a body of that many bytes; every one of them is a new transaction.
-pub(super) fn request(method: &str, uri: &str, source: SocketAddrV4, body: usize) -> String {
+pub fn request(method: &str, uri: &str, source: SocketAddrV4, body: usize) -> String {
     format!(
         "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP {source};branch=z9hG4bKf{{serial}};rport\nMax-Forwards: 70\n\
          From: <{}>;tag=f{{serial}}\nTo: <{uri}>\nCall-ID: f{{serial}}@{}\nCSeq: 1 {method}\n\

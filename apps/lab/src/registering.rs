@@ -1,17 +1,17 @@
 //! REGISTERs of many users at a server that somebody else started.
 
-use super::digest::Algorithm;
-use super::drive::{Extent, drive};
-use super::register::{Expect, Refresh, Walk};
-use super::subject::write_users;
-use super::template::Carrier;
-use super::wire::{PHONE_SOCKETS, Phones};
+use crate::closed_loop::{Extent, drive};
+use crate::digest::Algorithm;
+use crate::register::{Expect, Refresh, Walk};
+use crate::subject::write_users;
+use crate::template::Carrier;
+use crate::wire::{PHONE_SOCKETS, Phones};
 use anyhow::{Context, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 /// The phones of all users.
-pub(crate) struct Registering {
+pub struct Registering {
     phones: Phones,
     ports: [u16; PHONE_SOCKETS],
     walk: Walk,
@@ -22,7 +22,7 @@ impl Registering {
     ///
     /// # Errors
     /// There are no sockets for them.
-    pub(crate) fn at(port: u16, users: u32) -> Result<Self> {
+    pub fn at(port: u16, users: u32) -> Result<Self> {
         let phones = Phones::bind()?;
         phones.connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
         Ok(Self { ports: phones.ports()?, phones, walk: Walk::new(users) })
@@ -32,7 +32,7 @@ impl Registering {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write_users(path: &Path, users: u32) -> Result<()> {
+    pub fn write_users(path: &Path, users: u32) -> Result<()> {
         write_users(path, users).with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -41,7 +41,7 @@ impl Registering {
     ///
     /// # Errors
     /// An answer that is not expected, or none for a while.
-    pub(crate) fn run(&mut self, registers: u64, window: usize, with_digest: bool) -> Result<()> {
+    pub fn run(&mut self, registers: u64, window: usize, with_digest: bool) -> Result<()> {
         let Self { phones, ports, walk } = self;
         let expect = if with_digest { Expect::Challenge(Algorithm::Md5) } else { Expect::Ok };
         let mut scenario = Refresh::new(walk, *ports, Carrier::Udp, expect).with_window(window);

@@ -1,10 +1,10 @@
 //! The operations "redirect" and "not found": INVITE, the final answer, ACK.
 
-use super::call::header_lines;
-use super::drive::{Progress, Scenario, Sending};
-use super::register::{Turn, Walk, socket_of};
-use super::template::{self, Serial, Template, Values};
-use super::wire::PHONE_SOCKETS;
+use crate::call::header_lines;
+use crate::closed_loop::{Progress, Scenario, Sending};
+use crate::register::{Turn, Walk, socket_of};
+use crate::template::{self, Serial, Template, Values};
+use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
 /// How many INVITEs are under way at once: with the ACKs between them, what fits into a default receive buffer.
@@ -12,7 +12,7 @@ const WINDOW: usize = 96;
 
 /// How the INVITE ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub enum Ending {
     /// 302 with a registered user's contact.
     Redirected,
     /// 404: nobody has that name.
@@ -22,7 +22,7 @@ pub(super) enum Ending {
 }
 
 /// The scenario.
-pub(super) struct Refusals<'a> {
+pub struct Refusals<'a> {
     walk: &'a mut Walk,
     ports: [u16; PHONE_SOCKETS],
     ending: Ending,
@@ -41,7 +41,7 @@ struct Slot {
 
 impl<'a> Refusals<'a> {
     /// `walk` chooses who is called.
-    pub(super) fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], ending: Ending) -> Self {
+    pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], ending: Ending) -> Self {
         let prefix = match ending {
             Ending::Redirected | Ending::Echo => 'u',
             Ending::NotFound => 'x',
@@ -65,7 +65,7 @@ impl Scenario for Refusals<'_> {
     }
 
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>) {
-        let Turn { user: peer, number, .. } = self.walk.next();
+        let Turn { user: peer, number, .. } = self.walk.next_turn();
         // Any user will do as the caller.
         let user = peer ^ 1;
         let socket = socket_of(user);

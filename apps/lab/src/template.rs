@@ -4,38 +4,40 @@
 //! every user: 551 bytes for a REGISTER without credentials, 788 for an INVITE.
 
 /// The domain all users live in.
-pub(super) const DOMAIN: &str = "example.org";
+pub const DOMAIN: &str = "example.org";
 
 /// The first CSeq of every Call-ID: high enough that the number of digits never changes.
 const CSEQ_BASE: u32 = 1_000_000;
 
 /// What is filled into a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Values {
+pub struct Values {
     /// Who sends: `u` and seven digits.
-    pub(super) user: u32,
+    pub user: u32,
     /// Who is called: `u` and seven digits.
-    pub(super) peer: u32,
+    pub peer: u32,
     /// Tells the messages of one operation from all others: 12 hexadecimal digits, the first four the slot.
-    pub(super) serial: Serial,
+    pub serial: Serial,
     /// Added to a base of seven digits.
-    pub(super) cseq: u32,
+    pub cseq: u32,
     /// The sender's port, five digits.
-    pub(super) port: u16,
+    pub port: u16,
     /// The called user's port, five digits.
-    pub(super) peer_port: u16,
+    pub peer_port: u16,
 }
 
 /// The number of an operation: its slot and its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Serial {
-    pub(super) slot: u16,
-    pub(super) turn: u32,
+pub struct Serial {
+    /// Slot of the operation in the window.
+    pub slot: u16,
+    /// Number of the operation.
+    pub turn: u32,
 }
 
 impl Serial {
     /// Its digits, as they stand in branches, tags and Call-IDs.
-    pub(super) fn digits(self) -> [u8; 12] {
+    pub fn digits(self) -> [u8; 12] {
         let mut out = [0; 12];
         let number = (u64::from(self.slot) << 32) | u64::from(self.turn);
         write_hex(number, &mut out);
@@ -43,7 +45,7 @@ impl Serial {
     }
 
     /// Reads the digits that follow `marker` in `message`.
-    pub(super) fn find(message: &[u8], marker: &memchr::memmem::Finder<'_>) -> Option<Self> {
+    pub fn find(message: &[u8], marker: &memchr::memmem::Finder<'_>) -> Option<Self> {
         let at = marker.find(message)? + marker.needle().len();
         let mut number = 0u64;
         for &digit in message.get(at..at + 12)? {
@@ -65,7 +67,7 @@ enum Field {
 
 /// A message with places to fill in.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub struct Template {
     text: Vec<u8>,
     fields: Vec<(usize, Field)>,
 }
@@ -73,7 +75,7 @@ pub(super) struct Template {
 impl Template {
     /// From a text in which `{user}`, `{peer}`, `{serial}`, `{cseq}`, `{port}` and `{peer_port}` stand for the
     /// fields. Lines end with `\n` in the text and with CR LF in the message.
-    pub(super) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let mut built = Self { text: Vec::with_capacity(text.len()), fields: Vec::new() };
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -101,7 +103,7 @@ impl Template {
     }
 
     /// Appends the message with `values` in it.
-    pub(super) fn write(&self, values: &Values, out: &mut Vec<u8>) {
+    pub fn write(&self, values: &Values, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.text);
         let Some(message) = out.get_mut(start..) else { return };
@@ -148,7 +150,7 @@ fn write_hex(mut number: u64, out: &mut [u8]) {
 
 /// How a request leaves: the word in its Via.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Carrier {
+pub enum Carrier {
     /// Datagrams.
     Udp,
     /// A connection.
@@ -156,12 +158,12 @@ pub(super) enum Carrier {
 }
 
 /// A REGISTER of 551 bytes that makes or refreshes one binding; the sender's port is also its contact's.
-pub(super) fn register(carrier: Carrier) -> Template {
+pub fn register(carrier: Carrier) -> Template {
     Template::new(&register_text(carrier, "\n"))
 }
 
 /// The same up to the place where the credentials go; the blank line is left to the writer.
-pub(super) fn register_open() -> Template {
+pub fn register_open() -> Template {
     Template::new(&register_text(Carrier::Udp, ""))
 }
 
@@ -188,7 +190,7 @@ fn register_text(carrier: Carrier, end: &str) -> String {
 }
 
 /// An INVITE of 788 bytes, 243 of them a session description, to `peer` ("u" or a prefix nobody has).
-pub(super) fn invite(peer_prefix: char) -> Template {
+pub fn invite(peer_prefix: char) -> Template {
     Template::new(&format!(
         "INVITE sip:{peer_prefix}{{peer}}@{DOMAIN} SIP/2.0\n\
          Via: SIP/2.0/UDP 127.0.0.1:{{port}};branch=z9hG4bKi{{serial}};rport\n\
@@ -207,7 +209,7 @@ pub(super) fn invite(peer_prefix: char) -> Template {
 }
 
 /// The ACK of an INVITE that was refused: same branch, same URI, up to the To header (RFC 3261 §17.1.1.3).
-pub(super) fn refused_ack_head(peer_prefix: char) -> Template {
+pub fn refused_ack_head(peer_prefix: char) -> Template {
     Template::new(&format!(
         "ACK sip:{peer_prefix}{{peer}}@{DOMAIN} SIP/2.0\n\
          Via: SIP/2.0/UDP 127.0.0.1:{{port}};branch=z9hG4bKi{{serial}};rport\n\
@@ -217,17 +219,17 @@ pub(super) fn refused_ack_head(peer_prefix: char) -> Template {
 }
 
 /// What follows the To header in such an ACK.
-pub(super) fn refused_ack_tail() -> Template {
+pub fn refused_ack_tail() -> Template {
     Template::new("Call-ID: {serial}@127.0.0.1\nCSeq: {cseq} ACK\nContent-Length: 0\n\n")
 }
 
 /// The request line of a request inside the dialog, before its Route headers.
-pub(super) fn in_dialog_head(method: &str) -> Template {
+pub fn in_dialog_head(method: &str) -> Template {
     Template::new(&format!("{method} sip:u{{peer}}@127.0.0.1:{{peer_port}} SIP/2.0\n"))
 }
 
 /// What follows the Route headers of a request inside the dialog. `letter` keeps the branches of ACK and BYE apart.
-pub(super) fn in_dialog_tail(method: &str, letter: char) -> Template {
+pub fn in_dialog_tail(method: &str, letter: char) -> Template {
     Template::new(&format!(
         "Via: SIP/2.0/UDP 127.0.0.1:{{port}};branch=z9hG4bK{letter}{{serial}};rport\n\
          Max-Forwards: 70\n\
@@ -241,7 +243,7 @@ pub(super) fn in_dialog_tail(method: &str, letter: char) -> Template {
 }
 
 /// What the called phone adds to its 200.
-pub(super) fn answer_tail() -> Template {
+pub fn answer_tail() -> Template {
     Template::new(&format!(
         "Contact: <sip:u{{peer}}@127.0.0.1:{{peer_port}}>\n\
          Content-Type: application/sdp\n\

@@ -4,10 +4,10 @@
 //! phones, or echoes a TCP stream. It runs as a process of its own, as every server measured here does, takes and sends
 //! up to 32 datagrams in a system call, and prints `ready` with its address.
 
-use super::call::TRYING_BYTES;
-use super::sys::{Inbound, Outbound, Wait};
-use super::wire::{PHONE_SOCKETS, large_buffers};
-use anyhow::{Context, Result};
+use crate::call::TRYING_BYTES;
+use crate::sys::{Inbound, Outbound, Wait};
+use crate::wire::{PHONE_SOCKETS, large_buffers};
+use anyhow::{Context, Result, anyhow};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -15,13 +15,14 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::str::FromStr;
 
 /// How many datagrams one system call takes, as a server would choose it.
 const FLOOR_BATCH: usize = 32;
 
 /// What the floor does with messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
     /// Sends datagrams back; an ACK gets no answer.
     Echo,
     /// Carries datagrams between the phones, and sends the start of an INVITE back in place of a 100.
@@ -32,11 +33,35 @@ pub(super) enum Kind {
     Stream,
 }
 
+impl Kind {
+    /// Every kind with its name on a command line.
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Echo, "echo"),
+        (Self::Relay, "relay"),
+        (Self::RelayStateless, "relay-stateless"),
+        (Self::Stream, "stream"),
+    ];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(kind, _)| *kind).ok_or_else(|| anyhow!("there is no floor {text:?}"))
+    }
+}
+
 /// Runs until the parent ends it. `phones`: the ports a relay carries between.
 ///
 /// # Errors
 /// Whatever the sockets say.
-pub(super) fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
+pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
     match kind {
         Kind::Echo | Kind::Relay | Kind::RelayStateless => {

@@ -1,28 +1,25 @@
-//! The three things the measurements need that no safe crate gives: many datagrams in one system call, real-time priority, and a
-//! count of allocations. The rest of `xtask`'s unsafe code is in `libsrtp`.
+//! System calls that no safe crate offers: many datagrams in one call, and real-time priority.
 #![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Datagrams taken or sent by one system call.
-pub(super) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// Room for one datagram; longer ones are cut off, which no message of ours is.
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
 /// At which `ringway` runs its media thread by default.
-pub(super) const REAL_TIME_PRIORITY: u8 = 20;
+pub const REAL_TIME_PRIORITY: u8 = 20;
 
 /// Lets this thread run before all that are not real-time (`SCHED_FIFO`), at `priority` 1 to 99.
 ///
 /// # Errors
 /// The process may not: that takes `CAP_SYS_NICE` or a limit on real-time priority.
-pub(super) fn set_real_time(priority: u8) -> io::Result<()> {
+pub fn set_real_time(priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
     // SAFETY: `parameter` lives through the call; 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
@@ -33,7 +30,7 @@ pub(super) fn set_real_time(priority: u8) -> io::Result<()> {
 
 /// What a receiver does when nothing is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
+pub enum Wait {
     /// Waits for the first datagram.
     ForOne,
     /// Returns at once with none.
@@ -41,14 +38,21 @@ pub(super) enum Wait {
 }
 
 /// A batch of received datagrams.
-pub(super) struct Inbound {
+pub struct Inbound {
     room: Vec<[u8; DATAGRAM_BYTES_MAX]>,
     addresses: Vec<libc::sockaddr_in>,
     lengths: [usize; BATCH],
 }
 
+impl Default for Inbound {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Inbound {
-    pub(super) fn new() -> Self {
+    /// Makes an empty batch.
+    pub fn new() -> Self {
         // SAFETY: sockaddr_in is plain integers, for which zero is a value.
         let address: libc::sockaddr_in = unsafe { mem::zeroed() };
         Self {
@@ -62,7 +66,7 @@ impl Inbound {
     ///
     /// # Errors
     /// The socket's own error, e.g. "connection refused" on a connected socket whose peer is gone.
-    pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize, wait: Wait) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize, wait: Wait) -> io::Result<usize> {
         // SAFETY: mmsghdr and iovec are plain integers and pointers, for which zero is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
         // SAFETY: as above.
@@ -101,7 +105,7 @@ impl Inbound {
     }
 
     /// The bytes of datagram `index` of the last batch.
-    pub(super) fn bytes(&self, index: usize) -> &[u8] {
+    pub fn bytes(&self, index: usize) -> &[u8] {
         match (self.room.get(index), self.lengths.get(index)) {
             (Some(room), Some(&length)) => room.get(..length).unwrap_or_default(),
             _ => &[],
@@ -109,7 +113,7 @@ impl Inbound {
     }
 
     /// Who sent datagram `index` of the last batch.
-    pub(super) fn sender(&self, index: usize) -> SocketAddrV4 {
+    pub fn sender(&self, index: usize) -> SocketAddrV4 {
         self.addresses.get(index).map_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), |address| {
             SocketAddrV4::new(
                 Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)),
@@ -120,7 +124,8 @@ impl Inbound {
 }
 
 /// Datagrams that wait to be sent, behind each other in one arena.
-pub(super) struct Outbound {
+#[derive(Default)]
+pub struct Outbound {
     arena: Vec<u8>,
     packets: Vec<Waiting>,
 }
@@ -132,29 +137,30 @@ struct Waiting {
 }
 
 impl Outbound {
-    pub(super) fn new() -> Self {
+    /// Makes an empty queue.
+    pub fn new() -> Self {
         Self { arena: Vec::new(), packets: Vec::new() }
     }
 
     /// Adds a datagram; without `to` it goes where the socket is connected.
-    pub(super) fn push(&mut self, to: Option<SocketAddrV4>, bytes: &[u8]) {
+    pub fn push(&mut self, to: Option<SocketAddrV4>, bytes: &[u8]) {
         self.push_with(to, |arena| arena.extend_from_slice(bytes));
     }
 
     /// Adds a datagram that `write` appends to the arena.
-    pub(super) fn push_with(&mut self, to: Option<SocketAddrV4>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push_with(&mut self, to: Option<SocketAddrV4>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.arena.len();
         write(&mut self.arena);
         self.packets.push(Waiting { start, end: self.arena.len(), to });
     }
 
     /// True when nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// Everything as one run of bytes, for a stream, and forgets it.
-    pub(super) fn take_bytes(&mut self, with: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    pub fn take_bytes(&mut self, with: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let result = with(&self.arena);
         self.arena.clear();
         self.packets.clear();
@@ -165,7 +171,7 @@ impl Outbound {
     ///
     /// # Errors
     /// The socket's own error; what was not sent is forgotten.
-    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let mut done = 0;
         let mut result = Ok(());
         while let Some(rest) = self.packets.get(done..).filter(|rest| !rest.is_empty()) {
@@ -215,52 +221,6 @@ fn send_some(socket: BorrowedFd<'_>, arena: &[u8], packets: &[Waiting]) -> io::R
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// The system's allocator, counting what the calling thread asks of it.
-pub(super) struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// How often this thread has allocated or grown memory.
-pub(super) fn allocations() -> u64 {
-    ALLOCATIONS.try_with(Cell::get).unwrap_or_default()
-}
-
-fn count_one() {
-    // A thread that ends allocates after its own storage is gone; those few are not counted.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is handed to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count_one();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count_one();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count_one();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,13 +245,5 @@ mod tests {
         assert_eq!(inbound.receive(there.as_fd(), BATCH, Wait::Never).unwrap(), 3);
         assert_eq!(inbound.bytes(2), (BATCH + 2).to_string().as_bytes());
         assert_eq!(inbound.receive(there.as_fd(), BATCH, Wait::Never).unwrap(), 0);
-    }
-
-    #[test]
-    fn allocations_are_counted() {
-        let before = allocations();
-        let kept = std::hint::black_box(vec![1u8; 100]);
-        assert_eq!(allocations() - before, 1);
-        drop(kept);
     }
 }

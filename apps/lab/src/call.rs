@@ -12,21 +12,21 @@
 //! ```
 //! BYE goes out when the ACK has arrived, so that a lost ACK cannot go unseen.
 
-use super::drive::{Progress, Scenario, Sending};
-use super::register::{Turn, Walk, socket_of};
-use super::template::{self, Serial, Template, Values};
-use super::wire::PHONE_SOCKETS;
+use crate::closed_loop::{Progress, Scenario, Sending};
+use crate::register::{Turn, Walk, socket_of};
+use crate::template::{self, Serial, Template, Values};
+use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
 /// How many calls are under way at once: with two messages of a call on the way, less than a socket's default room.
 const WINDOW: usize = 96;
 
 /// How much of the INVITE the floor sends back in place of a 100.
-pub(super) const TRYING_BYTES: usize = 330;
+pub const TRYING_BYTES: usize = 330;
 
 /// What carries the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Carried {
+pub enum Carried {
     /// A SIP proxy.
     ByProxy,
     /// The floor: a relay that reads nothing, and sends the start of an INVITE back in place of a 100.
@@ -48,7 +48,7 @@ enum Phase {
 }
 
 /// The scenario.
-pub(super) struct Calls<'a> {
+pub struct Calls<'a> {
     walk: &'a mut Walk,
     ports: [u16; PHONE_SOCKETS],
     carried: Carried,
@@ -93,7 +93,7 @@ impl InDialog {
 
 impl<'a> Calls<'a> {
     /// `walk` chooses who is called; each is called by the user before him.
-    pub(super) fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], carried: Carried) -> Self {
+    pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], carried: Carried) -> Self {
         Self {
             walk,
             ports,
@@ -177,7 +177,7 @@ impl Scenario for Calls<'_> {
     }
 
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>) {
-        let Turn { user: peer, number, .. } = self.walk.next();
+        let Turn { user: peer, number, .. } = self.walk.next_turn();
         let user = peer.checked_sub(1).unwrap_or(self.walk.users() - 1);
         let (caller, called) = (socket_of(user), socket_of(peer));
         let Some(state) = self.slots.get_mut(slot) else { return };
@@ -227,7 +227,7 @@ impl Scenario for Calls<'_> {
 
 /// Appends a response up to its own headers: status line, and the headers that RFC 3261 §8.2.6.2 and §12.1.1 have
 /// copied from the request, with our tag in To.
-pub(super) fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
+pub fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SIP/2.0 ");
     out.extend_from_slice(status);
     out.extend_from_slice(b"\r\n");
@@ -250,7 +250,7 @@ pub(super) fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<
 }
 
 /// Turns the Record-Route headers of a response into the caller's Route headers, last one first (RFC 3261 §12.1.2).
-pub(super) fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
+pub fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
     const NAME: &[u8] = b"Record-Route:";
     routes.clear();
     let lines: Vec<&[u8]> = header_lines(response).filter(|line| line.starts_with(NAME)).collect();
@@ -261,7 +261,7 @@ pub(super) fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
 }
 
 /// The header lines of a message, each with its CR LF, without the first line.
-pub(super) fn header_lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn header_lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = message;
     std::iter::from_fn(move || {
         let end = memchr::memchr(b'\n', rest)? + 1;

@@ -1,9 +1,9 @@
 //! The operation "REGISTER that refreshes a binding", with and without digest.
 
-use super::digest::{Algorithm, Credentials};
-use super::drive::{Progress, Scenario, Sending};
-use super::template::{self, Carrier, Serial, Template, Values};
-use super::wire::{CONNECTIONS, PHONE_SOCKETS};
+use crate::closed_loop::{Progress, Scenario, Sending};
+use crate::digest::{Algorithm, Credentials};
+use crate::template::{self, Carrier, Serial, Template, Values};
+use crate::wire::{CONNECTIONS, PHONE_SOCKETS};
 use memchr::memmem::Finder;
 
 /// How many REGISTERs are under way at once over UDP: what fits into the receive buffer that a server gets by default.
@@ -20,19 +20,19 @@ const CSEQS_PER_PASS: u32 = 2;
 /// A server sees no user twice before it has seen all others, which is the worst case for its caches; and every
 /// refresh has a CSeq above the last one of the same Call-ID.
 #[derive(Clone, Debug)]
-pub(super) struct Walk {
+pub struct Walk {
     users: u32,
     turn: u64,
 }
 
 impl Walk {
     /// A walk over users 0 to `users`.
-    pub(super) fn new(users: u32) -> Self {
+    pub fn new(users: u32) -> Self {
         Self { users, turn: 0 }
     }
 
     /// Whose turn is next.
-    pub(super) fn next(&mut self) -> Turn {
+    pub fn next_turn(&mut self) -> Turn {
         // A prime above any number of users, so that it shares no factor with one.
         const STRIDE: u64 = 7_368_787;
         let users = u64::from(self.users);
@@ -52,30 +52,31 @@ impl Walk {
     }
 
     /// How many users there are.
-    pub(super) fn users(&self) -> u32 {
+    pub fn users(&self) -> u32 {
         self.users
     }
 }
 
 /// One step of a [`Walk`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Turn {
-    pub(super) user: u32,
+pub struct Turn {
+    /// The user.
+    pub user: u32,
     /// The CSeq this user has reached.
-    pub(super) cseq: u32,
+    pub cseq: u32,
     /// A number no other operation on this server has: branches must not come back, or the server takes a new request
     /// for a repeat of an old one. The number after it is free too.
-    pub(super) number: u32,
+    pub number: u32,
 }
 
 /// The socket of a user's phone, by UDP.
-pub(super) fn socket_of(user: u32) -> usize {
+pub fn socket_of(user: u32) -> usize {
     user as usize % PHONE_SOCKETS
 }
 
 /// What the server is to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Expect {
+pub enum Expect {
     /// 200.
     Ok,
     /// The request itself, from the floor.
@@ -85,7 +86,7 @@ pub(super) enum Expect {
 }
 
 /// The scenario.
-pub(super) struct Refresh<'a> {
+pub struct Refresh<'a> {
     walk: &'a mut Walk,
     ports: [u16; PHONE_SOCKETS],
     carrier: Carrier,
@@ -106,12 +107,7 @@ struct Slot {
 
 impl<'a> Refresh<'a> {
     /// `ports` are those of the contacts; over TCP there are others to the connections themselves.
-    pub(super) fn new(
-        walk: &'a mut Walk,
-        ports: [u16; PHONE_SOCKETS],
-        carrier: Carrier,
-        expect: Expect,
-    ) -> Self {
+    pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], carrier: Carrier, expect: Expect) -> Self {
         let credentials = match expect {
             Expect::Challenge(algorithm) => Some(Credentials::new(algorithm)),
             Expect::Ok | Expect::Echo => None,
@@ -130,7 +126,7 @@ impl<'a> Refresh<'a> {
     }
 
     /// The same with so many REGISTERs under way at once.
-    pub(super) fn with_window(self, window: usize) -> Self {
+    pub fn with_window(self, window: usize) -> Self {
         Self { slots: vec![Slot::default(); window], ..self }
     }
 }
@@ -141,7 +137,7 @@ impl Scenario for Refresh<'_> {
     }
 
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>) {
-        let Turn { user, cseq, number } = self.walk.next();
+        let Turn { user, cseq, number } = self.walk.next_turn();
         let Some(state) = self.slots.get_mut(slot) else { return };
         state.values = Values {
             user,
@@ -224,11 +220,11 @@ mod tests {
     #[test]
     fn a_walk_visits_every_user_once_a_pass_and_raises_the_cseq() {
         let mut walk = Walk::new(40);
-        let first: Vec<Turn> = (0..40).map(|_| walk.next()).collect();
+        let first: Vec<Turn> = (0..40).map(|_| walk.next_turn()).collect();
         let users: HashSet<u32> = first.iter().map(|turn| turn.user).collect();
         assert_eq!(users, (0..40).collect());
         assert!(first.iter().all(|turn| turn.cseq == 1));
-        let again = walk.next();
+        let again = walk.next_turn();
         assert!(again.user < 40 && again.cseq == 3);
         assert!(first.iter().all(|turn| turn.number + 1 < again.number));
     }

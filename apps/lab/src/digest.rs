@@ -1,23 +1,25 @@
 //! The phones' side of digest authentication (RFC 7616 §3.4), as cheap as it can be.
 
-use super::template::DOMAIN;
+use crate::template::DOMAIN;
 use md5::{Digest, Md5};
 use memchr::memmem::Finder;
 use sha2::Sha256;
 
 /// Every user's password.
-pub(super) const PASSWORD: &str = "correct horse battery";
+pub const PASSWORD: &str = "correct horse battery";
 
 /// The hash a row is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Algorithm {
+pub enum Algorithm {
+    /// SHA-256.
     Sha256,
+    /// MD5.
     Md5,
 }
 
 impl Algorithm {
     /// As `[auth] algorithms` and the challenge write it.
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SHA-256",
             Self::Md5 => "MD5",
@@ -33,7 +35,7 @@ impl Algorithm {
 }
 
 /// Makes Authorization or Proxy-Authorization headers for one method and URI.
-pub(super) struct Credentials {
+pub struct Credentials {
     algorithm: Algorithm,
     header: &'static str,
     uri: String,
@@ -45,12 +47,12 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// For REGISTER.
-    pub(super) fn new(algorithm: Algorithm) -> Self {
+    pub fn new(algorithm: Algorithm) -> Self {
         Self::for_request(algorithm, "Authorization", "REGISTER", &format!("sip:{DOMAIN}"))
     }
 
     /// For another request; `header` is the one that its challenge asks for.
-    pub(super) fn for_request(algorithm: Algorithm, header: &'static str, method: &str, uri: &str) -> Self {
+    pub fn for_request(algorithm: Algorithm, header: &'static str, method: &str, uri: &str) -> Self {
         let mut request_hash = Vec::new();
         algorithm.hex(&[method.as_bytes(), b":", uri.as_bytes()], &mut request_hash);
         let (nonce, opaque) = (Finder::new("nonce=\""), Finder::new("opaque=\""));
@@ -58,7 +60,7 @@ impl Credentials {
     }
 
     /// Appends the header that answers the challenge in `response`; false when there is none for this algorithm.
-    pub(super) fn answer(&self, user: u32, response: &[u8], out: &mut Vec<u8>) -> bool {
+    pub fn answer(&self, user: u32, response: &[u8], out: &mut Vec<u8>) -> bool {
         const CNONCE: &[u8] = b"0a4f113b8d21c7e5";
         let name = format!("u{user:07}");
         let Some(nonce) = quoted(response, &self.nonce) else { return false };

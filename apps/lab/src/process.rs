@@ -1,6 +1,6 @@
 //! A server that runs as a process of its own, is measured from outside, and is always ended.
 
-use super::machine::{self, GENERATOR_CPU, SERVER_CPU};
+use crate::machine::{self, GENERATOR_CPU, SERVER_CPU};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const READY_WAIT: Duration = Duration::from_secs(60);
 const END_WAIT: Duration = Duration::from_secs(20);
 
 /// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
-pub(super) struct Process {
+pub struct Process {
     child: Child,
     pid: Pid,
     name: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts `command`; its standard error goes to `log`.
-    pub(super) fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Self> {
+    pub fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Self> {
         let errors = File::create(log).with_context(|| log.display().to_string())?;
         machine::pin_to(SERVER_CPU)?;
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
@@ -51,7 +51,7 @@ impl Process {
     ///
     /// # Errors
     /// The server ended, or said nothing in time.
-    pub(super) fn ready(&mut self) -> Result<String> {
+    pub fn ready(&mut self) -> Result<String> {
         let until = Instant::now() + READY_WAIT;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -66,22 +66,22 @@ impl Process {
     }
 
     /// CPU time of the server and all its children, in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> Result<u64> {
+    pub fn cpu_ns(&self) -> Result<u64> {
         family(self.pid)?.into_iter().map(machine::process_cpu_ns).sum()
     }
 
     /// Resident memory of the server's own process, in bytes.
-    pub(super) fn resident_bytes(&self) -> Result<u64> {
+    pub fn resident_bytes(&self) -> Result<u64> {
         machine::resident_bytes(self.pid)
     }
 
     /// The processes with their children, for a profiler.
-    pub(super) fn family(&self) -> Result<Vec<Pid>> {
+    pub fn family(&self) -> Result<Vec<Pid>> {
         family(self.pid)
     }
 
     /// Whether it is gone, in words.
-    pub(super) fn fate(&mut self) -> &'static str {
+    pub fn fate(&mut self) -> &'static str {
         match self.child.try_wait() {
             Ok(Some(_)) => " (it ended)",
             Ok(None) | Err(_) => "",
@@ -92,7 +92,7 @@ impl Process {
     ///
     /// # Errors
     /// It had to be killed, or ended with an error.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<()> {
         let ended = self.end()?;
         if ended { Ok(()) } else { Err(anyhow!("{} did not end when asked to and was killed", self.name)) }
     }

@@ -8,18 +8,18 @@ use std::fs;
 use std::process::Command;
 
 /// The processor of everything measured.
-pub(super) const SERVER_CPU: usize = 0;
+pub const SERVER_CPU: usize = 0;
 
 /// The processor of the generator.
-pub(super) const GENERATOR_CPU: usize = 1;
+pub const GENERATOR_CPU: usize = 1;
 
 /// CPU time this thread has used, in nanoseconds.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::ThreadCPUTime)
 }
 
 /// What a clock shows, in nanoseconds.
-pub(super) fn clock_ns(clock: ClockId) -> u64 {
+pub fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or_default()
@@ -29,7 +29,7 @@ pub(super) fn clock_ns(clock: ClockId) -> u64 {
 ///
 /// # Errors
 /// The processor is not there: a machine with one cannot keep server and generator apart.
-pub(super) fn pin_to(cpu: usize) -> Result<()> {
+pub fn pin_to(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set)
@@ -37,7 +37,7 @@ pub(super) fn pin_to(cpu: usize) -> Result<()> {
 }
 
 /// CPU time of a process's living threads, in nanoseconds.
-pub(crate) fn process_cpu_ns(pid: Pid) -> Result<u64> {
+pub fn process_cpu_ns(pid: Pid) -> Result<u64> {
     let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
     let mut sum = 0;
     for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
@@ -50,7 +50,7 @@ pub(crate) fn process_cpu_ns(pid: Pid) -> Result<u64> {
 }
 
 /// Resident memory of a process, in bytes.
-pub(super) fn resident_bytes(pid: Pid) -> Result<u64> {
+pub fn resident_bytes(pid: Pid) -> Result<u64> {
     let path = format!("/proc/{}/status", pid.as_raw_nonzero());
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
     text.lines()
@@ -63,16 +63,16 @@ pub(super) fn resident_bytes(pid: Pid) -> Result<u64> {
 
 /// The machine's own counters at one moment, in clock ticks of all processors.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Ticks {
+pub struct Ticks {
     /// Ticks in which somebody ran.
-    pub(super) busy: u64,
+    pub busy: u64,
     /// Ticks the hypervisor gave to others.
-    pub(super) steal: u64,
+    pub steal: u64,
 }
 
 impl Ticks {
     /// Reads them now; zeros where the system tells nothing.
-    pub(super) fn now() -> Self {
+    pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let numbers: Vec<u64> = text
             .lines()
@@ -88,13 +88,13 @@ impl Ticks {
     }
 
     /// Nanoseconds in one tick.
-    pub(super) fn ns() -> u64 {
+    pub fn ns() -> u64 {
         1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
     }
 }
 
 /// Clock ticks this process, and every child it has waited for, have used so far.
-pub(super) fn own_ticks() -> u64 {
+pub fn own_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
     // utime, stime, cutime, cstime: fields 14 to 17 of proc(5), 12 to 15 behind the name.
@@ -102,13 +102,13 @@ pub(super) fn own_ticks() -> u64 {
 }
 
 /// The load averages, as the system prints them.
-pub(super) fn load_average() -> String {
+pub fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
 /// One line about the machine: processors, kernel, compiler.
-pub(crate) fn description() -> String {
+pub fn description() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     // Not available_parallelism: this thread may be pinned to one of them.
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
@@ -121,14 +121,14 @@ pub(crate) fn description() -> String {
 }
 
 /// Millions of cycles a second that the processor's counter counts, as the system says.
-pub(super) fn mhz() -> f64 {
+pub fn mhz() -> f64 {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("cpu MHz"));
     line.and_then(|rest| rest.trim_start_matches([':', '\t', ' ']).parse().ok()).unwrap_or(f64::NAN)
 }
 
 /// The first line a program prints about itself, or that it is not there.
-pub(super) fn version_of(program: &str, arguments: &[&str]) -> String {
+pub fn version_of(program: &str, arguments: &[&str]) -> String {
     Command::new(program).args(arguments).output().map_or_else(
         |_| format!("{program}: not installed"),
         |output| String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned(),

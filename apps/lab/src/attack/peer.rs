@@ -1,26 +1,28 @@
 //! Callers: a user with a password, or a stranger; requests with retransmissions and credentials.
 
-use super::super::call::{copy_routes, respond};
-use super::super::digest::{Algorithm, Credentials};
-use super::super::template::Serial;
 use super::message::{Draft, status, value};
 use super::script::{T1, bind};
 use super::target::aor;
+use crate::call::{copy_routes, respond};
+use crate::digest::{Algorithm, Credentials};
+use crate::template::Serial;
 use anyhow::{Context, Result, bail};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// A phone that sends requests.
-pub(super) struct Peer {
-    pub(super) socket: UdpSocket,
-    pub(super) address: SocketAddrV4,
+pub struct Peer {
+    /// Its socket, connected to the server.
+    pub socket: UdpSocket,
+    /// Its address.
+    pub address: SocketAddrV4,
     /// Number of the last request.
     serial: u32,
 }
 
 impl Peer {
     /// Binds a port on `ip`, which no other peer has.
-    pub(super) fn bind(ip: Ipv4Addr, server: SocketAddrV4) -> Result<Self> {
+    pub fn bind(ip: Ipv4Addr, server: SocketAddrV4) -> Result<Self> {
         let (socket, address) = bind(ip)?;
         socket.connect(server).context("connect a phone's socket to the server")?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).context("set a phone's socket")?;
@@ -28,14 +30,14 @@ impl Peer {
     }
 
     /// A branch or Call-ID that was not there before.
-    pub(super) fn fresh(&mut self, prefix: &str) -> String {
+    pub fn fresh(&mut self, prefix: &str) -> String {
         self.serial += 1;
         format!("{prefix}{:x}-{}-{}", u32::from(*self.address.ip()), self.address.port(), self.serial)
     }
 
     /// Sends a request until its final response (RFC 3261 §17.1), and acknowledges a failed INVITE. Requests that come
     /// meanwhile are accepted.
-    pub(super) fn transact(&self, draft: &Draft<'_>) -> Result<Vec<u8>> {
+    pub fn transact(&self, draft: &Draft<'_>) -> Result<Vec<u8>> {
         let request = draft.write(self.address);
         let begun = Instant::now();
         let (mut next, mut interval, mut is_proceeding) = (begun, T1, false);
@@ -64,7 +66,7 @@ impl Peer {
     }
 
     /// The same; `user` answers challenges. Returns the final response and its CSeq.
-    pub(super) fn transact_as(&mut self, user: u32, draft: &Draft<'_>) -> Result<(Vec<u8>, u32)> {
+    pub fn transact_as(&mut self, user: u32, draft: &Draft<'_>) -> Result<(Vec<u8>, u32)> {
         let (mut lines, mut cseq) = (draft.lines.to_owned(), draft.cseq);
         // A nonce can be stale: then there is a second challenge.
         for _ in 0..3 {
@@ -88,12 +90,12 @@ impl Peer {
     }
 
     /// Registers `contacts` (values of Contact) of `user`; `lines` are further header lines.
-    pub(super) fn register(&mut self, user: u32, contacts: &[String], lines: &str) -> Result<()> {
+    pub fn register(&mut self, user: u32, contacts: &[String], lines: &str) -> Result<()> {
         let (aor, call_id) = (aor(user), self.fresh("r"));
         let contacts = contacts.iter().map(|contact| format!("Contact: {contact}\r\n"));
         let lines = lines.to_owned() + &contacts.collect::<String>();
         let to = format!("<{aor}>");
-        let uri = format!("sip:{}", super::super::template::DOMAIN);
+        let uri = format!("sip:{}", crate::template::DOMAIN);
         let draft = Draft {
             method: "REGISTER",
             uri: &uri,
@@ -111,7 +113,7 @@ impl Peer {
     }
 
     /// Calls `callee` and hangs up; the time from INVITE to 200. `caller`: a user with a password, else a stranger.
-    pub(super) fn call(&mut self, caller: Option<u32>, callee: u32) -> Result<Duration> {
+    pub fn call(&mut self, caller: Option<u32>, callee: u32) -> Result<Duration> {
         let begun = Instant::now();
         let from = caller.map_or_else(|| STRANGER.to_owned(), aor);
         let (uri, call_id, branch) = (aor(callee), self.fresh("c"), self.fresh("z9hG4bK"));
@@ -173,10 +175,10 @@ impl Peer {
 }
 
 /// The first line of a message, for errors.
-pub(super) fn first_line(message: &[u8]) -> String {
+pub fn first_line(message: &[u8]) -> String {
     let line = message.split(|&byte| byte == b'\r').next().unwrap_or_default();
     String::from_utf8_lossy(line).into_owned()
 }
 
 /// Address of callers that are no user of the server.
-pub(super) const STRANGER: &str = "sip:mallory@elsewhere.example";
+pub const STRANGER: &str = "sip:mallory@elsewhere.example";

@@ -1,9 +1,9 @@
 //! Contacts with a script: a thread each, which answers until it is dropped.
 
-use super::super::call::respond;
-use super::super::template::Serial;
-use super::super::wire::large_buffers;
 use super::message::{value, with_one_via};
+use crate::call::respond;
+use crate::template::Serial;
+use crate::wire::large_buffers;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Answers of a contact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Script {
+pub enum Script {
     /// 180 and 200 to INVITE, 200 to everything else.
     Accept,
     /// 486 to INVITE.
@@ -25,15 +25,16 @@ pub(super) enum Script {
 }
 
 /// A running contact.
-pub(super) struct Contact {
-    pub(super) address: SocketAddrV4,
+pub struct Contact {
+    /// Its address.
+    pub address: SocketAddrV4,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Contact {
     /// Binds a port on `ip` and begins to answer.
-    pub(super) fn start(ip: Ipv4Addr, script: Script) -> Result<Self> {
+    pub fn start(ip: Ipv4Addr, script: Script) -> Result<Self> {
         let (socket, address) = bind(ip)?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).context("set a contact's socket")?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -59,7 +60,7 @@ impl Drop for Contact {
 }
 
 /// Binds a UDP socket with large buffers to a free port.
-pub(super) fn bind(ip: Ipv4Addr) -> Result<(UdpSocket, SocketAddrV4)> {
+pub fn bind(ip: Ipv4Addr) -> Result<(UdpSocket, SocketAddrV4)> {
     let socket = UdpSocket::bind((ip, 0)).with_context(|| format!("bind a port on {ip}"))?;
     large_buffers(&socket)?;
     let port = socket.local_addr().context("read a port")?.port();
@@ -150,5 +151,5 @@ impl Phone {
 }
 
 /// RFC 3261 §17.1.1.1.
-pub(super) const T1: Duration = Duration::from_millis(500);
+pub const T1: Duration = Duration::from_millis(500);
 const T2: Duration = Duration::from_secs(4);

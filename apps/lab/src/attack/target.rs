@@ -1,8 +1,8 @@
 //! The server under attack.
 
-use super::super::process::Process;
-use super::super::subject::{Place, Under, free_port, write_users};
-use super::super::template::DOMAIN;
+use crate::process::Process;
+use crate::subject::{Place, Under, free_port, write_users};
+use crate::template::DOMAIN;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -13,8 +13,9 @@ use std::path::PathBuf;
 const USERS: u32 = 256;
 
 /// A running server with [`USERS`] users.
-pub(super) struct Target<'p> {
-    pub(super) address: SocketAddrV4,
+pub struct Target<'p> {
+    /// Its address for UDP.
+    pub address: SocketAddrV4,
     process: Process,
     configuration: PathBuf,
     place: &'p Place,
@@ -22,7 +23,7 @@ pub(super) struct Target<'p> {
 
 impl<'p> Target<'p> {
     /// Starts a server on an empty store; `contacts` are its permanent contacts.
-    pub(super) fn start(place: &'p Place, contacts: &[(u32, SocketAddrV4)]) -> Result<Self> {
+    pub fn start(place: &'p Place, contacts: &[(u32, SocketAddrV4)]) -> Result<Self> {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()?);
         let folder = tempfile::tempdir_in(&place.folder).context("make a folder for a server")?.keep();
         let configuration = folder.join("ringway.toml");
@@ -45,12 +46,12 @@ impl<'p> Target<'p> {
     }
 
     /// Resident memory in bytes.
-    pub(super) fn resident_bytes(&self) -> Result<u64> {
+    pub fn resident_bytes(&self) -> Result<u64> {
         self.process.resident_bytes()
     }
 
     /// Reads all figures.
-    pub(super) fn stats(&self) -> Result<Stats> {
+    pub fn stats(&self) -> Result<Stats> {
         let text = self.place.command(&self.configuration, &["show", "stats", "--json"])?;
         Ok(Stats(serde_json::from_slice(&text).context("ringway show stats printed no JSON")?))
     }
@@ -59,33 +60,37 @@ impl<'p> Target<'p> {
     ///
     /// # Errors
     /// It had ended before, or had to be killed.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
 }
 
 /// Figures by name.
-pub(super) struct Stats(Value);
+pub struct Stats(Value);
 
 impl Stats {
-    pub(super) fn figure(&self, name: &str) -> Result<f64> {
+    /// The figure with this name.
+    ///
+    /// # Errors
+    /// The server has no such figure.
+    pub fn figure(&self, name: &str) -> Result<f64> {
         self.0.get(name).and_then(Value::as_f64).with_context(|| format!("the server has no figure {name}"))
     }
 
     /// The figures with these names, as text.
-    pub(super) fn text(&self, names: &[&str]) -> String {
+    pub fn text(&self, names: &[&str]) -> String {
         let one = |name: &&str| format!("{name} {}", self.figure(name).unwrap_or(f64::NAN));
         names.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// The name of a user.
-pub(super) fn name(user: u32) -> String {
+pub fn name(user: u32) -> String {
     format!("u{user:07}")
 }
 
 /// The address-of-record of a user.
-pub(super) fn aor(user: u32) -> String {
+pub fn aor(user: u32) -> String {
     format!("sip:{}@{DOMAIN}", name(user))
 }
 

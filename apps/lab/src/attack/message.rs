@@ -1,31 +1,36 @@
 //! Requests and responses as text.
 
-use super::super::call::header_lines;
+use crate::call::header_lines;
 use std::net::SocketAddrV4;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draft<'t> {
-    pub(super) method: &'t str,
-    pub(super) uri: &'t str,
+pub struct Draft<'t> {
+    /// Method.
+    pub method: &'t str,
+    /// Request-URI.
+    pub uri: &'t str,
     /// URI in From; its tag is the Call-ID.
-    pub(super) from: &'t str,
+    pub from: &'t str,
     /// Value of To.
-    pub(super) to: &'t str,
-    pub(super) call_id: &'t str,
-    pub(super) cseq: u32,
-    pub(super) branch: &'t str,
+    pub to: &'t str,
+    /// Call-ID.
+    pub call_id: &'t str,
+    /// Number of the CSeq.
+    pub cseq: u32,
+    /// Branch of the Via.
+    pub branch: &'t str,
     /// Further header lines, each with its CR LF. A Via here is below the sender's own.
-    pub(super) lines: &'t str,
+    pub lines: &'t str,
 }
 
 impl Draft<'_> {
     /// The first request of a Call-ID, to be filled in.
-    pub(super) const EMPTY: Self =
+    pub const EMPTY: Self =
         Self { method: "", uri: "", from: "", to: "", call_id: "", cseq: 1, branch: "", lines: "" };
 
     /// The request as its sender at `address` sends it.
-    pub(super) fn write(&self, address: SocketAddrV4) -> Vec<u8> {
+    pub fn write(&self, address: SocketAddrV4) -> Vec<u8> {
         let Self { method, uri, from, to, call_id, cseq, branch, lines } = self;
         format!(
             "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch={branch};rport\r\n{lines}Max-Forwards: 70\r\n\
@@ -37,19 +42,19 @@ impl Draft<'_> {
 }
 
 /// The status of a response; `None` for a request.
-pub(super) fn status(message: &[u8]) -> Option<u16> {
+pub fn status(message: &[u8]) -> Option<u16> {
     let digits = message.strip_prefix(b"SIP/2.0 ")?.get(..3)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The value of the first header line with this name, which must be spelled alike.
-pub(super) fn value<'m>(message: &'m [u8], name: &str) -> Option<&'m str> {
+pub fn value<'m>(message: &'m [u8], name: &str) -> Option<&'m str> {
     let line = |line: &'m [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     std::str::from_utf8(header_lines(message).find_map(line)?).ok().map(str::trim)
 }
 
 /// A response with its topmost Via only.
-pub(super) fn with_one_via(response: &[u8]) -> Vec<u8> {
+pub fn with_one_via(response: &[u8]) -> Vec<u8> {
     let end = memchr::memchr(b'\n', response).map_or(0, |at| at + 1);
     let mut cut = response.get(..end).unwrap_or_default().to_vec();
     let mut seen = false;

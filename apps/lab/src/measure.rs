@@ -1,24 +1,26 @@
 //! Readings: the same operation on several servers, turn by turn, so that what disturbs one disturbs all.
 
-use super::drive::Extent;
-use super::machine::{self, Ticks};
-use super::subject::{Operation, Subject};
+use crate::closed_loop::Extent;
+use crate::machine::{self, Ticks};
+use crate::statistics::median;
+use crate::subject::{Operation, Subject};
 use anyhow::{Result, anyhow};
 use std::time::{Duration, Instant};
 
 /// How often and how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub struct Plan {
     /// Readings of each server.
-    pub(super) repeats: u32,
+    pub repeats: u32,
     /// The measured part of one.
-    pub(super) measured: Duration,
-    pub(super) counting: Counting,
+    pub measured: Duration,
+    /// The CPU time that is charged.
+    pub counting: Counting,
 }
 
 /// What is charged to the operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Counting {
+pub enum Counting {
     /// What the server used while it was saturated.
     Saturated,
     /// Also what it did afterwards because of them, until it was idle: for a server that writes behind.
@@ -27,42 +29,42 @@ pub(super) enum Counting {
 
 /// One measured stretch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub struct Reading {
     /// CPU time of the server per operation, in microseconds.
-    pub(super) us: f64,
+    pub us: f64,
     /// Operations per second of wall time.
-    pub(super) rate: f64,
+    pub rate: f64,
     /// Share of its processor the server used.
-    pub(super) busy: f64,
+    pub busy: f64,
     /// Share of its processor the generator used.
-    pub(super) generator: f64,
+    pub generator: f64,
     /// Share of a processor used by neither server nor generator.
-    pub(super) others: f64,
+    pub others: f64,
     /// Share of a processor the hypervisor took.
-    pub(super) steal: f64,
+    pub steal: f64,
     /// Messages sent again.
-    pub(super) repeated: u64,
+    pub repeated: u64,
 }
 
 /// All readings of one server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Readings(Vec<Reading>);
+pub struct Readings(Vec<Reading>);
 
 impl Readings {
     /// CPU time per operation, in microseconds: the median.
-    pub(super) fn us(&self) -> f64 {
+    pub fn us(&self) -> f64 {
         median(self.0.iter().map(|reading| reading.us))
     }
 
     /// The smallest and the largest.
-    pub(super) fn range(&self) -> (f64, f64) {
+    pub fn range(&self) -> (f64, f64) {
         self.0.iter().fold((f64::INFINITY, 0.0), |(low, high), reading| {
             (f64::min(low, reading.us), f64::max(high, reading.us))
         })
     }
 
     /// In words, for the log of a run.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let (low, high) = self.range();
         format!(
             "{:.2} µs ({low:.2}-{high:.2}), {:.0}/s, server busy {:.0} %, generator {:.0} %, others {:.0} %, steal {:.1} %, {} sent again",
@@ -78,17 +80,19 @@ impl Readings {
 }
 
 /// A server and what it is to do.
-pub(super) struct Contestant<'a> {
-    pub(super) name: &'static str,
+pub struct Contestant<'a> {
+    /// Its name in the log of a run.
+    pub name: &'static str,
     /// Or why it could not be started.
-    pub(super) subject: &'a mut Result<Subject>,
-    pub(super) operation: Operation,
+    pub subject: &'a mut Result<Subject>,
+    /// The operation that it does.
+    pub operation: Operation,
 }
 
 /// Measures all contestants in turn, forwards and backwards (A B, B A, …); their readings in the order given.
 ///
 /// One that fails is left out from then on and has its error instead.
-pub(super) fn measure(contestants: &mut [Contestant<'_>], plan: Plan) -> Vec<Result<Readings>> {
+pub fn measure(contestants: &mut [Contestant<'_>], plan: Plan) -> Vec<Result<Readings>> {
     let mut results: Vec<Result<Readings>> = contestants.iter().map(|_| Ok(Readings::default())).collect();
     for repeat in 0..plan.repeats {
         let mut order: Vec<usize> = (0..contestants.len()).collect();
@@ -163,28 +167,4 @@ fn until_idle(subject: &Subject) -> Result<u64> {
         }
     }
     Ok(last)
-}
-
-/// The middle value; of an even number of them, the mean of the two in the middle. Nothing: not a number.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match (sorted.len() % 2, middle.checked_sub(1).and_then(|below| sorted.get(below)), sorted.get(middle)) {
-        (1, _, Some(value)) => *value,
-        (0, Some(below), Some(above)) => (below + above) / 2.0,
-        _ => f64::NAN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_is_the_middle() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
-        assert!(median(std::iter::empty()).is_nan());
-    }
 }

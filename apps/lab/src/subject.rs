@@ -1,14 +1,14 @@
 //! A server under measurement: Ringway, Kamailio, or the floor; how each is configured and started.
 
-use super::call::{Calls, Carried};
-use super::digest::{Algorithm, PASSWORD};
-use super::drive::{Extent, Outcome, drive};
-use super::floor::Kind;
-use super::process::Process;
-use super::refused::{Ending, Refusals};
-use super::register::{Expect, Refresh, Walk};
-use super::template::{Carrier, DOMAIN};
-use super::wire::{Connections, PHONE_SOCKETS, Phones};
+use crate::call::{Calls, Carried};
+use crate::closed_loop::{Extent, Outcome, drive};
+use crate::digest::{Algorithm, PASSWORD};
+use crate::floor::Kind;
+use crate::process::Process;
+use crate::refused::{Ending, Refusals};
+use crate::register::{Expect, Refresh, Walk};
+use crate::template::{Carrier, DOMAIN};
+use crate::wire::{Connections, PHONE_SOCKETS, Phones};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// What is measured: one operation is all messages of it, both ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Operation {
+pub enum Operation {
     /// A REGISTER that refreshes a binding, over UDP.
     Refresh(Expect),
     /// The same over 200 TCP connections.
@@ -31,8 +31,9 @@ pub(super) enum Operation {
 }
 
 /// A running server with the phones that belong to it.
-pub(super) struct Subject {
-    pub(super) process: Process,
+pub struct Subject {
+    /// The server.
+    pub process: Process,
     phones: Phones,
     ports: [u16; PHONE_SOCKETS],
     /// Where it listens, by UDP and TCP (the floor: by one of them).
@@ -43,7 +44,7 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Runs one kind of operation.
-    pub(super) fn run(&mut self, operation: Operation, extent: Extent) -> Result<Outcome> {
+    pub fn run(&mut self, operation: Operation, extent: Extent) -> Result<Outcome> {
         let Self { process, phones, ports, address, registering, calling } = self;
         let mut server_ns = || process.cpu_ns();
         let outcome = match operation {
@@ -66,21 +67,22 @@ impl Subject {
     }
 
     /// Registers every user once.
-    pub(super) fn register_all(&mut self, expect: Expect) -> Result<()> {
+    pub fn register_all(&mut self, expect: Expect) -> Result<()> {
         let users = u64::from(self.registering.users());
         self.run(Operation::Refresh(expect), Extent::Operations(users)).context("register all users")?;
         Ok(())
     }
 
     /// Ends the server.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<()> {
         self.process.stop()
     }
 }
 
 /// Where Ringway keeps what it knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Store {
+pub enum Store {
+    /// Nothing on a disk.
     Memory,
     /// SQLite in this file, relaxed.
     Sqlite(PathBuf),
@@ -88,26 +90,31 @@ pub(super) enum Store {
 
 /// What a Ringway does with an INVITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Routing {
+pub enum Routing {
+    /// Proxy with transactions.
     Stateful,
+    /// Proxy without transactions.
     Stateless,
+    /// Redirect server.
     Redirect,
 }
 
 /// How a Ringway is configured.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub struct Settings {
     /// How many users there are, a multiple of four.
-    pub(super) users: u32,
-    pub(super) store: Store,
-    pub(super) routing: Routing,
+    pub users: u32,
+    /// Its store.
+    pub store: Store,
+    /// Its routing.
+    pub routing: Routing,
     /// Whom it challenges: nobody, or everybody with this algorithm.
-    pub(super) challenge: Option<Algorithm>,
+    pub challenge: Option<Algorithm>,
 }
 
 impl Settings {
     /// No store, nobody challenged.
-    pub(super) fn open(users: u32, routing: Routing) -> Self {
+    pub fn open(users: u32, routing: Routing) -> Self {
         Self { users, store: Store::Memory, routing, challenge: None }
     }
 
@@ -136,7 +143,7 @@ impl Settings {
 
 /// What a server runs under.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Under<'a> {
+pub enum Under<'a> {
     /// Nothing: as users run it.
     Itself,
     /// callgrind, which writes its counts into this file.
@@ -144,25 +151,27 @@ pub(super) enum Under<'a> {
 }
 
 /// Where the programs are and files may be written.
-pub(super) struct Place {
+pub struct Place {
     /// Ringway's release binary.
-    pub(super) ringway: PathBuf,
+    pub ringway: PathBuf,
     /// Kamailio, if it is installed.
-    pub(super) kamailio: Option<PathBuf>,
+    pub kamailio: Option<PathBuf>,
+    /// Makes the command that runs [`floor::serve`](crate::floor::serve); the kind and the phones' ports are appended.
+    pub floor_command: fn() -> Result<Command>,
     /// A folder for configurations, logs and databases.
-    pub(super) folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl Place {
     /// Starts Ringway on a free port.
-    pub(super) fn ringway(&self, settings: &Settings, under: Under<'_>) -> Result<Subject> {
+    pub fn ringway(&self, settings: &Settings, under: Under<'_>) -> Result<Subject> {
         let port = free_port()?;
         let process = self.start_ringway(settings, port, under)?;
         subject(process, port, Phones::bind()?, settings.users)
     }
 
     /// Ends a Ringway and starts it again, maybe otherwise configured; how long it took to become ready.
-    pub(super) fn restart(&self, subject: &mut Subject, settings: &Settings) -> Result<Duration> {
+    pub fn restart(&self, subject: &mut Subject, settings: &Settings) -> Result<Duration> {
         subject.stop()?;
         let begun = Instant::now();
         subject.process = self.start_ringway(settings, subject.address.port(), Under::Itself)?;
@@ -170,7 +179,7 @@ impl Place {
     }
 
     /// Imports every user that `settings` speak of; how long it took.
-    pub(super) fn import_users(&self, settings: &Settings) -> Result<Duration> {
+    pub fn import_users(&self, settings: &Settings) -> Result<Duration> {
         let list = self.folder.join("users.csv");
         write_users(&list, settings.users).with_context(|| list.display().to_string())?;
         let configuration = self.write_configuration(settings, free_port()?)?;
@@ -180,7 +189,7 @@ impl Place {
     }
 
     /// Runs a command of Ringway to its end; its standard output.
-    pub(super) fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    pub fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         let mut command = Command::new(&self.ringway);
         command.args(arguments).arg("--config").arg(configuration);
         let output = command.output().context("run ringway")?;
@@ -193,7 +202,7 @@ impl Place {
 
     /// Starts Kamailio with its location table in memory, one worker, no authentication and no log; its shared memory is
     /// touched at start, so that no measurement pays for that.
-    pub(super) fn kamailio(&self, program: &Path, users: u32) -> Result<Subject> {
+    pub fn kamailio(&self, program: &Path, users: u32) -> Result<Subject> {
         let port = free_port()?;
         let configuration = self.folder.join("kamailio.cfg");
         fs::write(&configuration, kamailio_configuration(port))
@@ -210,16 +219,10 @@ impl Place {
     }
 
     /// Starts the floor.
-    pub(super) fn floor(&self, kind: Kind, users: u32) -> Result<Subject> {
+    pub fn floor(&self, kind: Kind, users: u32) -> Result<Subject> {
         let phones = Phones::bind()?;
-        let word = match kind {
-            Kind::Echo => "echo",
-            Kind::Relay => "relay",
-            Kind::RelayStateless => "relay-stateless",
-            Kind::Stream => "stream",
-        };
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
-        command.args(["bench", "floor", word]);
+        let mut command = (self.floor_command)()?;
+        command.arg(kind.name());
         command.args(phones.ports()?.map(|port| port.to_string()));
         let mut process = Process::start("floor", &mut command, &self.folder.join("floor.log"))?;
         let line = process.ready()?;
@@ -236,7 +239,7 @@ impl Place {
     }
 
     /// Starts Ringway with this configuration.
-    pub(super) fn serve(&self, configuration: &Path, under: Under<'_>) -> Result<Process> {
+    pub fn serve(&self, configuration: &Path, under: Under<'_>) -> Result<Process> {
         let mut command = match under {
             Under::Itself => Command::new(&self.ringway),
             Under::Callgrind(counts) => {
@@ -273,7 +276,7 @@ fn subject(process: Process, port: u16, phones: Phones, users: u32) -> Result<Su
 }
 
 /// A port that is free for UDP and TCP just now.
-pub(super) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
         let port = listener.local_addr().context("find a free port")?.port();
@@ -285,7 +288,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// Writes a list of that many users, as `ringway user import` takes it.
-pub(super) fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
+pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(file, "username,password")?;
     for user in 0..users {

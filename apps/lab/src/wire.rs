@@ -1,6 +1,6 @@
 //! What carries messages between the generator and the server: four UDP sockets, or 200 TCP connections.
 
-use super::sys::{BATCH, Inbound, Outbound, Wait};
+use crate::sys::{BATCH, Inbound, Outbound, Wait};
 use anyhow::{Context, Result, anyhow};
 use rustix::event::{Timespec, epoll};
 use rustix::net::sockopt;
@@ -9,16 +9,16 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The UDP sockets of all phones: phone `n` uses socket `n % PHONE_SOCKETS`.
-pub(super) const PHONE_SOCKETS: usize = 4;
+pub const PHONE_SOCKETS: usize = 4;
 
 /// The TCP connections of the row that is about them.
-pub(super) const CONNECTIONS: usize = 200;
+pub const CONNECTIONS: usize = 200;
 
 /// Is given the socket a message came in by, its bytes, and where answers go.
-pub(super) type OnMessage<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [Outbound]) -> Result<()>;
+pub type OnMessage<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [Outbound]) -> Result<()>;
 
 /// Sockets of either kind.
-pub(super) trait Wire {
+pub trait Wire {
     /// What waits to be sent, by socket.
     fn outbound(&mut self) -> &mut [Outbound];
 
@@ -31,7 +31,7 @@ pub(super) trait Wire {
 }
 
 /// The phones' UDP sockets.
-pub(super) struct Phones {
+pub struct Phones {
     sockets: Vec<UdpSocket>,
     outbound: Vec<Outbound>,
     inbound: Inbound,
@@ -39,7 +39,7 @@ pub(super) struct Phones {
 
 impl Phones {
     /// Binds the sockets to free ports.
-    pub(super) fn bind() -> Result<Self> {
+    pub fn bind() -> Result<Self> {
         let mut sockets = Vec::with_capacity(PHONE_SOCKETS);
         for _ in 0..PHONE_SOCKETS {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a phone's socket")?;
@@ -52,14 +52,14 @@ impl Phones {
     }
 
     /// From here on the phones talk to `server` only.
-    pub(super) fn connect(&self, server: SocketAddrV4) -> Result<()> {
+    pub fn connect(&self, server: SocketAddrV4) -> Result<()> {
         self.sockets
             .iter()
             .try_for_each(|socket| socket.connect(server).context("connect a phone's socket to the server"))
     }
 
     /// The ports, by socket.
-    pub(super) fn ports(&self) -> Result<[u16; PHONE_SOCKETS]> {
+    pub fn ports(&self) -> Result<[u16; PHONE_SOCKETS]> {
         let mut ports = [0; PHONE_SOCKETS];
         for (port, socket) in ports.iter_mut().zip(&self.sockets) {
             *port = socket.local_addr().context("read a phone's port")?.port();
@@ -97,7 +97,7 @@ impl Wire for Phones {
 }
 
 /// Asks for room for a whole window, past the system's default where it may.
-pub(super) fn large_buffers(socket: &UdpSocket) -> Result<()> {
+pub fn large_buffers(socket: &UdpSocket) -> Result<()> {
     const ROOM_BYTES: usize = 4 << 20;
     if sockopt::set_socket_recv_buffer_size_force(socket, ROOM_BYTES).is_err() {
         sockopt::set_socket_recv_buffer_size(socket, ROOM_BYTES).context("enlarge a socket's buffer")?;
@@ -106,7 +106,7 @@ pub(super) fn large_buffers(socket: &UdpSocket) -> Result<()> {
 }
 
 /// TCP connections, with one message under way on each.
-pub(super) struct Connections {
+pub struct Connections {
     epoll: OwnedFd,
     streams: Vec<Stream>,
     outbound: Vec<Outbound>,
@@ -120,7 +120,7 @@ struct Stream {
 
 impl Connections {
     /// Opens [`CONNECTIONS`] of them.
-    pub(super) fn open(server: SocketAddrV4) -> Result<Self> {
+    pub fn open(server: SocketAddrV4) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll")?;
         let mut streams = Vec::with_capacity(CONNECTIONS);
         for number in 0..CONNECTIONS {

@@ -3,9 +3,9 @@
 //! One thread, batches both ways. What an operation is, a [`Scenario`] says; here are only the window, the repeats after a loss and the counting. An answer that a scenario does not expect ends the run:
 //! a figure for something else than what the row says would be worse than none.
 
-use super::machine;
-use super::sys::Outbound;
-use super::wire::Wire;
+use crate::machine;
+use crate::sys::Outbound;
+use crate::wire::Wire;
 use anyhow::{Context, Result, anyhow};
 use rustix::thread::set_current_timer_slack;
 use std::num::NonZero;
@@ -23,18 +23,18 @@ const REPEAT_AFTER: Duration = Duration::from_millis(200);
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 
 /// Where a scenario puts what its phones send.
-pub(super) struct Sending<'a>(&'a mut [Outbound]);
+pub struct Sending<'a>(&'a mut [Outbound]);
 
 impl Sending<'_> {
     /// Sends one message from a phone socket.
-    pub(super) fn send(&mut self, socket: usize, bytes: &[u8]) {
+    pub fn send(&mut self, socket: usize, bytes: &[u8]) {
         if let Some(outbound) = self.0.get_mut(socket) {
             outbound.push(None, bytes);
         }
     }
 
     /// Sends one message that `write` appends.
-    pub(super) fn send_with(&mut self, socket: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn send_with(&mut self, socket: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(outbound) = self.0.get_mut(socket) {
             outbound.push_with(None, write);
         }
@@ -43,7 +43,7 @@ impl Sending<'_> {
 
 /// What one message did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
+pub enum Progress {
     /// A repeat, or a message of an operation long over.
     Nothing,
     /// The operation of this slot is one step further.
@@ -55,7 +55,7 @@ pub(super) enum Progress {
 }
 
 /// One kind of operation, played by the generator for both its ends.
-pub(super) trait Scenario {
+pub trait Scenario {
     /// How many operations are under way at once.
     fn window(&self) -> usize;
 
@@ -71,35 +71,40 @@ pub(super) trait Scenario {
 
 /// How long a run lasts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Extent {
+pub enum Extent {
     /// So many operations.
     Operations(u64),
     /// So long, after a run-up that is not counted.
-    Time { run_up: Duration, measured: Duration },
+    Time {
+        /// Time before the measured part.
+        run_up: Duration,
+        /// Length of the measured part.
+        measured: Duration,
+    },
 }
 
 /// What a run showed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Operations completed in the measured part.
-    pub(super) operations: u64,
+    pub operations: u64,
     /// How long the measured part took.
-    pub(super) wall: Duration,
+    pub wall: Duration,
     /// What the server's CPU counter grew by in it, in nanoseconds.
-    pub(super) server_ns: u64,
+    pub server_ns: u64,
     /// What this thread used in it, in nanoseconds.
-    pub(super) generator_ns: u64,
+    pub generator_ns: u64,
     /// Messages sent again because nothing came back.
-    pub(super) repeated: u64,
+    pub repeated: u64,
     /// Operations completed in all, before and after the measured part too.
-    pub(super) completed: u64,
+    pub completed: u64,
 }
 
 /// Runs `scenario` for `extent`; `server_ns` reads the server's CPU counter.
 ///
 /// # Errors
 /// An answer the scenario does not expect, a server that is gone or silent.
-pub(super) fn drive<W: Wire, S: Scenario>(
+pub fn drive<W: Wire, S: Scenario>(
     wire: &mut W,
     scenario: &mut S,
     extent: Extent,
@@ -113,7 +118,7 @@ pub(super) fn drive<W: Wire, S: Scenario>(
         run.begin(scenario, slot, wire.outbound());
     }
     if let Extent::Operations(_) = extent {
-        run.open_books(server_ns)?;
+        run.start_measuring(server_ns)?;
     }
     wire.flush()?;
     while !run.is_over() {
@@ -125,7 +130,7 @@ pub(super) fn drive<W: Wire, S: Scenario>(
         run.now = Instant::now();
         run.repeat_lost(scenario, wire.outbound())?;
         wire.flush()?;
-        run.keep_books(server_ns)?;
+        run.measure(server_ns)?;
     }
     Ok(Outcome { completed: run.done, ..run.outcome })
 }
@@ -143,14 +148,14 @@ struct Run {
     repeated: u64,
     heard: Instant,
     scanned: Instant,
-    books: Option<Books>,
+    baseline: Option<Baseline>,
     outcome: Outcome,
     /// No operation is begun any more.
     closing: Option<Instant>,
 }
 
 /// The counters at the start of the measured part.
-struct Books {
+struct Baseline {
     at: Instant,
     done: u64,
     repeated: u64,
@@ -172,7 +177,7 @@ impl Run {
             repeated: 0,
             heard: now,
             scanned: now,
-            books: None,
+            baseline: None,
             outcome: Outcome::default(),
             closing: None,
         }
@@ -255,8 +260,8 @@ impl Run {
         Ok(())
     }
 
-    fn open_books(&mut self, server_ns: &mut dyn FnMut() -> Result<u64>) -> Result<()> {
-        self.books = Some(Books {
+    fn start_measuring(&mut self, server_ns: &mut dyn FnMut() -> Result<u64>) -> Result<()> {
+        self.baseline = Some(Baseline {
             at: self.now,
             done: self.done,
             repeated: self.repeated,
@@ -266,29 +271,31 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the books after the run-up and closes them at the end of the measured part.
-    fn keep_books(&mut self, server_ns: &mut dyn FnMut() -> Result<u64>) -> Result<()> {
+    /// Starts measuring after the run-up and ends the run after the measured part.
+    fn measure(&mut self, server_ns: &mut dyn FnMut() -> Result<u64>) -> Result<()> {
         if self.closing.is_some() {
             return Ok(());
         }
-        let at_end = match (self.extent, &self.books) {
+        let at_end = match (self.extent, &self.baseline) {
             (Extent::Time { run_up, .. }, None) => {
                 if self.now.duration_since(self.started) >= run_up {
-                    self.open_books(server_ns)?;
+                    self.start_measuring(server_ns)?;
                 }
                 false
             }
-            (Extent::Time { measured, .. }, Some(books)) => self.now.duration_since(books.at) >= measured,
+            (Extent::Time { measured, .. }, Some(baseline)) => {
+                self.now.duration_since(baseline.at) >= measured
+            }
             (Extent::Operations(most), _) => self.done >= most,
         };
-        if let (true, Some(books)) = (at_end, &self.books) {
+        if let (true, Some(baseline)) = (at_end, &self.baseline) {
             self.closing = Some(self.now);
             self.outcome = Outcome {
-                operations: self.done - books.done,
-                wall: self.now.duration_since(books.at),
-                server_ns: server_ns()?.saturating_sub(books.server_ns),
-                generator_ns: machine::thread_cpu_ns().saturating_sub(books.generator_ns),
-                repeated: self.repeated - books.repeated,
+                operations: self.done - baseline.done,
+                wall: self.now.duration_since(baseline.at),
+                server_ns: server_ns()?.saturating_sub(baseline.server_ns),
+                generator_ns: machine::thread_cpu_ns().saturating_sub(baseline.generator_ns),
+                repeated: self.repeated - baseline.repeated,
                 completed: 0,
             };
         }
