@@ -6,7 +6,7 @@
 mod program;
 
 use program::{Done, Running};
-use ringway_linux::admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

@@ -7,12 +7,11 @@
 use crate::action::ActionSink;
 use crate::connection::{Filled, More};
 use crate::counters::Counters;
-use crate::held::Held;
+use crate::held::{Held, MarkedPackets};
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
-use crate::store::Durability;
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
@@ -133,7 +132,7 @@ impl<N: Node> Worker<N> {
     pub(crate) fn new(parts: Parts<N>) -> Self {
         let Parts { index, common, counters, shards, sink, epoll, sockets } = parts;
         let now = common.clock.now();
-        let is_strict = common.durability == Durability::Strict;
+        let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
         let epoll = Arc::new(epoll);
         let (mut udp, mut listening) = (Vec::new(), Vec::new());
         for (listener, socket) in sockets.into_iter().enumerate() {
@@ -346,9 +345,9 @@ impl<N: Node> Worker<N> {
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
         let asked = batch.asked_through;
-        let stored = match common.durability {
-            Durability::Relaxed => u64::MAX,
-            Durability::Strict => nodes.sink.stored_through(),
+        let stored = match common.marked_packets {
+            MarkedPackets::SendAtOnce => u64::MAX,
+            MarkedPackets::HoldUntilStored => nodes.sink.stored_through(),
         };
         let must_wait = |packet: &Packet| packet.after_store && stored < asked;
         let mut sending = send.begin();
