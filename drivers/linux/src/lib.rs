@@ -23,7 +23,6 @@ pub mod resolve;
 mod runtime;
 mod shard;
 pub mod signals;
-pub mod sound;
 mod sources;
 pub mod store;
 pub mod sys;

@@ -101,7 +101,7 @@ const TONE_AMPLITUDE: f64 = 16_384.0;
 mod tests {
     use super::*;
     use alloc::vec;
-    use ringway_linux::sound;
+    use ringway_audio::{Level, Source as LinuxSource};
 
     #[test]
     fn a_tone_is_the_one_that_linux_sends() {
@@ -109,7 +109,7 @@ mod tests {
         let mut theirs = ours.clone();
         let mut source = Source::tone(440).unwrap();
         ours.chunks_mut(160).for_each(|block| source.fill(block));
-        sound::Source::tone(440).unwrap().fill(&mut theirs);
+        LinuxSource::tone(440).unwrap().fill(&mut theirs);
         assert!(ours.iter().zip(&theirs).all(|(a, b)| a.abs_diff(*b) <= 1));
         for wrong in [0, 4000, 48_000] {
             assert_eq!(Source::tone(wrong), None);
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_voice_is_the_one_that_linux_sends_and_begins_again() {
         let mut theirs = vec![0; VOICE.len()];
-        sound::Source::speech_like().fill(&mut theirs);
+        LinuxSource::speech_like().fill(&mut theirs);
         let mut coded = vec![0; VOICE.len()];
         g711::encode(Codec::Pcmu, &theirs, &mut coded);
         let same = coded.iter().zip(VOICE).filter(|(a, b)| a == b).count();
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn levels_are_those_of_linux_and_an_echo_is_what_was_heard() {
         for block in [[0_i16; 160], [i16::MIN; 160], [100; 160]] {
-            let theirs = sound::Level::of(&block);
+            let theirs = Level::of(&block);
             assert_eq!(level(&block), theirs.rms);
             assert!((decibels(level(&block)) - f64::from(theirs.dbfs())).abs() < 6.0);
         }

@@ -9,7 +9,7 @@ use crate::phone::script::{Script, Step};
 use crate::phone::settings::ScriptSettings;
 use crate::phone::telephone::Telephone;
 use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection, Role};
-use ringway_linux::sound::Levels;
+use ringway_audio::Levels;
 use ringway_media::session::Report;
 use std::io::Write as _;
 use std::time::{Duration, Instant};

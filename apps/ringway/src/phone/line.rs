@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::phone::outcome::{Heard, Received, Security, Sent};
 use crate::phone::settings::{MediaSettings, Recording, Wish};
 use ringway_agent::Role;
+use ringway_audio::{Levels, Pair, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_linux::sound::{Levels, Pair, Sink, WavRecorder};
 use ringway_media::sdp::{LocalMedia, SecurityPolicy};
 use ringway_media::session::{
     MediaEvent, MediaSession, Report, Sas, SecurityMethod, SessionConfig, ZrtpSettings,

@@ -6,8 +6,8 @@ use crate::phone::address::{self, facing};
 use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::known_phones::KnownPhones;
 use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_audio::Source;
 use ringway_linux::media::PortRange;
-use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
 use ringway_media::{Codec, Suite, stun};
 use ringway_sansio::Transport;
@@ -333,7 +333,7 @@ fn codecs(wanted: &[CodecArg]) -> Result<Vec<Codec>, Failure> {
 }
 
 fn source(text: &str) -> Result<Source, Failure> {
-    let wrong = |error: ringway_linux::sound::SourceError| Failure::usage(format!("--play {error}"));
+    let wrong = |error: ringway_audio::SourceError| Failure::usage(format!("--play {error}"));
     match text {
         "silence" => Ok(Source::silence()),
         "speech" => Ok(Source::speech_like()),

@@ -1,8 +1,8 @@
 //! A media session with its source and its sink, as the media thread runs it.
 
 use crate::phone::line::Mute;
+use ringway_audio::{Level, Levels, Pair};
 use ringway_linux::media::RTP_PORT;
-use ringway_linux::sound::{Level, Levels, Pair, Sound};
 use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
 use ringway_media::zrtp::SasCheck;
