@@ -1,9 +1,9 @@
 //! The sound of one call: how it is described (SDP), carried (RTP, RTCP), protected (SRTP with SDES or ZRTP), smoothed
-//! (jitter buffer, concealment) and judged (delay, jitter, loss, MOS).
+//! (jitter buffer, concealment), joined with a sound card ([`headset`]) and judged (delay, jitter, loss, MOS).
 //!
 //! Does: everything about one stream, with time, chance, packets and blocks of sound as arguments.
 //!
-//! Does not: know SIP, open a socket, or know what a sound card is.
+//! Does not: know SIP, open a socket, or drive a sound card.
 //!
 //! Start reading at [`MediaParams`], the one value that signalling hands over; [`zrtp::Zrtp`] and [`stun::StunClient`] are
 //! machines of their own that a session drives.
@@ -18,6 +18,7 @@ mod crc;
 pub mod dtmf;
 mod entropy;
 pub mod g711;
+pub mod headset;
 pub mod jitter_buffer;
 mod params;
 pub mod quality;
@@ -31,6 +32,7 @@ pub mod srtp;
 pub mod stun;
 mod suite;
 mod time_scale;
+pub mod tone;
 pub mod zrtp;
 
 pub use codec::{Codec, Direction};

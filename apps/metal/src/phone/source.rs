@@ -1,17 +1,13 @@
 //! What the other side hears: a microphone, a tone, a recorded voice, or itself.
 
-use core::f64::consts::TAU;
+use ringway_media::tone::Tone;
 use ringway_media::{Codec, g711};
 
 /// Where sound to be sent comes from. Blocks are of 16-bit samples, 8,000 a second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// A pure tone at half the loudest.
-    Tone {
-        frequency_hz: u32,
-        /// Of the next sample, 0 to 2π.
-        phase: f64,
-    },
+    /// A pure tone.
+    Tone(Tone),
     /// The sound card's.
     Microphone,
     /// What is heard goes back.
@@ -26,9 +22,9 @@ pub(crate) enum Source {
 impl Source {
     /// A tone, 1 to 3,999 Hz; `None`: telephone sound has no such.
     pub(crate) const fn tone(frequency_hz: u32) -> Option<Self> {
-        match frequency_hz {
-            1..=3999 => Some(Self::Tone { frequency_hz, phase: 0.0 }),
-            _ => None,
+        match Tone::new(frequency_hz) {
+            Some(tone) => Some(Self::Tone(tone)),
+            None => None,
         }
     }
 
@@ -41,7 +37,7 @@ impl Source {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Microphone => "microphone",
-            Self::Tone { .. } => "test tone",
+            Self::Tone(_) => "test tone",
             Self::Echo => "what is heard",
             Self::Voice { .. } => "recorded voice",
         }
@@ -52,16 +48,7 @@ impl Source {
         match self {
             Self::Echo => {}
             Self::Microphone => block.fill(0),
-            Self::Tone { frequency_hz, phase } => {
-                let step = TAU * f64::from(*frequency_hz) / SAMPLE_RATE_HZ;
-                for sample in block {
-                    *sample = (libm::sin(*phase) * TONE_AMPLITUDE) as i16;
-                    *phase += step;
-                    if *phase >= TAU {
-                        *phase -= TAU;
-                    }
-                }
-            }
+            Self::Tone(tone) => tone.fill(block),
             Self::Voice { next } => {
                 for sample in block {
                     let coded = VOICE.get(*next).copied().unwrap_or(SILENCE);
@@ -93,9 +80,6 @@ const VOICE: &[u8] = include_bytes!("voice.ulaw");
 
 /// Zero in µ-law.
 const SILENCE: u8 = 0xff;
-
-const SAMPLE_RATE_HZ: f64 = 8000.0;
-const TONE_AMPLITUDE: f64 = 16_384.0;
 
 #[cfg(test)]
 mod tests {
