@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::phone::outcome::{Heard, Received, Security, Sent};
 use crate::phone::settings::{MediaSettings, Recording, Wish};
 use ringway_agent::Role;
-use ringway_audio::{Levels, Pair, Sink, WavRecorder};
+use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
 use ringway_media::sdp::{LocalMedia, SecurityPolicy};
@@ -89,7 +89,7 @@ impl Line {
         let session = MediaSession::new(config, seed.part(SESSION), now);
         let policy = policy(settings, role, session.zrtp_hello_hash())?;
         let levels = Levels::default();
-        let sound = Pair::new(settings.source.clone(), sink(&settings.record)?);
+        let sound = CallSound::new(settings.source.clone(), sink(&settings.record)?);
         let stream = Stream::new(session, sound, levels.clone(), now);
         let media = MediaThread::start(ports, stream, clock, MediaConfig::default())
             .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;

@@ -1,7 +1,7 @@
 //! A media session with its source and its sink, as the media thread runs it.
 
 use crate::phone::line::Mute;
-use ringway_audio::{Level, Levels, Pair};
+use ringway_audio::{CallSound, Level, Levels};
 use ringway_linux::media::RTP_PORT;
 use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
@@ -39,7 +39,7 @@ pub(crate) enum Heard {
 /// What runs on the media thread.
 pub(crate) struct Stream {
     session: MediaSession,
-    sound: Pair,
+    sound: CallSound,
     levels: Levels,
     mute: Mute,
     /// Why a key was not sent, to be told.
@@ -48,12 +48,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(session: MediaSession, sound: Pair, levels: Levels, now: Instant) -> Self {
+    pub(crate) fn new(session: MediaSession, sound: CallSound, levels: Levels, now: Instant) -> Self {
         Self { session, sound, levels, mute: Mute::Off, not_sent: None, figures_due: now + FIGURES_EVERY }
     }
 
     /// How it was, and where the sound went.
-    pub(crate) fn into_parts(self) -> (Report, Pair) {
+    pub(crate) fn into_parts(self) -> (Report, CallSound) {
         (self.session.report(), self.sound)
     }
 }
