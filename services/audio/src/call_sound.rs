@@ -6,7 +6,7 @@ use crate::source::Source;
 use ringway_media::headset::Headset;
 
 /// What a call sends.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Input {
     /// A file, a tone, silence.
     Source(Source),
@@ -23,14 +23,9 @@ pub struct CallSound {
 }
 
 impl CallSound {
-    /// Joins a source and a sink.
-    pub fn new(source: Source, sink: Sink) -> Self {
-        Self { input: Input::Source(source), sink, headset: None }
-    }
-
-    /// Joins a sink with a sound card, which plays what the sink takes and may be the input.
-    pub fn with_card(input: Input, sink: Sink, card: PulseCard) -> Self {
-        Self { input, sink, headset: Some(Headset::new(card)) }
+    /// Joins an input, a sink, and a sound card, which plays what the sink takes too.
+    pub fn new(input: Input, sink: Sink, card: Option<PulseCard>) -> Self {
+        Self { input, sink, headset: card.map(Headset::new) }
     }
 
     /// Fills a block with what is to be sent.

@@ -115,6 +115,7 @@ impl Attended {
                     self.say(&meter(report, line.levels()));
                 }
             }
+            Told::Audio(what) => self.say(what),
             Told::NotMapped(why) => {
                 self.say(&format!("no address from outside, the own one is offered: {why}"))
             }

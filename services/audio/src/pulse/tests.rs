@@ -2,6 +2,7 @@
 //! microphone, frames that are too long; the choice of devices.
 
 use super::*;
+use crate::Ringer;
 use crate::pulse::connection::FRAME_MAX;
 use pulseaudio::protocol::{
     self, AuthReply, Command, CreatePlaybackStreamReply, CreateRecordStreamReply, DescriptorFlags,
@@ -213,6 +214,21 @@ fn a_lost_server_is_reported_once_and_found_again() {
     wait_until("the thread ends", || {
         matches!(events.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected))
     });
+}
+
+#[test]
+fn a_ringer_rings_until_it_is_dropped() {
+    let fake = Fake::new();
+    let ringer = Ringer::start(&fake.server(), &Names::default()).unwrap();
+    let mut client = fake.accept();
+    client.open_playback();
+    wait_until("it rings", || {
+        client.request(160);
+        client.samples().iter().any(|sample| sample.unsigned_abs() > 2000)
+    });
+    drop(ringer);
+    let mut rest = Vec::new();
+    client.socket.read_to_end(&mut rest).unwrap();
 }
 
 #[test]
