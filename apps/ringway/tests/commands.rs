@@ -214,6 +214,7 @@ fn every_command_explains_itself_with_examples() {
         "user remove",
         "user bind",
         "user unbind",
+        "audio",
     ];
     for command in commands {
         let mut args: Vec<_> = command.split_whitespace().collect();

@@ -22,7 +22,6 @@ pub mod resolve;
 mod runtime;
 mod shard;
 pub mod signals;
-pub mod sound;
 mod sources;
 pub mod sys;
 mod tcp;

@@ -187,7 +187,7 @@ impl<C: Card> PhoneMachine<C> {
         }
         self.say(now, &format!("call: {from} calls"));
         if let Some(headset) = &mut self.headset {
-            headset.begin();
+            headset.start();
         }
         self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
         match self.settings.answer {

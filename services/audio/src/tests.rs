@@ -61,7 +61,11 @@ fn what_is_recorded_is_what_was_played() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wav");
     let sent = take(&mut Source::speech_like(), 16_000);
-    let mut pair = Pair::new(Source::samples(sent.clone()), Sink::Wav(WavRecorder::create(&path).unwrap()));
+    let mut pair = CallSound::new(
+        Input::Source(Source::samples(sent.clone())),
+        Sink::Wav(WavRecorder::create(&path).unwrap()),
+        None,
+    );
     for _ in 0..100 {
         let mut block = [0; 160];
         pair.capture(&mut block);
@@ -78,7 +82,10 @@ fn what_is_recorded_is_what_was_played() {
 
 #[test]
 fn memory_keeps_what_there_is_room_for() {
-    let mut pair = Pair::new(Source::silence(), Sink::memory(200));
+    let mut pair = CallSound::new(Input::Microphone, Sink::memory(200), None);
+    let mut block = [1; 160];
+    pair.capture(&mut block);
+    assert_eq!(block, [0; 160], "without a card the microphone is silent");
     pair.play(&[1; 160]);
     pair.play(&[2; 160]);
     let Sink::Memory(kept) = pair.into_sink() else { panic!("it is the sink it was") };

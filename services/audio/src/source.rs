@@ -2,6 +2,7 @@
 
 use super::SAMPLE_RATE_HZ;
 use super::resample::to_telephone;
+use ringway_media::tone::Tone;
 use std::f64::consts::TAU;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub struct Source(Kind);
 enum Kind {
     Silence,
     Samples { samples: Arc<[i16]>, next: usize, is_loop: bool },
-    Tone { step: f64, phase: f64 },
+    Tone(Tone),
 }
 
 impl Source {
@@ -25,11 +26,7 @@ impl Source {
 
     /// A pure tone at half the loudest, 1 to 3,999 Hz.
     pub fn tone(frequency_hz: u32) -> Result<Self, SourceError> {
-        if frequency_hz == 0 || frequency_hz >= SAMPLE_RATE_HZ / 2 {
-            return Err(SourceError::Frequency(frequency_hz));
-        }
-        let step = TAU * f64::from(frequency_hz) / f64::from(SAMPLE_RATE_HZ);
-        Ok(Self(Kind::Tone { step, phase: 0.0 }))
+        Tone::new(frequency_hz).map(|tone| Self(Kind::Tone(tone))).ok_or(SourceError::Frequency(frequency_hz))
     }
 
     /// Samples as they are, once, and then silence.
@@ -81,12 +78,7 @@ impl Source {
     pub fn fill(&mut self, block: &mut [i16]) {
         match &mut self.0 {
             Kind::Silence => block.fill(0),
-            Kind::Tone { step, phase } => {
-                for sample in block {
-                    *sample = (phase.sin() * TONE_AMPLITUDE) as i16;
-                    *phase = (*phase + *step) % TAU;
-                }
-            }
+            Kind::Tone(tone) => tone.fill(block),
             Kind::Samples { samples, next, is_loop } => {
                 for sample in block {
                     if *is_loop && *next >= samples.len() {
@@ -168,7 +160,6 @@ fn syllables() -> Vec<i16> {
     samples
 }
 
-const TONE_AMPLITUDE: f64 = 16_384.0;
 const SPEECH_AMPLITUDE: f64 = 3000.0;
 
 /// Rates that can be converted.
