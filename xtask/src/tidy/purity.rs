@@ -12,7 +12,7 @@ const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "xtask/src/bench/sys.rs", "xtask/src/libsrtp.rs"];
 
 /// `proto/` crates that must not know each other: (who, whom).
-const STRANGERS: [(&str, &str); 13] = [
+const STRANGERS: [(&str, &str); 18] = [
     ("proto/server", "ringway-agent"),
     ("proto/server", "ringway-media"),
     ("proto/agent", "ringway-server"),
@@ -20,6 +20,11 @@ const STRANGERS: [(&str, &str); 13] = [
     ("proto/media", "ringway-transaction"),
     ("proto/media", "ringway-agent"),
     ("proto/media", "ringway-server"),
+    ("proto/stream", "ringway-sip"),
+    ("proto/stream", "ringway-transaction"),
+    ("proto/stream", "ringway-server"),
+    ("proto/stream", "ringway-agent"),
+    ("proto/stream", "ringway-media"),
     ("proto/users", "ringway-transaction"),
     ("proto/users", "ringway-server"),
     ("proto/users", "ringway-agent"),
