@@ -5,7 +5,6 @@
 //! packets that the nodes write in one batch are sent at its end.
 
 use crate::action::ActionSink;
-use crate::connection::{Filled, More};
 use crate::counters::Counters;
 use crate::held::Held;
 use crate::inbox::{Command, Commands, Inbox};
@@ -13,13 +12,15 @@ use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
 use crate::store::Durability;
+use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
 };
+use ringway_stream::CloseReason;
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -273,7 +274,7 @@ impl<N: Node> Worker<N> {
         if broken || filled == Filled::Ended {
             // Answers to the last messages go out before the end.
             self.flush();
-            self.streams.close(id, if broken { Closing::Framing } else { Closing::Ended });
+            self.streams.close(id, if broken { CloseReason::Framing } else { CloseReason::Ended });
         }
     }
 
