@@ -17,7 +17,7 @@ const UNSAFE_PLACES: [&str; 5] = [
 ];
 
 /// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
-const FORBIDDEN: [(&str, &[&[&str]]); 12] = [
+const FORBIDDEN: [(&str, &[&[&str]]); 13] = [
     ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/agent", &[&["ringway-server"], CIPHERS]),
     ("proto/media", &[SIGNALLING]),
@@ -25,6 +25,7 @@ const FORBIDDEN: [(&str, &[&[&str]]); 12] = [
     ("proto/zrtp", &[SIGNALLING, &["ringway-srtp", "ringway-media"]]),
     ("proto/sdp", &[SIGNALLING, CIPHERS]),
     ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/stream", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
     ("proto/sip", &[&["ringway-"]]),
     ("proto/sansio", &[&["ringway-"]]),
     ("drivers", &[SIGNALLING, SERVICES, &["hyper", "rusqlite", "tokio"]]),

@@ -1,7 +1,7 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
 use super::event::{Compared, Lock, MediaReport, NetworkFacts, PhoneEvent, Secret};
-use super::settings::{self, Account, SipTransport, Srtp};
+use super::settings::{self, Account, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
@@ -12,6 +12,7 @@ use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
 use ringway_media::session::Report;
+use ringway_sansio::Transport;
 use ringway_sdp::CryptoSuite;
 use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub(super) struct Wired {
     pub(super) settings: Settings,
     /// The folder for recordings.
     recordings: Option<PathBuf>,
-    transport: SipTransport,
+    transport: Transport,
 }
 
 impl Wired {
@@ -39,8 +40,8 @@ impl Wired {
             server: account.server.clone(),
             register: account.registration == settings::Registration::Wanted,
             transport: Some(match account.transport {
-                SipTransport::Udp => TransportArg::Udp,
-                SipTransport::Tcp => TransportArg::Tcp,
+                Transport::Udp => TransportArg::Udp,
+                Transport::Tcp => TransportArg::Tcp,
             }),
             bind: of.network.bind,
             srtp: match of.call.srtp {
@@ -122,10 +123,10 @@ impl Wired {
     /// The URI with the account's transport; a server understands it without.
     pub(super) fn target(&self, uri: &str) -> String {
         let says_so = uri.to_ascii_lowercase().contains(";transport=");
-        match (self.transport, self.settings.account.server.is_some() || says_so) {
-            (SipTransport::Tcp, false) => format!("{uri};transport=tcp"),
-            (SipTransport::Tcp | SipTransport::Udp, _) => uri.to_owned(),
+        if self.settings.account.server.is_some() || says_so {
+            return uri.to_owned();
         }
+        format!("{uri}{}", self.transport.uri_parameter())
     }
 }
 
