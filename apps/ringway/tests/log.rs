@@ -90,10 +90,16 @@ fn hear_first(socket: &UdpSocket, start: &str) -> String {
     }
 }
 
+/// A nonce for the address of this socket.
+fn nonce(socket: &UdpSocket) -> String {
+    socket.send(request(socket, "REGISTER", "sip:localhost", "alice", "nonce", "").as_bytes()).unwrap();
+    hear(socket).split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
 /// A digest that proves nothing, with this username.
-fn wrong_digest(user: &str) -> String {
+fn wrong_digest(user: &str, nonce: &str) -> String {
     format!(
-        "Authorization: Digest username=\"{user}\", realm=\"localhost\", nonce=\"n\", uri=\"sip:localhost\", \
+        "Authorization: Digest username=\"{user}\", realm=\"localhost\", nonce=\"{nonce}\", uri=\"sip:localhost\", \
          response=\"0123456789abcdef0123456789abcdef\", qop=auth, nc=00000001, cnonce=\"c\"\r\n"
     )
 }
@@ -117,10 +123,9 @@ fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
     // A name that would be another line, or another address.
     let hostile = "x address=192.0.2.66 reason=wrong-password\t";
     for (call, user) in [("1", hostile), ("2", "alice")] {
+        let digest = wrong_digest(user, &nonce(&client));
         client
-            .send(
-                request(&client, "REGISTER", "sip:localhost", "alice", call, &wrong_digest(user)).as_bytes(),
-            )
+            .send(request(&client, "REGISTER", "sip:localhost", "alice", call, &digest).as_bytes())
             .unwrap();
         assert!(hear(&client).starts_with("SIP/2.0 401"));
         // One line a second for each source.
@@ -150,13 +155,14 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
     let end = Instant::now() + PATIENCE;
     let mut sent = 0_u64;
     // The second line comes after a second and says how many were left out.
+    let nonce = nonce(&client);
     while !served.running.has_said("suppressed") {
         assert!(Instant::now() < end, "no second line after {sent} logins");
         sent += 1;
         let call = sent.to_string();
         client
             .send(
-                request(&client, "REGISTER", "sip:localhost", "alice", &call, &wrong_digest("alice"))
+                request(&client, "REGISTER", "sip:localhost", "alice", &call, &wrong_digest("alice", &nonce))
                     .as_bytes(),
             )
             .unwrap();
@@ -166,6 +172,7 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
     let refused: Vec<_> = lines.iter().filter(|line| line["message"] == "refused login").collect();
     assert_eq!((&refused[0]["user"], &refused[0]["address"]), (&"alice".into(), &"127.0.0.1".into()));
     assert_eq!((&refused[0]["reason"], &refused[0]["level"]), (&"wrong-password".into(), &"INFO".into()));
+    assert_eq!(refused[1]["reason"], "slowed", "more than twenty in a second are not checked");
     let suppressed: u64 = refused.iter().filter_map(|line| line["suppressed"].as_u64()).sum();
     assert!(suppressed > 0 && suppressed + refused.len() as u64 <= sent, "{sent} {refused:?}");
 }
@@ -253,7 +260,7 @@ fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
         let log = format!("level = \"trace\"\nformat = \"{format}\"");
         let served = serve(&log, "[store]\nurl = \"memory:\"");
         let client = served.client();
-        let options = request(&client, "OPTIONS", "sip:localhost", "alice", "1", &wrong_digest("alice"));
+        let options = request(&client, "OPTIONS", "sip:localhost", "alice", "1", &wrong_digest("alice", "n"));
         client.send(options.as_bytes()).unwrap();
         hear(&client);
         let at = client.local_addr().unwrap();
@@ -282,7 +289,17 @@ fn nothing_is_said_when_the_log_is_off() {
     let served = serve("level = \"off\"", "");
     let client = served.client();
     client
-        .send(request(&client, "REGISTER", "sip:localhost", "alice", "1", &wrong_digest("alice")).as_bytes())
+        .send(
+            request(
+                &client,
+                "REGISTER",
+                "sip:localhost",
+                "alice",
+                "1",
+                &wrong_digest("alice", &nonce(&client)),
+            )
+            .as_bytes(),
+        )
         .unwrap();
     hear(&client);
     assert_eq!(served.log(), [] as [&str; 0]);

@@ -306,18 +306,22 @@ impl<S: Services> Server<S> {
             }
             Outcome::Challenge { is_stale } => {
                 if !is_stale {
-                    self.observe_refused_login(request, header, domain);
+                    self.observe_unusable_digest(request, header, domain);
                 }
                 self.challenge(request, header, is_stale, out);
             }
-            Outcome::Wrong => {
+            Outcome::Wrong { user } => {
                 self.counters.wrong_passwords += 1;
-                self.observe_refused_login(request, header, domain);
+                let reason = match self.services.is_known(&user, domain) {
+                    true => LoginRefusal::WrongPassword,
+                    false => LoginRefusal::UnknownUser,
+                };
+                self.refused_login(request, &user, reason);
                 self.challenge(request, header, false, out);
             }
-            Outcome::Slowed => {
+            Outcome::Slowed { user } => {
                 self.counters.slowed_logins += 1;
-                self.observe_refused_login(request, header, domain);
+                self.refused_login(request, &user, LoginRefusal::Slowed);
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };

@@ -1,6 +1,6 @@
 //! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
 
-use crate::auth::Algorithm;
+use crate::auth::NonceAge;
 use crate::server::Request;
 use crate::{BindingChange, Server, Services};
 use core::net::SocketAddr;
@@ -64,6 +64,8 @@ pub enum LoginRefusal {
     NotItsAddress,
     /// A digest that this server does not offer.
     Unusable,
+    /// The password was not checked: there were too many wrong ones.
+    Slowed,
 }
 
 /// Why a binding ended.
@@ -102,6 +104,7 @@ impl LoginRefusal {
             Self::UnknownUser => "unknown-user",
             Self::NotItsAddress => "not-its-address",
             Self::Unusable => "unusable-digest",
+            Self::Slowed => "slowed",
         }
     }
 }
@@ -112,23 +115,27 @@ impl<S: Services> Server<S> {
         self.services.observe(request.now, &LogEvent::Call { step, message, flow });
     }
 
-    /// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
-    pub(crate) fn observe_refused_login(&self, request: &Request<'_, '_>, header: HeaderName, domain: &[u8]) {
+    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
+    /// its source a request is no login: the address may be forged.
+    pub(crate) fn observe_unusable_digest(
+        &self,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) {
         for value in request.message.lines_of(header) {
             let Ok(Some(given)) = Credentials::parse(value) else { continue };
             if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
                 continue;
             }
+            let nonce = self.nonces.check(request.now, request.flow.remote.ip(), given.nonce);
+            if !matches!(nonce, NonceAge::Fresh(_)) {
+                continue;
+            }
             let user = unescape(given.username);
-            let offered = given.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let reason = if !self.services.is_known(&user, domain) {
-                LoginRefusal::UnknownUser
-            } else if given.qop.is_none()
-                || !offered.is_some_and(|one| self.config.auth.algorithms.contains(&one))
-            {
-                LoginRefusal::Unusable
-            } else {
-                LoginRefusal::WrongPassword
+            let reason = match self.services.is_known(&user, domain) {
+                true => LoginRefusal::Unusable,
+                false => LoginRefusal::UnknownUser,
             };
             return self.refused_login(request, &user, reason);
         }
