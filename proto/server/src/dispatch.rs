@@ -154,7 +154,8 @@ impl<S: Services> Server<S> {
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
-    /// be required.
+    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
+    /// response stays within its allowance.
     pub(crate) fn refuse_extensions(
         &mut self,
         request: &Request<'_, '_>,
@@ -163,8 +164,12 @@ impl<S: Services> Server<S> {
     ) {
         let message = request.message;
         self.counters.refused += 1;
+        let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(request, 420, "Bad Extension", out, |response| {
-            for value in message.values(name) {
+            for value in message.values(name).take(UNSUPPORTED_MAX) {
+                let bytes = b"Unsupported: \r\n".len() + value.len();
+                let Some(left) = room.checked_sub(bytes) else { break };
+                room = left;
                 response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
             }
         });
@@ -393,6 +398,9 @@ impl<S: Services> Server<S> {
 
 /// How long a request that this server sends to itself may take; 64·T1.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);
+
+/// Options that a 420 lists.
+const UNSUPPORTED_MAX: usize = 100;
 
 /// When a client whose password was not checked tries again, in seconds.
 const SLOWED_RETRY_S: u64 = 10;
