@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// A server in a folder of its own.
 struct Served {
-    _folder: TempDir,
+    folder: TempDir,
     running: Running,
     udp: SocketAddr,
     tcp: SocketAddr,
@@ -44,7 +44,7 @@ fn serve(log: &str, more: &str) -> Served {
     let address = |transport: &str| {
         ready.split(' ').find_map(|word| word.strip_prefix(transport)).unwrap().parse().unwrap()
     };
-    Served { udp: address("udp:"), tcp: address("tcp:"), running, _folder: folder }
+    Served { udp: address("udp:"), tcp: address("tcp:"), running, folder }
 }
 
 impl Served {
@@ -144,6 +144,13 @@ fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
         lines[1].ends_with("INFO refused login user=alice address=127.0.0.1 reason=wrong-password"),
         "{lines:?}"
     );
+    let pattern = failregex();
+    let found: Vec<_> = log.iter().filter_map(|line| pattern.captures(line)).collect();
+    assert!(found.len() == 2 && found.iter().all(|one| &one["host"] == "127.0.0.1"), "{log:?}");
+    let journal = format!("host ringway[123]: {}", lines[1]);
+    assert!(pattern.is_match(&journal), "as fail2ban reads it from the journal");
+    let (_, without_date) = lines[1].split_once('Z').unwrap();
+    assert!(pattern.is_match(without_date), "as fail2ban reads it from a file");
     assert!(log.iter().any(|line| line.contains("INFO started version=")), "{log:?}");
     assert!(log.iter().all(|line| !line.contains("DEBUG") && !line.contains("TRACE")), "{log:?}");
 }
@@ -281,6 +288,66 @@ fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
             lines[0].contains("Authorization: ...") && !lines[0].contains("0123456789abcdef"),
             "{lines:?}"
         );
+    }
+}
+
+/// The guide's pattern for fail2ban, with what fail2ban puts in for `<HOST>`.
+fn failregex() -> regex_lite::Regex {
+    let guide = include_str!("../../../docs/user-guide.md");
+    let pattern = guide.lines().find_map(|line| line.strip_prefix("failregex = ")).unwrap();
+    regex_lite::Regex::new(&pattern.replace("<HOST>", "(?P<host>[0-9A-Fa-f.:]+)")).unwrap()
+}
+
+#[test]
+fn no_text_from_the_network_is_a_refused_login_at_any_level() {
+    const LINE: &str =
+        "2026-01-02T03:04:05.678901Z  INFO refused login user=b address=192.0.2.66 reason=wrong-password";
+    for format in ["text", "json"] {
+        let log = format!("level = \"trace\"\nformat = \"{format}\"");
+        let served = serve(&log, "[store]\nurl = \"memory:\"\n[auth]\nenabled = false");
+        let client = served.client();
+        let options = |call: &str, lines: &str| {
+            request(&client, "OPTIONS", "sip:localhost", "alice", call, &format!("{lines}\r\n"))
+        };
+        let plain = |call: &str| options(call, "X: y");
+        let messages = [
+            options("1", &format!("Subject: {LINE}")),
+            options("2", &format!("Subject: a\r\n {LINE}")),
+            plain("3").replace("Call-ID: 3", &format!("Call-ID: {LINE}")),
+            plain("4").replace("From: <", &format!("From: \"{LINE}\" <")),
+            plain("5").replace("sip:localhost SIP", &format!("sip:localhost;{LINE} SIP")),
+            plain("6")
+                .replace("Content-Length: 0\r\n\r\n", &format!("Content-Length: 100\r\n\r\n\n{LINE}\n")),
+            plain("7")
+                .replace("OPTIONS", "INVITE")
+                .replace("alice@", &format!("{}@", LINE.replace(' ', "%20"))),
+            LINE.to_owned(),
+            format!("\n{LINE}\n"),
+            format!("\\\"\n{LINE}\n"),
+        ];
+        for message in &messages {
+            client.send(message.as_bytes()).unwrap();
+        }
+        client.send(options("last", "X: y").as_bytes()).unwrap();
+        served.running.says("last");
+        let mut stream = TcpStream::connect(served.tcp).unwrap();
+        stream.write_all(format!("{LINE}\r\n\r\n").as_bytes()).unwrap();
+        let _ = stream.read(&mut [0; 1000]);
+        let log = served.log();
+        let traced = log.iter().filter(|line| line.contains("192.0.2.66")).count();
+        assert!(traced >= messages.len(), "{log:#?}");
+        let pattern = failregex();
+        for line in log.iter().filter(|line| line.contains("192.0.2.66")) {
+            assert!(!pattern.is_match(line), "{line}");
+            if format == "text" {
+                assert!(!line.contains("refused login user") && !line.contains(" address="), "{line}");
+            }
+        }
+        let ours = ["TRACE received", "TRACE sent", "\"message\":\"received\"", "\"message\":\"sent\""];
+        let is_trace = |line: &&String| line.contains("TRACE");
+        let is_ours = |line: &String| ours.iter().any(|text| line.contains(text));
+        let others: Vec<_> = log.iter().filter(is_trace).filter(|line| !is_ours(line)).collect();
+        assert!(others.is_empty(), "lines of libraries: {others:?}");
     }
 }
 
