@@ -352,6 +352,20 @@ fn no_text_from_the_network_is_a_refused_login_at_any_level() {
 }
 
 #[test]
+fn a_reload_that_changes_the_bound_on_memory_is_refused() {
+    let served = serve("level = \"info\"", "[limits]\nmemory_mb = 64");
+    let file = served.folder.path().join("ringway.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 16")).unwrap();
+    served.running.signal("-HUP");
+    let line = served.running.says("configuration not reloaded");
+    assert!(line.contains("memory_mb") && line.contains("restart"), "{line}");
+    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 64\nper_source_rate = 7")).unwrap();
+    served.running.signal("-HUP");
+    served.running.says("configuration reloaded");
+}
+
+#[test]
 fn nothing_is_said_when_the_log_is_off() {
     let served = serve("level = \"off\"", "");
     let client = served.client();
