@@ -197,6 +197,23 @@ fn a_limit_is_said() {
 }
 
 #[test]
+fn a_call_that_is_refused_at_once_is_not_ended() {
+    let served = serve("level = \"debug\"", "[store]\nurl = \"memory:\"");
+    let client = served.client();
+    let at = client.local_addr().unwrap();
+    let call = request(&client, "INVITE", "sip:x@203.0.113.1", "alice", "relay", "")
+        .replace("alice@localhost", "eve@example.net");
+    client.send(call.as_bytes()).unwrap();
+    hear_first(&client, "SIP/2.0 403");
+    let log = served.log();
+    let refused = format!(
+        "DEBUG call refused call_id=relay from=sip:eve@example.net to=sip:eve@example.net flow=udp:{at} status=403"
+    );
+    let lines: Vec<_> = log.iter().filter(|line| line.contains("call_id=relay")).collect();
+    assert!(lines.len() == 1 && lines[0].ends_with(&refused), "{log:#?}");
+}
+
+#[test]
 fn registrations_and_calls_are_seen_at_debug() {
     let served = serve("level = \"debug\"", "[store]\nurl = \"memory:\"\n[auth]\nenabled = false");
     let (alice, bob) = (served.client(), served.client());

@@ -90,6 +90,7 @@ impl<S: Services> Server<S> {
         }
         let Some(grant) = self.accept_caller(&request, &routed, parties, out) else { return };
         let request = Request { grant, ..request };
+        self.observe_accepted(&request);
         match (self.config.mode, to_us) {
             (Mode::Redirect, true) => self.redirect(&request, &routed, out),
             (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),

@@ -80,8 +80,10 @@ pub enum BindingEnd {
 /// What happened to a call. A proxy without dialog state sees no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// Its INVITE came.
+    /// Its INVITE came and may be forwarded.
     Begun,
+    /// Its INVITE was refused with this status before it was accepted.
+    Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
     /// A target accepted it with this status.
@@ -146,8 +148,8 @@ impl<S: Services> Server<S> {
         self.services.observe(request.now, &LogEvent::LoginRefused { user, address, reason });
     }
 
-    /// An INVITE or BYE that is forwarded.
-    pub(crate) fn observe_forwarding(&self, request: &Request<'_, '_>) {
+    /// Reports an INVITE or BYE that was accepted.
+    pub(crate) fn observe_accepted(&self, request: &Request<'_, '_>) {
         match request.method {
             Method::Invite if request.message.to().tag().is_none() => {
                 self.observe_call(request, CallStep::Begun)

@@ -1,5 +1,6 @@
 //! Answers this server gives by itself.
 
+use crate::auth::Sender;
 use crate::server::{Out, Request};
 use crate::{CallStep, Server, Services};
 use alloc::vec::Vec;
@@ -68,7 +69,13 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         if request.method == Method::Invite {
-            self.observe_call(request, CallStep::Failed(status));
+            let step = match request.grant.sender {
+                Sender::Unknown => CallStep::Refused(status),
+                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
+                    CallStep::Failed(status)
+                }
+            };
+            self.observe_call(request, step);
         }
         self.refuse(request, status, phrase, out, |_| {});
     }

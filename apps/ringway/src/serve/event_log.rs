@@ -126,6 +126,9 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     match (step, flow.map(ShownFlow)) {
         (CallStep::Begun, Some(flow)) => tracing::debug!(%call_id, %from, %to, %flow, "call begun"),
         (CallStep::Forwarded, Some(flow)) => tracing::debug!(%call_id, %flow, "call forwarded"),
+        (CallStep::Refused(status), Some(flow)) => {
+            tracing::debug!(%call_id, %from, %to, %flow, status, "call refused");
+        }
         (CallStep::Answered(status), _) => tracing::debug!(%call_id, %from, %to, status, "call answered"),
         (CallStep::Failed(status), _) => {
             tracing::debug!(%call_id, %from, %to, status, reason = %"refused", "call ended");
@@ -135,7 +138,7 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
         }
         (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
         (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
-        (CallStep::Begun | CallStep::Forwarded, None) => {}
+        (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None) => {}
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::route::Routed;
 use crate::server::{Out, Request};
-use crate::{Aor, Server, Services};
+use crate::{Aor, CallStep, Server, Services};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Uri};
+use ringway_sip::{HeaderName, Method, Uri};
 use ringway_transaction::Allowance;
 
 impl<S: Services> Server<S> {
@@ -32,6 +32,9 @@ impl<S: Services> Server<S> {
             }
         }
         self.counters.redirected += 1;
+        if request.method == Method::Invite {
+            self.observe_call(request, CallStep::Failed(302));
+        }
         self.refuse(request, 302, "Moved Temporarily", out, |response| {
             for (q, uri) in &found {
                 response.header_with(HeaderName::Contact, |out| {

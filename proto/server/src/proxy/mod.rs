@@ -115,7 +115,6 @@ impl<S: Services> Server<S> {
 
     /// Forwards a request that may be forwarded.
     pub(crate) fn proxy(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
-        self.observe_forwarding(request);
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
