@@ -215,6 +215,25 @@ fn a_network_that_holds_everybody_is_warned_of() {
 }
 
 #[test]
+fn without_a_database_there_is_nobody_to_list_or_change() {
+    let folder = folder();
+    let path = folder.path();
+    for args in [
+        &["user", "list"][..],
+        &["user", "list", "--json"],
+        &["user", "passwd", "alice"],
+        &["user", "remove", "alice"],
+        &["user", "unbind", "alice"],
+    ] {
+        let error = ringway(path, args).refused(1);
+        assert!(error.contains("ringway.db") && error.contains("user add"), "{args:?}: {error}");
+    }
+    assert!(fs::read_dir(path).unwrap().next().is_none(), "a file was made");
+    ringway(path, &["user", "add", "alice"]).ok();
+    assert_eq!(users(path), ["alice@localhost"]);
+}
+
+#[test]
 fn bad_usage_is_one_line_and_status_2() {
     let folder = folder();
     for args in [
