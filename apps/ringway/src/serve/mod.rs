@@ -306,6 +306,9 @@ fn recover(
     for damage in &found.damage {
         tracing::error!("{damage}");
     }
+    for file in &found.damaged_headers {
+        tracing::warn!("{}: one of the two copies of its header is damaged; nothing is lost", file.display());
+    }
     let names: Vec<String> = found.lost_users.names().collect();
     for some in names.chunks(NAMES_AT_ONCE) {
         tracing::error!(
