@@ -16,7 +16,7 @@ const EXAMPLES: &str = "Examples:
   ringway phone                          a phone in this terminal
   ringway call sip:bob@192.0.2.7         call somebody, without a screen
 
-Exit status: 0 done, 1 the operation failed, 2 bad usage or bad configuration.";
+Exit status: 0 done, 1 the operation failed (a call was refused, `check` found errors), 2 bad usage or bad configuration.";
 
 /// A SIP server (registrar, proxy, redirect) and a phone.
 #[derive(Debug, Parser)]

@@ -1,5 +1,6 @@
 //! Answers this server gives by itself.
 
+use crate::auth::Sender;
 use crate::server::Request;
 use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
@@ -67,7 +68,13 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         if request.method == Method::Invite {
-            self.observe_call(cx.now, request, CallStep::Failed(status));
+            let step = match request.grant.sender {
+                Sender::Unknown => CallStep::Refused(status),
+                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
+                    CallStep::Failed(status)
+                }
+            };
+            self.observe_call(cx.now, request, step);
         }
         self.refuse(cx, request, status, phrase, |_| {});
     }

@@ -193,7 +193,7 @@ impl Running {
                     self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
                 }
                 self.config = new_config;
-                say_open(&self.config);
+                warn_of_settings(&self.config);
                 say_other_realms(self.follower.store(), &self.config);
                 tracing::info!("configuration reloaded");
             }
@@ -207,7 +207,7 @@ impl Running {
 
     /// The one line on standard output, and what should be said aloud.
     fn say_started(&self) -> Result<(), Failure> {
-        say_open(&self.config);
+        warn_of_settings(&self.config);
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
             domains = %self.config.domains.join(","),
@@ -383,12 +383,9 @@ impl ActionSink<Action> for Sink {
     }
 }
 
-fn say_open(config: &Config) {
-    if !config.auth.enabled {
-        tracing::warn!(
-            "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] enabled = \
-             true unless this network is closed"
-        );
+fn warn_of_settings(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
 }
 

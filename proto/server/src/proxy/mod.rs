@@ -121,7 +121,6 @@ impl<S: Services> Server<S> {
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
     ) {
-        self.observe_forwarding(cx.now, request);
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
