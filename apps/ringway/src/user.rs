@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_linux::store::{Store, StoreError, StoreUrl, UserName};
+use ringway_store::{Store, StoreError, StoreUrl, UserName};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;

@@ -6,7 +6,7 @@
 mod program;
 
 use program::{Done, Running};
-use ringway_linux::admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -214,6 +214,7 @@ fn every_command_explains_itself_with_examples() {
         "user remove",
         "user bind",
         "user unbind",
+        "audio",
     ];
     for command in commands {
         let mut args: Vec<_> = command.split_whitespace().collect();

@@ -25,6 +25,8 @@ pub struct StationCounters {
     pub unanswered: u64,
     /// Packets that could not be sent, for any reason.
     pub unreachable: u64,
+    /// Packets on TCP connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    pub unreported: u64,
     /// Packets that found no room to wait for ARP.
     pub waiting_full: u64,
     /// Stations that found no room in the table of neighbours.

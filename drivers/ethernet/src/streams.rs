@@ -117,6 +117,7 @@ impl<F: Framer> Streams<F> {
             counters.note_closing(why);
             ending.push((stream.handle, now + ENDING));
             reports.push(Event::Closed(stream.id));
+            counters.unreported += stream.queue.unreported();
             reports.extend(stream.queue.undelivered().map(Event::Unreachable));
             false
         });

@@ -141,6 +141,11 @@ impl<F: Framer> Connection<F> {
         self.queue.undelivered()
     }
 
+    /// Messages that [`Connection::undelivered`] leaves out because there were too many.
+    pub(crate) const fn unreported(&self) -> u64 {
+        self.queue.unreported()
+    }
+
     /// What to watch it for.
     pub(crate) fn wanted(&self) -> Interest {
         match (self.times.is_open(), self.queue.is_empty()) {

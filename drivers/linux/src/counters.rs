@@ -110,6 +110,8 @@ counters! {
     stream_source_closes,
     /// Packets whose sender was told that they could not be sent.
     unreachable,
+    /// Packets on connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    unreachable_unreported,
     /// Packets and events dropped because another worker's inbox was full.
     inbox_drops,
     /// Packets kept back until what they promise is stored, now.

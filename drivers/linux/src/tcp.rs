@@ -290,6 +290,7 @@ impl<F: Framer> Streams<F> {
             Closing::Memory => counters.stream_memory_closes.one(),
         }
         counters.connections_open.set(self.open as u64);
+        counters.unreachable_unreported.add(connection.unreported());
         for token in connection.undelivered() {
             counters.unreachable.one();
             self.reports.push(Report::Unreachable(token));

@@ -7,18 +7,18 @@
 use crate::action::ActionSink;
 use crate::connection::{Filled, More};
 use crate::counters::Counters;
-use crate::held::Held;
+use crate::held::{Held, MarkedPackets};
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
-use crate::store::Durability;
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    Closing, ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
+    Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -100,25 +100,26 @@ struct Batch<A> {
 impl<N: Node> Nodes<N> {
     fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
         let shard = self.shards.of_message(received.bytes);
-        self.call(batch, shard, |node, out, actions| node.on_message(now, received, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_message(cx, received));
     }
 
     fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
-        self.call(batch, shard, |node, out, actions| node.on_event(now, event, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_event(cx, event));
     }
 
     fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
-        self.call(batch, shard, |node, out, actions| node.on_timeout(now, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_timeout(cx));
     }
 
     fn call(
         &self,
         batch: &mut Batch<N::Action>,
+        now: Instant,
         shard: u16,
-        f: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>),
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>),
     ) {
         self.shards.run(Some(self.worker), shard, |node| {
-            f(node, &mut batch.out, &mut batch.actions);
+            f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
             if self.is_strict || !batch.actions.is_empty() {
                 let asked = self.sink.act(self.worker, shard, batch.actions.drain(..));
                 batch.asked_through = batch.asked_through.max(asked);
@@ -131,7 +132,7 @@ impl<N: Node> Worker<N> {
     pub(crate) fn new(parts: Parts<N>) -> Self {
         let Parts { index, common, counters, shards, sink, epoll, sockets } = parts;
         let now = common.clock.now();
-        let is_strict = common.durability == Durability::Strict;
+        let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
         let epoll = Arc::new(epoll);
         let (mut udp, mut listening) = (Vec::new(), Vec::new());
         for (listener, socket) in sockets.into_iter().enumerate() {
@@ -303,8 +304,7 @@ impl<N: Node> Worker<N> {
     fn run_calls(&mut self) {
         for shard in self.nodes.shards.owned_by(self.index) {
             while let Some(call) = self.nodes.shards.take_call(shard) {
-                let now = self.now;
-                self.nodes.call(&mut self.batch, shard, |node, out, actions| call(node, now, out, actions));
+                self.nodes.call(&mut self.batch, self.now, shard, |node, cx| call(node, cx));
             }
         }
     }
@@ -345,9 +345,9 @@ impl<N: Node> Worker<N> {
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
         let asked = batch.asked_through;
-        let stored = match common.durability {
-            Durability::Relaxed => u64::MAX,
-            Durability::Strict => nodes.sink.stored_through(),
+        let stored = match common.marked_packets {
+            MarkedPackets::SendAtOnce => u64::MAX,
+            MarkedPackets::HoldUntilStored => nodes.sink.stored_through(),
         };
         let must_wait = |packet: &Packet| packet.after_store && stored < asked;
         let mut sending = send.begin();

@@ -4,7 +4,7 @@
 mod io_node;
 
 use io_node::{Ledger, Talker, address, client, events, receive, start, start_with, until};
-use ringway_linux::{Bound, Config, Durability, NoActions, Runtime, StartError};
+use ringway_linux::{Bound, Config, MarkedPackets, NoActions, Runtime, StartError};
 use ringway_sansio::{Event, Flow, ListenerId, Token};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
     let sink = Arc::new(Ledger::default());
-    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, config, Arc::clone(&sink));
     let (patient, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
     patient.send(b"2 store alice").unwrap();
@@ -35,7 +35,7 @@ fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
 #[test]
 fn the_stores_call_wakes_a_worker() {
     let sink = Arc::new(Ledger::default());
-    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
     let socket = client(address(&runtime, 0));
     // A worker that nobody wakes sleeps for up to 250 ms. The median, because one of them may have had no processor.
@@ -146,19 +146,19 @@ fn other_threads_call_a_node_that_then_sends_and_wishes() {
     let socket = client(address(&runtime, 0));
     let (shards, to) = (runtime.shards(), socket.local_addr().unwrap());
     for shard in 0..4_u16 {
-        let said = shards.call(shard, move |node, now, out, actions| {
-            assert!(now > ringway_sansio::Instant::default());
-            out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
-            actions.push(format!("wish of {shard}"));
+        let said = shards.call(shard, move |node, cx| {
+            assert!(cx.now > ringway_sansio::Instant::default());
+            cx.out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
+            cx.actions.push(format!("wish of {shard}"));
             node.shard
         });
         assert_eq!(said, Some(shard));
         assert_eq!(receive(&socket), format!("from {shard}"));
     }
     until("the wishes", || sink.entries.lock().unwrap().len() == 4);
-    assert_eq!(shards.call(4, |_, _, _, _| ()), None, "there is no such shard");
+    assert_eq!(shards.call(4, |_, _| ()), None, "there is no such shard");
     drop(runtime);
-    assert_eq!(shards.call(0, |_, _, _, _| ()), None, "nobody runs it any more");
+    assert_eq!(shards.call(0, |_, _| ()), None, "nobody runs it any more");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How machines of different kinds live in one simulation.
 
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Seed, ShardKey,
+    ConnectionId, Context, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Seed,
+    ShardKey,
 };
 use std::any::Any;
 use std::time::Duration;
@@ -95,10 +96,10 @@ impl<N: Node + 'static> Hosted<N> {
         shard: u16,
         now: Instant,
         effects: &mut Effects,
-        run: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>) -> R,
+        run: impl FnOnce(&mut N, &mut Context<'_, N::Action>) -> R,
     ) -> Option<R> {
         let node = self.shards.get_mut(usize::from(shard))?;
-        let result = run(node, &mut effects.out, &mut self.actions);
+        let result = run(node, &mut Context::new(now, &mut effects.out, &mut self.actions));
         for action in self.actions.drain(..) {
             (self.grant)(now, action, effects);
         }
@@ -125,15 +126,15 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
     }
 
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_message(now, received, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_message(cx, received));
     }
 
     fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_event(now, event, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_event(cx, event));
     }
 
     fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_timeout(now, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_timeout(cx));
     }
 
     fn next_deadline(&self, shard: u16) -> Option<Deadline> {

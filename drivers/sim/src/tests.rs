@@ -4,7 +4,7 @@
 
 use super::*;
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Outbox, Received,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Received,
     Seed, Token, Transport,
 };
 use std::cell::RefCell;
@@ -211,7 +211,7 @@ fn deadlines_are_kept_to_the_nanosecond_and_an_idle_network_stops() {
     let mut net = Net::new(1, Faults::default());
     let (every, client) = (Duration::from_nanos(333_333_333), net.client);
     net.sim.call(client, 0, |host: &mut Hosted<Pinger>, now, effects| {
-        host.call(0, now, effects, |node, _, _| node.pace(now, every, 9, udp_flow()))
+        host.call(0, now, effects, |node, _| node.pace(now, every, 9, udp_flow()))
     });
     assert!(!net.sim.run_until_idle(ms(1000)), "it is still busy");
     assert!(net.sim.run_until_idle(ms(60_000)));
@@ -227,7 +227,7 @@ fn a_machine_whose_deadline_never_moves_does_not_stop_the_clock() {
     let mut net = Net::new(1, Faults::default());
     let client = net.client;
     net.sim.call(client, 0, |host: &mut Hosted<Pinger>, now, effects| {
-        host.call(0, now, effects, |node, _, _| node.stuck = Some(now))
+        host.call(0, now, effects, |node, _| node.stuck = Some(now))
     });
     net.sim.run_for(ms(100));
     assert_eq!(net.sim.now(), BEGIN + ms(100));
@@ -370,35 +370,35 @@ impl Node for Pinger {
         u16::from(bytes.last().copied().unwrap_or_default()) % shards
     }
 
-    fn on_message(&mut self, _: Instant, received: Received<'_>, out: &mut Outbox, actions: &mut Vec<u64>) {
+    fn on_message(&mut self, cx: &mut Context<'_, u64>, received: Received<'_>) {
         let text = std::str::from_utf8(received.bytes).unwrap();
         let (word, number) = text.split_once(' ').unwrap();
         let number: u32 = number.parse().unwrap();
         match word {
             "ping" => {
                 let end = if received.flow.connection.is_some() { "\n" } else { "" };
-                out.send(received.flow, Token::NONE, format!("pong {number}{end}").as_bytes());
+                cx.out.send(received.flow, Token::NONE, format!("pong {number}{end}").as_bytes());
             }
             "wish" => {
                 self.asked = Some(received.flow);
-                actions.push(number.into());
+                cx.actions.push(number.into());
             }
             _ => {}
         }
         self.log.borrow_mut().push(Entry::Number(number));
     }
 
-    fn on_event(&mut self, _: Instant, event: Event, out: &mut Outbox, _: &mut Vec<u64>) {
+    fn on_event(&mut self, cx: &mut Context<'_, u64>, event: Event) {
         if let (Event::Resolved { query, .. }, Some(flow)) = (event, self.asked) {
-            out.send(flow, Token::NONE, format!("granted {query}").as_bytes());
+            cx.out.send(flow, Token::NONE, format!("granted {query}").as_bytes());
         }
         self.log.borrow_mut().push(Entry::Event(event));
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, _: &mut Vec<u64>) {
+    fn on_timeout(&mut self, cx: &mut Context<'_, u64>) {
         self.wakes += 1;
-        if let Some((at, every, left, flow)) = self.pace.filter(|pace| pace.0 <= now) {
-            out.send(flow, Token::NONE, b"ping 0");
+        if let Some((at, every, left, flow)) = self.pace.filter(|pace| pace.0 <= cx.now) {
+            cx.out.send(flow, Token::NONE, b"ping 0");
             self.pace = Some((at + every, every, left - 1, flow)).filter(|_| left > 1);
         }
     }
@@ -464,11 +464,11 @@ impl Node for Other {
         0
     }
 
-    fn on_message(&mut self, _: Instant, _: Received<'_>, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_message(&mut self, _: &mut Context<'_, ()>, _: Received<'_>) {}
 
-    fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_event(&mut self, _: &mut Context<'_, ()>, _: Event) {}
 
-    fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_, ()>) {}
 
     fn next_deadline(&self) -> Option<Deadline> {
         None

@@ -1,11 +1,11 @@
 //! The connections that requests go by, and the requests that end with them.
 
+use crate::Action;
 use crate::UserAgent;
-use crate::agent::Out;
 use crate::request::Request;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, Flow, Instant, Transport};
+use ringway_sansio::{ConnectionId, Context, Flow, Transport};
 use ringway_transaction::SlabKey;
 
 /// The connections that responses to us came by, by the peer's address: the driver sends by them what is for that address.
@@ -15,15 +15,18 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) {
+    /// Remembers a connection; true if the oldest one is forgotten for it.
+    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) -> bool {
         if self.known.contains(&(remote, connection)) {
-            return;
+            return false;
         }
         self.known.retain(|(known, _)| *known != remote);
-        if self.known.len() >= PEERS_MAX {
+        let is_full = self.known.len() >= PEERS_MAX;
+        if is_full {
             self.known.remove(0);
         }
         self.known.push((remote, connection));
+        is_full
     }
 
     pub(crate) fn forget(&mut self, connection: ConnectionId) {
@@ -57,7 +60,7 @@ impl UserAgent {
 
     /// A connection is gone: requests that went by it fail at once (RFC 3261 §8.1.3.1). A request by a connection that no
     /// response has come by fails with [`Event::Unreachable`](ringway_sansio::Event::Unreachable).
-    pub(crate) fn on_connection_lost(&mut self, now: Instant, connection: ConnectionId, out: &mut Out<'_>) {
+    pub(crate) fn on_connection_lost(&mut self, cx: &mut Context<'_, Action>, connection: ConnectionId) {
         self.peers.forget(connection);
         let is_lost = |request: &Request| request.connection == Some(connection) && request.acks.is_empty();
         let lost: Vec<SlabKey> =
@@ -66,7 +69,7 @@ impl UserAgent {
             let client = self.requests.get_mut(key).and_then(|request| request.client.take());
             if let Some(client) = client {
                 self.transactions.drop_client(client);
-                self.fail(now, key, 503, "the connection ended before the answer", out);
+                self.fail(cx, key, 503, "the connection ended before the answer");
             }
         }
     }

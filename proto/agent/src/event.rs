@@ -25,6 +25,12 @@ pub enum Action {
     Event(AgentEvent),
 }
 
+impl From<AgentEvent> for Action {
+    fn from(event: AgentEvent) -> Self {
+        Self::Event(event)
+    }
+}
+
 /// What the program is told. Texts that came from a peer have no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentEvent {

@@ -120,12 +120,15 @@ impl Names {
         found.map(|(_, ip, _)| *ip)
     }
 
-    pub(crate) fn remember(&mut self, now: Instant, host: &str, ip: IpAddr) {
+    /// Remembers an address; true if the oldest one is forgotten for it.
+    pub(crate) fn remember(&mut self, now: Instant, host: &str, ip: IpAddr) -> bool {
         self.known.retain(|(name, _, until)| *until > now && !name.eq_ignore_ascii_case(host));
-        if self.known.len() >= NAMES_MAX {
+        let is_full = self.known.len() >= NAMES_MAX;
+        if is_full {
             self.known.remove(0);
         }
         self.known.push((host.into(), Flow::canonical(SocketAddr::new(ip, 0)).ip(), now + NAME_LIFETIME));
+        is_full
     }
 }
 
@@ -160,7 +163,9 @@ mod tests {
         let mut names = Names::default();
         let now = Instant::from_secs(1);
         for number in 0..40_u8 {
-            names.remember(now, &alloc::format!("host{number}"), IpAddr::from([192, 0, 2, number]));
+            let host = alloc::format!("host{number}");
+            let is_displaced = names.remember(now, &host, IpAddr::from([192, 0, 2, number]));
+            assert_eq!(is_displaced, usize::from(number) >= NAMES_MAX, "{number}");
         }
         assert_eq!(names.known.len(), NAMES_MAX);
         assert_eq!(names.find(now, "HOST39"), Some(IpAddr::from([192, 0, 2, 39])));

@@ -1,10 +1,10 @@
 //! The media of one call: RTP, RTCP, jitter buffer, concealment, G.711, DTMF, STUN and call quality, joined with SRTP and
-//! ZRTP into one [`MediaSession`].
+//! ZRTP into one [`MediaSession`], and with a sound card by a buffer between two clocks ([`headset`]).
 //!
 //! Does: everything about one audio stream; time, randomness, packets and blocks of samples are arguments.
 //!
-//! Does not: parse SDP (`ringway-sdp`), implement SRTP or ZRTP (`ringway-srtp`, `ringway-zrtp`), know SIP, open a socket or a
-//! sound card.
+//! Does not: parse SDP (`ringway-sdp`), implement SRTP or ZRTP (`ringway-srtp`, `ringway-zrtp`), know SIP, open a socket or
+//! drive a sound card.
 //!
 //! Start reading at [`MediaSession`]; signalling hands it a [`ringway_sdp::MediaParams`]. [`stun::StunClient`] is a state
 //! machine of its own that a session drives.
@@ -16,6 +16,7 @@ extern crate alloc;
 pub mod concealment;
 pub mod dtmf;
 pub mod g711;
+pub mod headset;
 pub mod jitter_buffer;
 pub mod quality;
 pub mod reception;
@@ -24,5 +25,6 @@ pub mod rtp;
 pub mod session;
 pub mod stun;
 mod time_scale;
+pub mod tone;
 
 pub use session::MediaSession;

@@ -1,11 +1,11 @@
-//! What every driver keeps of a stream connection: the bytes that wait to be written, and the times it must keep.
+//! State of a stream connection that every driver keeps: bytes that wait to be written, and timeouts.
 
 use crate::{Instant, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What a stream connection may take, in time and room. Reaching one closes the connection and is counted.
+/// Limits of a stream connection in time and bytes. Reaching one closes the connection and is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// For a dialled connection to be made.
@@ -40,7 +40,7 @@ impl Default for StreamLimits {
     }
 }
 
-/// Why a connection is closed.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// The peer closed it, or it broke.
@@ -63,7 +63,7 @@ pub enum Closing {
     Memory,
 }
 
-/// Who began a connection.
+/// The side that began a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The peer.
@@ -72,12 +72,12 @@ pub enum Origin {
     Dialled,
 }
 
-/// The times of one connection, against which [`StreamLimits`] are held.
+/// The times of one connection, which [`StreamLimits`] limits.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamTimes {
     origin: Origin,
     is_open: bool,
-    /// When it was dialled; once it is open, since when it is.
+    /// Time of dialling, or of opening once it is open.
     since: Instant,
     last_bytes: Instant,
     last_message: Instant,
@@ -103,7 +103,7 @@ impl StreamTimes {
         }
     }
 
-    /// Who began it.
+    /// The side that began it.
     pub const fn origin(&self) -> Origin {
         self.origin
     }
@@ -113,7 +113,7 @@ impl StreamTimes {
         self.is_open
     }
 
-    /// When it was dialled; once it is open, since when it is.
+    /// Time of dialling, or of opening once it is open.
     pub const fn since(&self) -> Instant {
         self.since
     }
@@ -170,7 +170,7 @@ impl StreamTimes {
         self.waiting_since = None;
     }
 
-    /// When it must be closed if nothing happens, and why.
+    /// The time at which it must be closed if nothing happens, and the reason.
     pub fn deadline(&self, limits: &StreamLimits) -> (Instant, Closing) {
         if !self.is_open {
             return (self.since + limits.connect, Closing::NotConnected);
@@ -201,13 +201,15 @@ impl StreamTimes {
 #[derive(Debug, Default)]
 pub struct WriteQueue {
     bytes: Vec<u8>,
-    /// How many of `bytes` are written.
+    /// Number of `bytes` that are written.
     head: usize,
-    /// How many bytes went through the queue before `bytes`' first.
+    /// Position in the stream of the first of `bytes`.
     base: u64,
     tokens: VecDeque<(u64, Token)>,
     /// The tokens of messages that were written while the peer had sent none.
     unanswered: Vec<Token>,
+    /// Messages that found no room in `unanswered`.
+    unreported: u64,
     is_answered: bool,
 }
 
@@ -220,7 +222,7 @@ impl WriteQueue {
         }
     }
 
-    /// What is to be written next.
+    /// The bytes to write next.
     pub fn waiting(&self) -> &[u8] {
         self.bytes.get(self.head..).unwrap_or_default()
     }
@@ -261,8 +263,13 @@ impl WriteQueue {
 
     /// A message was written whole, without waiting here.
     pub fn wrote(&mut self, token: Token) {
-        if !self.is_answered && token != Token::NONE && self.unanswered.len() < UNANSWERED_MAX {
+        if self.is_answered || token == Token::NONE {
+            return;
+        }
+        if self.unanswered.len() < UNANSWERED_MAX {
             self.unanswered.push(token);
+        } else {
+            self.unreported += 1;
         }
     }
 
@@ -270,6 +277,12 @@ impl WriteQueue {
     pub fn answered(&mut self) {
         self.is_answered = true;
         self.unanswered = Vec::new();
+        self.unreported = 0;
+    }
+
+    /// Messages that [`WriteQueue::undelivered`] leaves out because more were written than it keeps tokens of.
+    pub const fn unreported(&self) -> u64 {
+        self.unreported
     }
 
     /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
@@ -347,8 +360,12 @@ mod tests {
 
         let mut queue = WriteQueue::default();
         (1..1000).for_each(|token| queue.wrote(Token(token)));
-        assert_eq!(queue.unanswered.len(), UNANSWERED_MAX);
+        assert_eq!(
+            (queue.unanswered.len(), queue.unreported()),
+            (UNANSWERED_MAX, 999 - UNANSWERED_MAX as u64)
+        );
         queue.answered();
+        assert_eq!(queue.unreported(), 0);
         queue.wrote(Token(1000));
         queue.push(b"ab", Token(1001));
         assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);

@@ -4,7 +4,7 @@ use crate::auth::Algorithm;
 use crate::server::Request;
 use crate::{BindingChange, Server, Services};
 use core::net::SocketAddr;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{HeaderName, Method};
 
@@ -107,13 +107,19 @@ impl LoginRefusal {
 }
 
 impl<S: Services> Server<S> {
-    pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
+    pub(crate) fn observe_call(&self, now: Instant, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));
-        self.services.observe(request.now, &LogEvent::Call { step, message, flow });
+        self.services.observe(now, &LogEvent::Call { step, message, flow });
     }
 
     /// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
-    pub(crate) fn observe_refused_login(&self, request: &Request<'_, '_>, header: HeaderName, domain: &[u8]) {
+    pub(crate) fn observe_refused_login(
+        &self,
+        now: Instant,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) {
         for value in request.message.lines_of(header) {
             let Ok(Some(given)) = Credentials::parse(value) else { continue };
             if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
@@ -130,22 +136,28 @@ impl<S: Services> Server<S> {
             } else {
                 LoginRefusal::WrongPassword
             };
-            return self.refused_login(request, &user, reason);
+            return self.refused_login(now, request, &user, reason);
         }
     }
 
-    pub(crate) fn refused_login(&self, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
+    pub(crate) fn refused_login(
+        &self,
+        now: Instant,
+        request: &Request<'_, '_>,
+        user: &[u8],
+        reason: LoginRefusal,
+    ) {
         let address = request.flow.remote;
-        self.services.observe(request.now, &LogEvent::LoginRefused { user, address, reason });
+        self.services.observe(now, &LogEvent::LoginRefused { user, address, reason });
     }
 
     /// An INVITE or BYE that is forwarded.
-    pub(crate) fn observe_forwarding(&self, request: &Request<'_, '_>) {
+    pub(crate) fn observe_forwarding(&self, now: Instant, request: &Request<'_, '_>) {
         match request.method {
             Method::Invite if request.message.to().tag().is_none() => {
-                self.observe_call(request, CallStep::Begun)
+                self.observe_call(now, request, CallStep::Begun)
             }
-            Method::Bye => self.observe_call(request, CallStep::Bye),
+            Method::Bye => self.observe_call(now, request, CallStep::Bye),
             _ => {}
         }
     }

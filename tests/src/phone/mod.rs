@@ -9,7 +9,7 @@ mod outgoing;
 mod write;
 
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Flow, Framer, Instant, ListenerId, Received, Rng, Seed, TimerKey,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, Instant, ListenerId, Received, Rng, Seed, TimerKey,
     Transport, Wheel,
 };
 use ringway_server::SipFramer;
@@ -93,7 +93,7 @@ pub struct Phone {
     transport: Transport,
     server: SocketAddr,
     behaviour: Behaviour,
-    layer: Transactions,
+    layer: Transactions<Option<usize>, usize>,
     wheel: Wheel<Due>,
     rng: Rng,
     requests: Vec<Request>,
@@ -245,12 +245,12 @@ impl Phone {
         self.calls.iter().filter(is_up).count()
     }
 
-    fn settle(&mut self, now: Instant, notices: Vec<Notice>, effects: &mut Effects) {
+    fn settle(&mut self, now: Instant, notices: Vec<Notice<usize>>, effects: &mut Effects) {
         for notice in notices {
             let owner = match notice {
                 Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. } => owner,
             };
-            if let Some(request) = self.requests.get(owner as usize) {
+            if let Some(request) = self.requests.get(owner) {
                 self.is_registering &= request.method != "REGISTER";
                 self.heard.push(Heard::Unanswered(request.method));
             }
@@ -312,9 +312,14 @@ impl SimNode for Phone {
         match *message.start() {
             Start::Request { .. } => self.on_request(now, &message, received.flow, effects),
             Start::Response { status, .. } => {
-                let answer = self.layer.receive_response(now, &message, status, |_| true, &mut effects.out);
+                let answer = self.layer.receive_response(
+                    &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+                    &message,
+                    status,
+                    |_| true,
+                );
                 if let Answer::Pass { owner, .. } = answer {
-                    self.on_response(now, owner as usize, &message, status, effects);
+                    self.on_response(now, owner, &message, status, effects);
                 }
             }
         }
@@ -325,7 +330,11 @@ impl SimNode for Phone {
         let mut notices = Vec::new();
         match event {
             Event::Unreachable(token) => {
-                self.layer.unreachable(now, token, &mut effects.out, &mut notices);
+                self.layer.unreachable(
+                    &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+                    token,
+                    &mut notices,
+                );
             }
             Event::Closed(ConnectionId(_)) | Event::Resolved { .. } => {}
         }
@@ -334,7 +343,7 @@ impl SimNode for Phone {
 
     fn on_timeout(&mut self, _: u16, now: Instant, effects: &mut Effects) {
         let mut notices = Vec::new();
-        self.layer.on_timeout(now, &mut effects.out, &mut notices);
+        self.layer.on_timeout(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), &mut notices);
         self.settle(now, notices, effects);
     }
 

@@ -1,4 +1,4 @@
-//! What keeps `proto/` free of the operating system, and unsafe code in one place.
+//! Rules for dependencies between crates and for the places of unsafe code.
 
 use std::path::Path;
 
@@ -7,12 +7,17 @@ use anyhow::{Context, Result};
 use super::File;
 
 /// Where unsafe code may be: system calls of what users run and of the load generator, the hardware where there is no
-/// system, and the C library that SRTP is compared with.
-const UNSAFE_PLACES: [&str; 4] =
-    ["drivers/linux/src/sys/", "apps/metal/image/src/", "xtask/src/bench/sys.rs", "xtask/src/libsrtp.rs"];
+/// system, a counting allocator, and the C library that SRTP is compared with.
+const UNSAFE_PLACES: [&str; 5] = [
+    "drivers/linux/src/sys/",
+    "apps/metal/image/src/",
+    "apps/lab/src/sys.rs",
+    "xtask/src/bench/allocations.rs",
+    "xtask/src/libsrtp.rs",
+];
 
-/// `proto/` crates that must not depend on each other: (who, on whom).
-const STRANGERS: [(&str, &[&[&str]]); 9] = [
+/// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
+const FORBIDDEN: [(&str, &[&[&str]]); 12] = [
     ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/agent", &[&["ringway-server"], CIPHERS]),
     ("proto/media", &[SIGNALLING]),
@@ -22,12 +27,17 @@ const STRANGERS: [(&str, &[&[&str]]); 9] = [
     ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/sip", &[&["ringway-"]]),
     ("proto/sansio", &[&["ringway-"]]),
+    ("drivers", &[SIGNALLING, SERVICES, &["hyper", "rusqlite", "tokio"]]),
+    ("services", &[SIGNALLING]),
+    ("services/journal", &[&["ringway-"]]),
 ];
 
 /// The crates of `proto/` that know SIP.
 const SIGNALLING: &[&str] = &["ringway-sip", "ringway-transaction", "ringway-agent", "ringway-server"];
 /// The crates of `proto/` that bring AES and elliptic curves.
 const CIPHERS: &[&str] = &["ringway-srtp", "ringway-zrtp", "ringway-media"];
+/// The crates of `services/`.
+const SERVICES: &[&str] = &["ringway-admin", "ringway-journal", "ringway-store"];
 
 /// Unsafe code outside the files for it.
 pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
@@ -51,14 +61,15 @@ pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Crates of `proto/` that could reach an operating system.
+/// Crates of `proto/` that could reach an operating system, and forbidden dependencies of other crates.
 pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
     let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with("proto/")) {
-        if file.path.ends_with("/src/lib.rs") {
+    for file in files {
+        let is_pure = file.path.starts_with("proto/");
+        if is_pure && file.path.ends_with("/src/lib.rs") {
             for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
                 if !file.text.lines().any(|line| line == attribute) {
                     findings.push(file.finding(1, format!("{attribute} is missing")));
@@ -68,10 +79,32 @@ pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>>
         if file.path.ends_with("/Cargo.toml") {
             let manifest: toml::Table =
                 file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
-            findings.extend(dependency_findings(file, &manifest, &workspace));
+            findings.extend(forbidden_findings(file, &manifest));
+            if is_pure {
+                findings.extend(dependency_findings(file, &manifest, &workspace));
+            }
         }
     }
     Ok(findings)
+}
+
+fn forbidden_findings(file: &File, manifest: &toml::Table) -> Vec<String> {
+    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let is_forbidden = |name: &str| {
+        FORBIDDEN
+            .iter()
+            .filter(|(folder, _)| file.path.starts_with(&format!("{folder}/")))
+            .any(|(_, groups)| groups.iter().copied().flatten().any(|begin| name.starts_with(*begin)))
+    };
+    let names = dependencies.into_iter().flat_map(toml::Table::keys).filter(|name| is_forbidden(name));
+    names
+        .map(|name| file.finding(line_of(file, name), format!("this crate must not depend on {name}")))
+        .collect()
+}
+
+/// The line on which a manifest names a dependency, from 1.
+fn line_of(file: &File, name: &str) -> usize {
+    file.text.lines().position(|line| line.starts_with(name)).unwrap_or(0) + 1
 }
 
 fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Table) -> Vec<String> {
@@ -81,14 +114,7 @@ fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Ta
     let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
     let mut findings = Vec::new();
     for (name, own) in dependencies {
-        let at = file.text.lines().position(|line| line.starts_with(name.as_str())).unwrap_or(0) + 1;
-        let crosses = STRANGERS
-            .iter()
-            .filter(|(who, _)| file.path == format!("{who}/Cargo.toml"))
-            .any(|(_, whom)| whom.iter().copied().flatten().any(|stranger| name.starts_with(*stranger)));
-        if crosses {
-            findings.push(file.finding(at, format!("this crate must not know {name}")));
-        }
+        let at = line_of(file, name);
         let from_workspace = own.get("workspace").and_then(toml::Value::as_bool) == Some(true);
         let Some(entry) = shared.and_then(|shared| shared.get(name)).filter(|_| from_workspace) else {
             findings.push(file.finding(at, format!("{name} must be named in the workspace's dependencies")));
@@ -118,7 +144,12 @@ mod tests {
             rand = "0.9"
         "#;
         let file = File { path: path.into(), text: manifest.into() };
-        dependency_findings(&file, &manifest.parse().unwrap(), &workspace.parse().unwrap())
+        let manifest = manifest.parse().unwrap();
+        let mut findings = forbidden_findings(&file, &manifest);
+        if path.starts_with("proto/") {
+            findings.extend(dependency_findings(&file, &manifest, &workspace.parse().unwrap()));
+        }
+        findings
     }
 
     #[test]
@@ -143,6 +174,18 @@ mod tests {
             assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_ciphers).len(), 1, "{stranger}");
         }
         assert!(found("proto/media/Cargo.toml", knows_ciphers).is_empty());
+    }
+
+    #[test]
+    fn a_driver_knows_no_service_and_the_journal_no_crate_of_ours() {
+        for bad in ["ringway-store.workspace = true", "tokio = \"1\"", "ringway-sip.workspace = true"] {
+            let manifest = format!("[dependencies]\n{bad}\n");
+            assert_eq!(found("drivers/linux/Cargo.toml", &manifest).len(), 1, "{bad}");
+            assert!(found("apps/ringway/Cargo.toml", &manifest).is_empty(), "{bad}");
+        }
+        let knows_users = "[dependencies]\nringway-users.workspace = true\n";
+        assert_eq!(found("services/journal/Cargo.toml", knows_users).len(), 1);
+        assert!(found("services/store/Cargo.toml", knows_users).is_empty());
     }
 
     #[test]

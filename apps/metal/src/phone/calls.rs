@@ -15,13 +15,12 @@ use super::view;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
 use ringway_media::session::{self, MediaEvent, MediaSession, SessionConfig, ZrtpSettings};
-use ringway_sansio::{Entropy, Instant, Outbox, Seed};
+use ringway_sansio::{Context, Entropy, Instant, Seed};
 use ringway_screen::Level;
 use ringway_screen::phone::Command;
 use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
@@ -101,7 +100,7 @@ impl<C: Card> PhoneMachine<C> {
             AgentEvent::Ended { call, cause } if self.is_ours(call) => self.on_ended(now, &cause),
             AgentEvent::TransferRequested { call, target, .. } => {
                 self.warn(now, &format!("call: the other side wants us to call {target}: refused"));
-                self.ask_call(now, |agent, out, actions| agent.reject_transfer(now, call, out, actions));
+                self.ask_call(now, |agent, cx| agent.reject_transfer(cx, call));
             }
             // Of a call that was refused, or of something that this phone never asks for.
             AgentEvent::Progress { .. }
@@ -183,18 +182,18 @@ impl<C: Card> PhoneMachine<C> {
     fn on_incoming(&mut self, now: Instant, id: CallId, from: String, name: String) {
         if self.call.is_some() {
             self.say(now, &format!("call: {from} calls too, and is told that we are busy"));
-            self.ask_call(now, |agent, out, actions| agent.reject(now, id, BUSY, out, actions));
+            self.ask_call(now, |agent, cx| agent.reject(cx, id, BUSY));
             return;
         }
         self.say(now, &format!("call: {from} calls"));
         if let Some(headset) = &mut self.headset {
-            headset.begin();
+            headset.start();
         }
         self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
         match self.settings.answer {
             Answer::Auto => self.answer(now),
             Answer::Ask => {
-                self.ask_call(now, |agent, out, actions| agent.ring(now, id, RINGING, out, actions));
+                self.ask_call(now, |agent, cx| agent.ring(cx, id, RINGING));
             }
         }
     }
@@ -213,9 +212,9 @@ impl<C: Card> PhoneMachine<C> {
             call.role == Role::Callee && matches!(phase, Phase::RingsHere | Phase::Mapping { .. });
         // The other side may take its time to end it; nothing is heard or said meanwhile.
         self.close_line(now);
-        self.ask_call(now, |agent, out, actions| match is_unanswered {
-            true => agent.reject(now, id, DECLINED, out, actions),
-            false => agent.hang_up(now, id, out, actions),
+        self.ask_call(now, |agent, cx| match is_unanswered {
+            true => agent.reject(cx, id, DECLINED),
+            false => agent.hang_up(cx, id),
         });
     }
 
@@ -224,9 +223,9 @@ impl<C: Card> PhoneMachine<C> {
         let (Some(id), true) = (call.id, call.is_talking()) else { return };
         call.is_held_by_us = is_wanted;
         self.station.command(now, Ask::Hold(is_wanted));
-        self.ask_call(now, |agent, out, actions| match is_wanted {
-            true => agent.hold(now, id, out, actions),
-            false => agent.resume(now, id, out, actions),
+        self.ask_call(now, |agent, cx| match is_wanted {
+            true => agent.hold(cx, id),
+            false => agent.resume(cx, id),
         });
     }
 
@@ -297,8 +296,7 @@ impl<C: Card> PhoneMachine<C> {
             None => {
                 call.phase = Phase::Calling(now);
                 let uri = call.uri.clone();
-                let called =
-                    self.ask(now, |agent, out, actions| agent.call(now, ACCOUNT, &uri, local, out, actions));
+                let called = self.ask(now, |agent, cx| agent.call(cx, ACCOUNT, &uri, local));
                 match (called, &mut self.call) {
                     (Some(Ok(id)), Some(call)) => call.id = Some(id),
                     (Some(Err(why)), _) => self.end_call(now, format!("not made: {why}")),
@@ -307,8 +305,7 @@ impl<C: Card> PhoneMachine<C> {
             }
             Some(id) => {
                 call.phase = Phase::Answering;
-                let answered =
-                    self.ask(now, |agent, out, actions| agent.answer(now, id, local, out, actions));
+                let answered = self.ask(now, |agent, cx| agent.answer(cx, id, local));
                 if let Some(Err(why)) = answered {
                     self.end_call(now, format!("not answered: {why}"));
                 }
@@ -409,16 +406,16 @@ impl<C: Card> PhoneMachine<C> {
     fn ask<R>(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> R,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R,
     ) -> Option<R> {
-        self.station.station_mut().call(now, |node, out, actions| f(&mut node.agent, out, actions))
+        self.station.station_mut().call(now, |node, cx| f(&mut node.agent, cx))
     }
 
     /// The same of something that can fail for a call that is over, or not that far.
     fn ask_call(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError>,
     ) {
         if let Some(Err(why)) = self.ask(now, f) {
             self.warn(now, &format!("call: {why}"));

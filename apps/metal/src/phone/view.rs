@@ -1,7 +1,7 @@
 //! What the phone's screen shows of the machine.
 
+use super::Headset;
 use super::call::{Call, Phase};
-use super::headset::Headset;
 use super::machine::{PhoneMachine, Registration};
 use super::source::{Source, decibels};
 use super::stream::Stream;

@@ -15,7 +15,7 @@ pub(crate) use ringway_settings::{
 };
 
 use crate::failure::Failure;
-use ringway_linux::store::{Durability, StoreUrl};
+use ringway_store::{Durability, StoreUrl};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Calls, attends to it, and prints how it went.
 pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
-    let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?;
+    let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?.with_audio()?;
     let mut known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s));

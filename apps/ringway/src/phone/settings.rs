@@ -4,10 +4,12 @@ use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing};
 use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_audio::pulse::Names;
+use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
-use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
 use ringway_media::stun;
 use ringway_sansio::Transport;
@@ -34,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) large_requests: LargeRequests,
     /// What every call's sound is like.
     pub(crate) media: MediaSettings,
+    /// Microphone and loudspeaker to be used; `None`: none.
+    pub(crate) devices: Option<Names>,
     /// What is done in a call.
     pub(crate) script: ScriptSettings,
     /// A STUN server.
@@ -55,7 +59,9 @@ pub(crate) struct MediaSettings {
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
     pub(crate) ports: PortRange,
-    pub(crate) source: Source,
+    pub(crate) input: Input,
+    /// Microphone and loudspeaker.
+    pub(crate) audio: Option<Audio>,
     pub(crate) record: Recording,
     /// Who we are for ZRTP, and whom we know; `None`: somebody new in each call.
     pub(crate) zrtp: Option<ZrtpSettings>,
@@ -156,6 +162,7 @@ impl Settings {
                 Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
             },
             media,
+            devices: args.devices(),
             script,
             stun,
             zrtp_cache: args.zrtp_cache.clone(),
@@ -183,10 +190,19 @@ impl MediaSettings {
             codecs: codecs(&args.codec)?,
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
-            source: source(&args.play)?,
+            input: input(args)?,
+            audio: None,
             record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
             zrtp: None,
         })
+    }
+}
+
+impl Settings {
+    /// The same with the sound server and the devices looked up, where a sound card is to be used.
+    pub(crate) fn with_audio(mut self) -> Result<Self, Failure> {
+        self.media.audio = self.devices.as_ref().map(Audio::find).transpose()?;
+        Ok(self)
     }
 }
 
@@ -333,8 +349,18 @@ fn codecs(wanted: &[CodecArg]) -> Result<Vec<Codec>, Failure> {
     }
 }
 
+fn input(args: &PhoneArgs) -> Result<Input, Failure> {
+    let has_microphone = args.devices().is_some();
+    match (args.play.as_deref(), has_microphone) {
+        (None | Some("microphone"), true) => Ok(Input::Microphone),
+        (Some("microphone"), false) => Err(Failure::usage("--play microphone needs --audio; add it")),
+        (None, false) => Ok(Input::Source(Source::silence())),
+        (Some(text), _) => source(text).map(Input::Source),
+    }
+}
+
 fn source(text: &str) -> Result<Source, Failure> {
-    let wrong = |error: ringway_linux::sound::SourceError| Failure::usage(format!("--play {error}"));
+    let wrong = |error: SourceError| Failure::usage(format!("--play {error}"));
     match text {
         "silence" => Ok(Source::silence()),
         "speech" => Ok(Source::speech_like()),

@@ -1,10 +1,10 @@
-//! What `ringway user` changes while the server runs.
+//! Changes that `ringway user` makes while the server runs.
 
 use super::Node;
 use super::services::SharedServices;
 use ringway_linux::Shards;
-use ringway_linux::store::{ChangeKind, Store};
 use ringway_server::shard_of_user;
+use ringway_store::{ChangeKind, Store};
 use std::sync::Arc;
 
 /// Follows the store's list of changes.
@@ -61,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// Where the changes come from.
+    /// The store that the changes are read from.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }

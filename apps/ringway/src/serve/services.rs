@@ -1,13 +1,13 @@
-//! What all shards share: credentials, replay windows, source rates, the store's writing end.
+//! State that all shards share: credentials, replay windows, source rates, the store's writing end.
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use ringway_sansio::{Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -57,7 +57,7 @@ impl SharedServices {
             writer: OnceLock::new(),
             last_stored: AtomicU64::new(0),
             keeps_bindings: config.store.url.bindings().is_some(),
-            is_strict: config.store.durability == ringway_linux::Durability::Strict,
+            is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
             seed,
         };
@@ -65,7 +65,7 @@ impl SharedServices {
         services
     }
 
-    /// What messages and users are spread over the shards with.
+    /// The key of the hash that spreads messages and users over the shards.
     pub(crate) fn shard_key(&self) -> ShardKey {
         ShardKey::new(&self.seed.part(400))
     }
@@ -243,7 +243,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Locks that shards spread over.
 const PARTS: usize = 16;
 
-/// Where the system does not say how much memory there is.
+/// The memory that is assumed where the system does not report it.
 const MEMORY_UNKNOWN: u64 = 256 << 20;
 
 /// Nonces whose counts are remembered at once, about 64 bytes each.

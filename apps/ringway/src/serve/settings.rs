@@ -64,7 +64,7 @@ fn with_listeners(
     sections.config(listeners, machine_addresses(), secret)
 }
 
-/// Where this machine can be reached, loopback left out. Without the list every phone on it that names another address
+/// The addresses of this machine, loopback left out. Without the list every phone on it that names another address
 /// than it sends from is taken for one behind a NAT.
 fn machine_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {

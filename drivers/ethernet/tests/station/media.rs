@@ -233,7 +233,7 @@ fn without_a_machine_its_ports_are_nobodys_and_the_node_has_its_own() {
     assert!(pair.ends[0].machine().is_none() && !pair.ends[0].command(pair.now, params(PEER, 1, 2)));
     // A line for the node of the first, from the second's.
     let flow = Flow::udp(ringway_sansio::ListenerId(0), SocketAddr::from((OWN, 5060)));
-    pair.ends[1].station_mut().call(pair.now, |_, out, _| out.send(flow, Token::NONE, b"hello"));
+    pair.ends[1].station_mut().call(pair.now, |_, cx| cx.out.send(flow, Token::NONE, b"hello"));
     while pair.ends[0].receive(pair.now) != Worked::Nothing {}
     assert_eq!(pair.ends[0].station().node().unwrap().messages, ["hello"]);
 }

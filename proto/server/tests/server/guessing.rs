@@ -116,7 +116,7 @@ fn a_call_is_slowed_likewise_and_leaves_no_state() {
         }
         assert!(world.udp(STRANGER, &call.ack_of(&refused)).is_empty());
     }
-    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
+    assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
     let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org").call_id("mine"), "alice");
     assert_eq!(statuses(&sent), [100]);
 }

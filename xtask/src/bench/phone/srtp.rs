@@ -2,12 +2,13 @@
 //!
 //! Both take their turns batch by batch, so that whatever else the machine does hits them alike.
 
-use super::super::measure::median;
+use super::super::allocations::allocations;
 use super::super::report::Verdict;
-use super::super::{machine, sys};
 use super::table::PhoneRow;
 use crate::libsrtp::{Library, ROOM_BYTES, Session, Side};
 use anyhow::{Context, Result};
+use ringway_lab::machine;
+use ringway_lab::statistics::median;
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{Probe, SrtpReceiver, SrtpSender, Step};
 use std::hint::black_box;
@@ -165,13 +166,13 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     };
     let mut slots = vec![Slot([0; RTP_BYTES + ROOM_BYTES]); BATCH];
     let (mut our_times, mut their_times) = (Times::default(), Times::default());
-    let mut allocations = 0;
+    let mut allocated = 0;
     let mut steps = [StepTimes::default(), StepTimes::default()];
     for batch in 0..=batches {
         fill(&mut slots, batch);
-        let before = sys::allocations();
+        let before = allocations();
         let (protect, unprotect) = our_batch(&mut ours, &mut slots)?;
-        allocations += sys::allocations() - before;
+        allocated += allocations() - before;
         let theirs = match &mut theirs {
             Some(sessions) => {
                 fill(&mut slots, batch);
@@ -195,7 +196,7 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     }
     Ok(Measured {
         ours: our_times,
-        allocations,
+        allocations: allocated,
         libsrtp: library.map(|library| (library.description(), their_times)),
         steps,
         derivation_us: derivation_us(suite, &key)?,

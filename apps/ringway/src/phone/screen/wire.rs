@@ -1,9 +1,10 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
-use super::event::{Compared, Lock, MediaReport, NetworkFacts, Secret};
+use super::event::{Compared, Lock, MediaReport, NetworkFacts, PhoneEvent, Secret};
 use super::settings::{self, Account, SipTransport, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
@@ -53,7 +54,11 @@ impl Wired {
             zrtp_cache: None,
             allow_downgrade: false,
             codec: Vec::new(),
-            play: of.call.play.clone(),
+            audio: of.audio.is_some(),
+            audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
+            audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
+            // Without a sound card nothing is sent.
+            play: Some(of.call.play.clone()).filter(|play| play != settings::MICROPHONE),
             record: None,
             duration: None,
             dtmf: None,
@@ -78,8 +83,21 @@ impl Wired {
 
 impl Wired {
     /// What the next call's sound is like; each call has a recording of its own.
-    pub(super) fn media(&self, known: &KnownPhones, recorded: &mut u32) -> Result<MediaSettings, Failure> {
+    /// Without a sound server the call has no sound of ours, which `tell` says.
+    pub(super) fn media(
+        &self,
+        known: &KnownPhones,
+        recorded: &mut u32,
+        tell: impl Fn(PhoneEvent) -> bool,
+    ) -> Result<MediaSettings, Failure> {
         let mut media = self.settings.media.clone();
+        match self.audio() {
+            Some(Ok(audio)) => media.audio = Some(audio),
+            Some(Err(failure)) => {
+                tell(PhoneEvent::Sound { what: failure.lines().join("; ") });
+            }
+            None => {}
+        }
         media.zrtp = Some(known.settings());
         if let Some(folder) = &self.recordings {
             std::fs::create_dir_all(folder).map_err(|error| {
@@ -94,6 +112,11 @@ impl Wired {
             media.record = Recording::File(folder.join(format!("{when}-{recorded}.wav")));
         }
         Ok(media)
+    }
+
+    /// The sound server with the devices of `phone.toml`, as they are now; `None`: no sound card is to be used.
+    pub(super) fn audio(&self) -> Option<Result<Audio, Failure>> {
+        self.settings.devices.as_ref().map(Audio::find)
     }
 
     /// The URI with the account's transport; a server understands it without.

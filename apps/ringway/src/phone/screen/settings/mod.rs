@@ -12,9 +12,11 @@ mod save;
 mod tests;
 
 pub(crate) use password::PasswordPlace;
+pub(crate) use read::MICROPHONE;
 
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
+use ringway_audio::pulse::Names;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,8 @@ pub(crate) struct Settings {
     /// `None`: the login screen asks.
     pub(crate) account: Option<Account>,
     pub(crate) call: CallSettings,
+    /// `[audio]`: the chosen devices; `None`: no sound card is used.
+    pub(crate) audio: Option<Names>,
     pub(crate) network: NetworkSettings,
     pub(crate) contacts: Vec<Contact>,
 }
@@ -78,7 +82,7 @@ pub(crate) enum Registration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallSettings {
     pub(crate) srtp: Srtp,
-    /// What is heard by the other side: `silence`, `speech`, `tone:HZ` or a WAV file.
+    /// Sound that the other side hears: `microphone`, `silence`, `speech`, `tone:HZ` or a WAV file.
     pub(crate) play: String,
     /// The folder that what we hear is written to, a WAV file for each call; `None`: nowhere.
     pub(crate) record: Option<PathBuf>,
