@@ -171,16 +171,8 @@ fn rtpmap(value: &[u8]) -> Option<RtpMap<'_>> {
 
 /// 64 hexadecimal digits.
 fn hash(digits: &[u8]) -> Option<[u8; 32]> {
-    if digits.len() != 64 {
-        return None;
-    }
     let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        for &digit in pair {
-            let value = char::from(digit).to_digit(16)?;
-            *byte = *byte << 4 | value as u8;
-        }
-    }
+    base16ct::mixed::decode(digits, &mut hash).ok().filter(|decoded| decoded.len() == 32)?;
     Some(hash)
 }
 

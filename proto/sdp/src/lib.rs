@@ -8,6 +8,34 @@
 //! DTLS-SRTP and ICE.
 //!
 //! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
+//!
+//! ```
+//! use ringway_sansio::{Entropy, Seed};
+//! use ringway_sdp::{Codec, CryptoSuite, Direction, LocalMedia, OfferAnswer, SecurityPolicy};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! let end = |number: u8| {
+//!     let local = LocalMedia {
+//!         rtp: ([192, 0, 2, number], 4000).into(),
+//!         rtcp_port: 4001,
+//!         codecs: vec![Codec::Pcmu],
+//!         ptime_ms: 20,
+//!         telephone_event: true,
+//!         policy: SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] },
+//!         rtcp_mux: true,
+//!     };
+//!     OfferAnswer::new(local, "-", u64::from(number), Entropy::new(&Seed::from_number(number.into())))
+//! };
+//! let (mut alice, mut bob) = (end(1), end(2));
+//!
+//! let offer = alice.offer(Direction::SendRecv);
+//! let (answer, bob_params) = bob.answer(&offer, Direction::SendRecv)?;
+//! let alice_params = alice.accept_answer(&answer)?;
+//! assert_eq!(alice_params.remote, ([192, 0, 2, 2], 4000).into());
+//! assert_eq!(bob_params.remote, ([192, 0, 2, 1], 4000).into());
+//! # Ok(())
+//! # }
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -128,10 +128,7 @@ impl OfferedProtection {
 
 /// The attribute that announces ZRTP (RFC 6189 §8).
 pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
-    let digits = hello_hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    let digits = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16));
-    let value: alloc::string::String = "1.10 ".chars().chain(digits).collect();
-    Attribute::with("zrtp-hash", value)
+    Attribute::with("zrtp-hash", ["1.10 ", &base16ct::lower::encode_string(hello_hash)].concat())
 }
 
 /// The choice by policy alone, without the prior protection.

@@ -8,6 +8,26 @@
 //! extensions (RFC 6904).
 //!
 //! Start reading at [`SrtpReceiver::unprotect_rtp`].
+//!
+//! ```
+//! use ringway_sdp::{CryptoSuite, MasterKey};
+//! use ringway_srtp::{SrtpReceiver, SrtpSender};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! let suite = CryptoSuite::AesCm128HmacSha1_80;
+//! let key = MasterKey { key: vec![7; 16], salt: vec![9; 14], lifetime_packets: None, mki: vec![] };
+//! let mut sender = SrtpSender::new(suite, &key)?;
+//! let mut receiver = SrtpReceiver::new(suite, &key)?;
+//!
+//! let mut buffer = [0; 172 + SrtpSender::OVERHEAD_BYTES_MAX];
+//! buffer[0] = 0x80; // an RTP packet of version 2 with 160 bytes of payload
+//! let srtp_len = sender.protect_rtp(&mut buffer, 172)?;
+//! let replayed = buffer;
+//! assert_eq!(receiver.unprotect_rtp(&mut buffer[..srtp_len])?, 172);
+//! assert!(receiver.unprotect_rtp(&mut { replayed }[..srtp_len]).is_err());
+//! # Ok(())
+//! # }
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

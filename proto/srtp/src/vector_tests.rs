@@ -26,8 +26,7 @@ fn vectors(kind: &str) -> Vec<Value> {
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let pair = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(pair).collect()
+    base16ct::mixed::decode_vec(digits).unwrap()
 }
 
 fn field(vector: &Value, name: &str) -> Vec<u8> {

@@ -12,7 +12,7 @@ fn bytes_of(value: &U3072) -> Vec<u8> {
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    base16ct::mixed::decode_vec(hex).unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::algorithm::{Algorithms, Chosen, CipherType};
 use crate::secrets::{KdfInput, Role, SessionKeys};
 
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    base16ct::mixed::decode_vec(hex).unwrap()
 }
 
 fn keys(cipher: CipherType) -> SessionKeys {

@@ -140,11 +140,8 @@ const DIGEST_BYTES_MAX: usize = 48;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base16ct::lower::encode_string as hex;
     use ringway_sansio::Seed;
-
-    fn hex(bytes: &[u8]) -> alloc::string::String {
-        bytes.iter().map(|byte| alloc::format!("{byte:02x}")).collect()
-    }
 
     #[test]
     fn the_macs_are_those_of_rfc_4231_test_case_2() {

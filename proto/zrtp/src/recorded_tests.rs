@@ -19,8 +19,7 @@ impl Recorded {
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {
-        let hex = self.field(name);
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+        base16ct::mixed::decode_vec(self.field(name)).unwrap()
     }
 
     /// The message of a packet, whose CRC is right.

@@ -4,6 +4,7 @@ use super::Scenario;
 use crate::libsrtp::{Library, ROOM_BYTES, Side};
 use crate::workspace::root;
 use anyhow::{Context, Result, bail, ensure};
+use base16ct::lower::decode_vec;
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{SrtpReceiver, SrtpSender};
 
@@ -47,7 +48,9 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
         packet["name"].as_str().is_some_and(|name| name.contains("AES_192_CM_HMAC_SHA1_80"))
     };
     let vector = packets.iter().find(named).context("no vector for AES-192")?;
-    let field = |name: &str| vector[name].as_str().and_then(hex).with_context(|| format!("no {name}"));
+    let field = |name: &str| {
+        vector[name].as_str().and_then(|text| decode_vec(text).ok()).with_context(|| format!("no {name}"))
+    };
     let key = MasterKey {
         key: field("master_key")?,
         salt: field("master_salt")?,
@@ -59,13 +62,6 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
     let mut session = library.session(CryptoSuite::AesCm192HmacSha1_80, &key, Side::Sender)?;
     let len = session.protect_rtp(&mut slot.0, rtp.len())?;
     Ok(slot.0.get(..len) == Some(srtp.as_slice()))
-}
-
-fn hex(text: &str) -> Option<Vec<u8>> {
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
 }
 
 /// Packets of many lengths, over two wraps of the sequence number, from each to the other.
