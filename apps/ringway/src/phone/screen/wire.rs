@@ -8,6 +8,7 @@ use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
+use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
@@ -39,10 +40,7 @@ impl Wired {
             realm: account.realm.clone(),
             server: account.server.clone(),
             register: account.registration == settings::Registration::Wanted,
-            transport: Some(match account.transport {
-                Transport::Udp => TransportArg::Udp,
-                Transport::Tcp => TransportArg::Tcp,
-            }),
+            transport: TransportArg::from_str(account.transport.name(), false).ok(),
             bind: of.network.bind,
             srtp: match of.call.srtp {
                 Srtp::Best => None,
