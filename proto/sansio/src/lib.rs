@@ -20,7 +20,6 @@ mod memory;
 mod node;
 mod outbox;
 mod paced;
-mod stream;
 mod time;
 mod wheel;
 
@@ -30,6 +29,5 @@ pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};
-pub use stream::{Closing, Origin, StreamLimits, StreamTimes, WriteQueue};
 pub use time::{Deadline, Instant};
 pub use wheel::{TimerKey, Wheel};
