@@ -13,8 +13,9 @@ use ringway_sansio::{
     Transport, Wheel,
 };
 use ringway_server::SipFramer;
-use ringway_sim::{Effects, SimFramer, SimNode};
+use ringway_sim::{Effects, SimConnection, SimNode};
 use ringway_sip::{Limits, Message, Start, Uri};
+use ringway_stream::{Connection, Origin, PassThrough};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers, Transactions};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -300,8 +301,8 @@ impl SimNode for Phone {
         0
     }
 
-    fn framer(&self) -> Box<dyn SimFramer> {
-        Box::new(<SipFramer as Framer>::new(65_535))
+    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), PassThrough, now))
     }
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
