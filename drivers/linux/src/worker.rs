@@ -17,9 +17,7 @@ use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wai
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
-use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
-};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token};
 use ringway_stream::CloseReason;
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -365,8 +363,8 @@ impl<N: Node> Worker<N> {
                 continue;
             }
             common.trace(Direction::Sent, &packet.flow, bytes);
-            match packet.flow.transport {
-                Transport::Udp => {
+            match packet.flow.transport.is_stream() {
+                false => {
                     let listener = usize::from(packet.flow.listener.0);
                     let Some(Some(socket)) = udp.get(listener) else {
                         counters.send_errors.one();
@@ -385,7 +383,7 @@ impl<N: Node> Worker<N> {
                         debug_assert!(false, "an empty batch of socket {socket:?} has room");
                     }
                 }
-                Transport::Tcp => {
+                true => {
                     let more = match packets.peek() {
                         Some((next, _)) if next.flow == packet.flow && !must_wait(next) => More::Follows,
                         Some(_) | None => More::None,

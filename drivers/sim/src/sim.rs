@@ -341,9 +341,9 @@ impl Sim {
         let mut effects = Effects::default();
         call(node, &mut effects);
         for (packet, bytes) in effects.out.packets() {
-            match packet.flow.transport {
-                Transport::Udp => self.send_datagram(id, packet, bytes),
-                Transport::Tcp => self.send_bytes(id, shard, packet, bytes),
+            match packet.flow.transport.is_stream() {
+                false => self.send_datagram(id, packet, bytes),
+                true => self.send_bytes(id, shard, packet, bytes),
             }
         }
         for (after, event) in effects.events {

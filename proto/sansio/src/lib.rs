@@ -21,13 +21,15 @@ mod node;
 mod outbox;
 mod paced;
 mod time;
+mod transport;
 mod wheel;
 
 pub use chance::{Rng, Seed};
-pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
+pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};
 pub use time::{Deadline, Instant};
+pub use transport::{TRANSPORTS_NOT_SUPPORTED, Transport};
 pub use wheel::{TimerKey, Wheel};

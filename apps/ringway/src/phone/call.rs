@@ -10,7 +10,6 @@ use crate::phone::telephone::{Happening, Telephone};
 use crate::phone::{register, tell};
 use ringway_agent::{AgentEvent, Role};
 use ringway_linux::signals::{Signal, watch};
-use ringway_sansio::Transport;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -74,10 +73,10 @@ fn make(
 /// The URI with the transport that was asked for; a server understands it without.
 fn target(uri: &str, settings: &Settings) -> String {
     let says_so = uri.to_ascii_lowercase().contains(";transport=");
-    match (settings.transport, settings.account.server.is_some() || says_so) {
-        (Transport::Tcp, false) => format!("{uri};transport=tcp"),
-        (Transport::Tcp | Transport::Udp, _) => uri.to_owned(),
+    if settings.account.server.is_some() || says_so {
+        return uri.to_owned();
     }
+    format!("{uri}{}", settings.transport.uri_parameter())
 }
 
 /// The agent gives up by itself too, but later than we do.

@@ -242,12 +242,15 @@ fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
         Scheme::Sips => return Err(wrong("needs TLS, which is not supported yet")),
         Scheme::Tel | Scheme::Other => return Err(wrong("is no SIP URI")),
     }
-    let transport = match uri.params().value(b"transport").map(<[u8]>::to_ascii_lowercase).as_deref() {
+    let transport = match uri.params().value(b"transport") {
         None => None,
-        Some(b"udp") => Some(Transport::Udp),
-        Some(b"tcp") => Some(Transport::Tcp),
-        Some(b"tls") => return Err(wrong("needs TLS, which is not supported yet")),
-        Some(_) => return Err(wrong("names a transport that is not supported")),
+        Some(name) if name.eq_ignore_ascii_case(b"tls") => {
+            return Err(wrong("needs TLS, which is not supported yet"));
+        }
+        Some(name) => match Transport::from_token(name) {
+            Some(transport) => Some(transport),
+            None => return Err(wrong("names a transport that is not supported")),
+        },
     };
     Ok(Target {
         host: String::from_utf8_lossy(uri.host().as_bytes()).into_owned(),

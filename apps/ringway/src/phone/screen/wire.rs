@@ -1,18 +1,20 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
 use super::event::{Compared, Lock, MediaReport, NetworkFacts, Secret};
-use super::settings::{self, Account, SipTransport, Srtp};
+use super::settings::{self, Account, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
+use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
 use ringway_media::Suite;
 use ringway_media::session::Report;
 use ringway_media::zrtp::Continuity;
+use ringway_sansio::Transport;
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.
@@ -20,7 +22,7 @@ pub(super) struct Wired {
     pub(super) settings: Settings,
     /// The folder for recordings.
     recordings: Option<PathBuf>,
-    transport: SipTransport,
+    transport: Transport,
 }
 
 impl Wired {
@@ -37,10 +39,7 @@ impl Wired {
             realm: account.realm.clone(),
             server: account.server.clone(),
             register: account.registration == settings::Registration::Wanted,
-            transport: Some(match account.transport {
-                SipTransport::Udp => TransportArg::Udp,
-                SipTransport::Tcp => TransportArg::Tcp,
-            }),
+            transport: TransportArg::from_str(account.transport.name(), false).ok(),
             bind: of.network.bind,
             srtp: match of.call.srtp {
                 Srtp::Best => None,
@@ -99,10 +98,10 @@ impl Wired {
     /// The URI with the account's transport; a server understands it without.
     pub(super) fn target(&self, uri: &str) -> String {
         let says_so = uri.to_ascii_lowercase().contains(";transport=");
-        match (self.transport, self.settings.account.server.is_some() || says_so) {
-            (SipTransport::Tcp, false) => format!("{uri};transport=tcp"),
-            (SipTransport::Tcp | SipTransport::Udp, _) => uri.to_owned(),
+        if self.settings.account.server.is_some() || says_so {
+            return uri.to_owned();
         }
+        format!("{uri}{}", self.transport.uri_parameter())
     }
 }
 

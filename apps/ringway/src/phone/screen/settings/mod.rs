@@ -15,6 +15,7 @@ pub(crate) use password::PasswordPlace;
 
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
+use ringway_sansio::Transport;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -44,26 +45,9 @@ pub(crate) struct Account {
     pub(crate) realm: Option<String>,
     /// `HOST[:PORT]` that everything goes through; `None`: to the host of each URI.
     pub(crate) server: Option<String>,
-    pub(crate) transport: SipTransport,
+    pub(crate) transport: Transport,
     pub(crate) registration: Registration,
     pub(crate) password: PasswordPlace,
-}
-
-/// How signalling travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SipTransport {
-    Udp,
-    Tcp,
-}
-
-impl SipTransport {
-    /// As the file writes it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
-    }
 }
 
 /// Whether the phone tells a server where it is.

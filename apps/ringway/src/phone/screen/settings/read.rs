@@ -2,11 +2,11 @@
 
 use super::password::PasswordPlace;
 use super::{
-    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, SipTransport, Srtp,
-    complete_uri, is_host_port,
+    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, Srtp, complete_uri, is_host_port,
 };
 use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
+use ringway_sansio::Transport;
 use std::path::Path;
 
 /// More would not fit a screen, nor a memory.
@@ -45,7 +45,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
             text.to_owned()
         }
     });
-    let transports = [("udp", SipTransport::Udp), ("tcp", SipTransport::Tcp)];
+    let transports = Transport::ALL.map(|transport| (transport.name(), transport));
     let registers = section.switch(reader, "register", true);
     let account = Account {
         uri: checked.clone().unwrap_or_default(),
@@ -53,7 +53,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
         realm: realm(reader, &mut section),
         server: host(reader, &mut section, "server"),
-        transport: word(reader, &mut section, "transport", SipTransport::Udp, &transports, &["tls"]),
+        transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["tls"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
         password: password(reader, &mut section, file),
     };

@@ -43,7 +43,7 @@ fn every_key_is_read() {
         auth_user: Some("al".into()),
         realm: Some("asterisk".into()),
         server: Some("[2001:db8::1]:5080".into()),
-        transport: SipTransport::Tcp,
+        transport: ringway_sansio::Transport::Tcp,
         registration: Registration::Unwanted,
         password: PasswordPlace::File { name: "secret".into(), path: "conf/secret".into() },
     };
