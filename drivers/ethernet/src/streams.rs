@@ -280,7 +280,7 @@ impl<F: Framer> Stream<F> {
         let batch = connection.messages(usize::MAX, now, |message| each(*flow, message));
         counters.stream_messages_in += batch.messages as u64;
         if !socket.may_recv() && !socket.can_recv() {
-            connection.peer_ended();
+            connection.peer_ended(now);
         }
     }
 

@@ -70,13 +70,19 @@ impl<F: Framer> Stream<F> {
     /// Reads once, into the connection.
     pub(crate) fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
         match self.socket.read(room) {
-            Ok(0) => Filled::Ended,
+            Ok(0) => {
+                self.connection.peer_ended(now);
+                Filled::Ended
+            }
             Ok(count) => {
                 self.connection.receive(room.get(..count).unwrap_or_default(), now);
                 Filled::Bytes(count)
             }
             Err(error) if is_transient(&error) => Filled::Nothing,
-            Err(_) => Filled::Ended,
+            Err(_) => {
+                self.connection.fail(CloseReason::Ended);
+                Filled::Ended
+            }
         }
     }
 
@@ -117,7 +123,7 @@ impl<F: Framer> Stream<F> {
 
     /// What to watch it for.
     pub(crate) fn wanted(&self) -> Interest {
-        match (self.connection.is_connected(), self.connection.unwritten_bytes() == 0) {
+        match (self.connection.is_receiving(), self.connection.unwritten_bytes() == 0) {
             (false, _) => Interest::Write,
             (true, true) => Interest::Read,
             (true, false) => Interest::ReadWrite,

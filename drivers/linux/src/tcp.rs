@@ -65,8 +65,9 @@ pub(crate) enum Frames {
     All,
     /// Perhaps more messages.
     More,
-    /// Bytes that are no message. What came before is still to be answered; then the connection is to be closed.
-    Broken,
+    /// Nothing, and nothing more comes: the peer is at its end, or its bytes are no messages. What came before is still to be
+    /// answered; then call [`Streams::finish`].
+    Last,
 }
 
 struct Slot<F> {
@@ -187,14 +188,13 @@ impl<F: Framer> Streams<F> {
         }
         let written = stream.flush(now);
         self.wrote(id, written);
-        self.settle(id);
+        self.finish(id);
     }
 
-    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more, and
-    /// [`Streams::close`] if this or that says so.
+    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more.
     pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
         let Some(stream) = find(&mut self.slots, id) else { return Filled::Nothing };
-        if !stream.connection.is_connected() {
+        if !stream.connection.is_receiving() {
             return Filled::Nothing;
         }
         let filled = stream.fill(&mut self.room, now);
@@ -218,7 +218,7 @@ impl<F: Framer> Streams<F> {
         let frames = match (batch.has_more, stream.connection.is_receiving()) {
             (true, _) => Frames::More,
             (false, true) => Frames::All,
-            (false, false) => Frames::Broken,
+            (false, false) => Frames::Last,
         };
         if batch.keep_alives > 0 {
             self.counters.keep_alives.add(batch.keep_alives as u64);
@@ -230,8 +230,28 @@ impl<F: Framer> Streams<F> {
         frames
     }
 
+    /// Closes a connection that receives nothing more, once all is written. Call it when its messages are answered.
+    pub(crate) fn finish(&mut self, id: ConnectionId) {
+        let Some(stream) = find(&mut self.slots, id) else { return };
+        let (remote, is_open) = (stream.flow.remote, stream.connection.is_open());
+        if let Some(why) = stream.connection.end_reason() {
+            return self.close(id, why);
+        }
+        if !is_open {
+            self.forget_dialled(remote, id);
+        }
+        self.settle(id);
+    }
+
+    /// The next message to `remote` dials anew.
+    fn forget_dialled(&mut self, remote: SocketAddr, id: ConnectionId) {
+        if self.dialled.get(&remote) == Some(&id) {
+            self.dialled.remove(&remote);
+        }
+    }
+
     /// Closes a connection and notes who must be told.
-    pub(crate) fn close(&mut self, id: ConnectionId, why: CloseReason) {
+    fn close(&mut self, id: ConnectionId, why: CloseReason) {
         let (_, index, _) = parts_of(id);
         if find(&mut self.slots, id).is_none() {
             return;
@@ -257,9 +277,7 @@ impl<F: Framer> Streams<F> {
         self.common.sources.let_go(remote.ip(), accounted);
         match connection.origin() {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
-            Origin::Dialled => {
-                self.dialled.remove(&remote);
-            }
+            Origin::Dialled => self.forget_dialled(remote, id),
         }
         self.counters.closed(why);
         self.counters.connections_open.set(self.open as u64);

@@ -18,7 +18,6 @@ use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token};
-use ringway_stream::CloseReason;
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -257,7 +256,7 @@ impl<N: Node> Worker<N> {
         if filled == Filled::Nothing {
             return;
         }
-        let broken = loop {
+        let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
             let frames = streams.frames(id, *now, |flow, bytes| {
                 common.trace(Direction::Received, &flow, bytes);
@@ -266,13 +265,13 @@ impl<N: Node> Worker<N> {
             match frames {
                 Frames::More => self.flush(),
                 Frames::All => break false,
-                Frames::Broken => break true,
+                Frames::Last => break true,
             }
         };
-        if broken || filled == Filled::Ended {
+        if is_last {
             // Answers to the last messages go out before the end.
             self.flush();
-            self.streams.close(id, if broken { CloseReason::Framing } else { CloseReason::Ended });
+            self.streams.finish(id);
         }
     }
 

@@ -31,7 +31,7 @@ pub trait SimConnection {
     fn flush(&mut self, now: Instant, socket: &mut Socket);
 
     /// [`Connection::peer_ended`].
-    fn peer_ended(&mut self);
+    fn peer_ended(&mut self, now: Instant);
 
     /// [`Connection::fail`].
     fn fail(&mut self, why: CloseReason);
@@ -110,8 +110,8 @@ impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
         self.flush(now, |bytes| socket.write(bytes));
     }
 
-    fn peer_ended(&mut self) {
-        self.peer_ended();
+    fn peer_ended(&mut self, now: Instant) {
+        self.peer_ended(now);
     }
 
     fn fail(&mut self, why: CloseReason) {

@@ -129,16 +129,16 @@ impl<F: Framer, L: Layer> Connection<F, L> {
             layer.decode(bytes, &mut decoded, wire)
         });
         if is_end {
-            self.peer_ended();
+            self.peer_ended(now);
         }
         if result.is_err() {
-            self.end(CloseReason::Framing);
+            self.end(CloseReason::Framing, now);
         }
     }
 
     /// Notes that the peer sends nothing more. What waits for it is still written.
-    pub fn peer_ended(&mut self) {
-        self.end(CloseReason::Ended);
+    pub fn peer_ended(&mut self, now: Instant) {
+        self.end(CloseReason::Ended, now);
     }
 
     /// Passes at most `max` whole messages to `each`, and queues answers to keep-alives. Call it until nothing more is there,
@@ -154,7 +154,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
                 Ok(None) => break false,
                 Err(_) => {
                     self.is_framer_broken = true;
-                    self.end(CloseReason::Framing);
+                    self.end(CloseReason::Framing, now);
                     break false;
                 }
             }
@@ -338,8 +338,9 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    fn end(&mut self, why: CloseReason) {
+    fn end(&mut self, why: CloseReason, now: Instant) {
         if self.state == State::Open {
+            self.times.ending(now);
             self.state = State::Ending(why);
         }
     }

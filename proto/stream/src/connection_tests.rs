@@ -256,11 +256,11 @@ fn bytes_that_are_no_message_close_the_connection() {
 fn the_peers_end_lets_what_waits_be_written() {
     let (mut connection, mut socket) = (accepted(), Socket::new(2));
     connection.receive(b"1\n", at(0));
-    connection.peer_ended();
+    connection.peer_ended(at(0));
     assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "what came before the end");
     connection.send(b"answer\n", Token::NONE, &LIMITS, at(0), socket.write());
     assert_eq!((connection.end_reason(), connection.is_receiving()), (None, false));
-    assert_eq!(connection.deadline(&LIMITS), (at(30), CloseReason::Unread));
+    assert_eq!(connection.deadline(&LIMITS), (at(10), CloseReason::Unread));
     socket.room = 100;
     connection.flush(at(1), socket.write());
     assert_eq!((connection.end_reason(), &socket.taken[..]), (Some(CloseReason::Ended), &b"answer\n"[..]));
@@ -271,7 +271,7 @@ fn the_first_reason_stays() {
     let mut connection = accepted();
     connection.fail(CloseReason::Slow);
     connection.fail(CloseReason::Memory);
-    connection.peer_ended();
+    connection.peer_ended(at(0));
     assert_eq!(connection.close_reason(), Some(CloseReason::Slow));
 }
 
@@ -363,6 +363,20 @@ fn limit_write_stall() {
 }
 
 #[test]
+fn limit_linger() {
+    let (mut connection, mut socket) = (accepted(), Socket::new(2));
+    connection.send(b"answer\n", Token::NONE, &LIMITS, at(0), socket.write());
+    connection.peer_ended(at(1));
+    for second in 2..9 {
+        socket.room = usize::from(second == 2);
+        connection.flush(at(second), socket.write());
+    }
+    assert_eq!(connection.deadline(&LIMITS), (at(11), CloseReason::Unread), "taking some does not win time");
+    let stalled = StreamLimits { write_stall: Duration::from_secs(3), ..LIMITS };
+    assert_eq!(connection.deadline(&stalled), (at(5), CloseReason::Unread));
+}
+
+#[test]
 fn limit_write_queue_bytes() {
     let limits = StreamLimits { write_queue_bytes_max: 10, ..LIMITS };
     let (mut connection, mut socket) = (accepted(), Socket::new(4));
@@ -450,6 +464,7 @@ const LIMITS: StreamLimits = StreamLimits {
     idle: Duration::from_secs(7500),
     unused: Duration::MAX,
     write_stall: Duration::from_secs(30),
+    linger: Duration::from_secs(10),
     write_queue_bytes_max: 1 << 20,
 };
 

@@ -20,6 +20,8 @@ pub struct StreamLimits {
     pub unused: Duration,
     /// For the peer to take some of the bytes that wait for it.
     pub write_stall: Duration,
+    /// For the peer to take the rest once it sends nothing more, or its bytes are no messages.
+    pub linger: Duration,
     /// Bytes that wait for the peer to read, beyond what the kernel or the network stack holds.
     pub write_queue_bytes_max: usize,
 }
@@ -33,6 +35,7 @@ impl Default for StreamLimits {
             idle: Duration::from_secs(7500),
             unused: Duration::MAX,
             write_stall: Duration::from_secs(30),
+            linger: Duration::from_secs(10),
             write_queue_bytes_max: 1 << 20,
         }
     }

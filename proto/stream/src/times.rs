@@ -24,6 +24,7 @@ pub(crate) struct Times {
     kept_until: Instant,
     partial_since: Option<Instant>,
     waiting_since: Option<Instant>,
+    ending_since: Option<Instant>,
     has_received_message: bool,
 }
 
@@ -39,6 +40,7 @@ impl Times {
             kept_until: now,
             partial_since: None,
             waiting_since: None,
+            ending_since: None,
             has_received_message: false,
         }
     }
@@ -103,11 +105,20 @@ impl Times {
         self.waiting_since = None;
     }
 
+    /// Nothing more is received.
+    pub(crate) fn ending(&mut self, now: Instant) {
+        self.ending_since = self.ending_since.or(Some(now));
+    }
+
     /// When the connection must be closed if nothing happens, and why.
     pub(crate) fn deadline(&self, limits: &StreamLimits, is_handshaking: bool) -> (Instant, CloseReason) {
         let is_dialling = !self.is_connected || (is_handshaking && self.origin == Origin::Dialled);
         if is_dialling {
             return (self.since + limits.connect, CloseReason::NotConnected);
+        }
+        if let Some(since) = self.ending_since {
+            let stalled = self.waiting_since.map_or(Instant::FAR, |since| since + limits.write_stall);
+            return (stalled.min(since + limits.linger), CloseReason::Unread);
         }
         let mut first = (self.last_bytes + limits.idle, CloseReason::Idle);
         let mut sooner = |at: Instant, why| {

@@ -218,7 +218,7 @@ impl Sim {
             end.is_peer_closed = true;
             return;
         }
-        end.connection.peer_ended();
+        end.connection.peer_ended(self.now);
         // What waits finds a closed socket.
         self.step_connection(id, |now, _, connection, socket| connection.flush(now, socket));
         self.end_if_answered(id);
