@@ -46,7 +46,11 @@ impl<F: Framer> Streams<F> {
             waiting: Vec::new(),
             open: Vec::new(),
             ending: Vec::new(),
-            limits: StreamLimits { write_queue_bytes_max: QUEUE_BYTES_MAX, ..StreamLimits::default() },
+            limits: StreamLimits {
+                write_queue_bytes_max: QUEUE_BYTES_MAX,
+                write_queue_messages_max: QUEUE_MESSAGES_MAX,
+                ..StreamLimits::default()
+            },
             message_bytes_max: 65_535,
             next_id: 1,
             next_port: DIALLING_PORT_MIN + chance % (u16::MAX - DIALLING_PORT_MIN),
@@ -324,6 +328,8 @@ const WRITE_BYTES: usize = 8 << 10;
 
 /// Bytes that wait behind them.
 const QUEUE_BYTES_MAX: usize = 256 << 10;
+
+const QUEUE_MESSAGES_MAX: usize = 2500;
 
 /// RFC 6335 §6: ports for connections of our own.
 const DIALLING_PORT_MIN: u16 = 49_152;

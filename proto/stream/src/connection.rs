@@ -380,7 +380,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     }
 
     fn check_queue(&mut self, limits: &StreamLimits) {
-        if self.unwritten_bytes() + self.layer.held_bytes() > limits.write_queue_bytes_max {
+        let is_over = self.unwritten_bytes() + self.layer.held_bytes() > limits.write_queue_bytes_max;
+        if is_over || self.queue.messages() > limits.write_queue_messages_max {
             self.fail(CloseReason::Unread);
         }
     }

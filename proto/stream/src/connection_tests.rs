@@ -394,6 +394,21 @@ fn limit_write_queue_bytes() {
 }
 
 #[test]
+fn limit_write_queue_messages() {
+    let limits = StreamLimits { write_queue_messages_max: 3, ..LIMITS };
+    let mut connection = accepted();
+    connection.queue(b"1\n", Token::NONE, &limits, at(0));
+    connection.queue(b"2\n", Token(2), &limits, at(0));
+    connection.receive(b"?\n", at(0));
+    connection.messages(9, at(0), |_| {});
+    connection.respond(&limits, at(0), |_| Ok(0));
+    assert_eq!(connection.close_reason(), None);
+    connection.queue(b"4\n", Token::NONE, &limits, at(0));
+    assert_eq!(connection.close_reason(), Some(CloseReason::Unread));
+    assert_eq!(connection.undelivered().collect::<Vec<_>>(), [Token(2)]);
+}
+
+#[test]
 fn a_layer_with_a_handshake_keeps_messages_until_it_is_over() {
     let mut client = Connection::new(Origin::Dialled, Lines::new(1000), Xor::client(), at(0));
     let mut server = Connection::new(Origin::Accepted, Lines::new(1000), Xor::server(), at(0));
@@ -466,6 +481,7 @@ const LIMITS: StreamLimits = StreamLimits {
     write_stall: Duration::from_secs(30),
     linger: Duration::from_secs(10),
     write_queue_bytes_max: 1 << 20,
+    write_queue_messages_max: 10_000,
 };
 
 const fn at(seconds: u64) -> Instant {

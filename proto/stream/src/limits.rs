@@ -24,6 +24,8 @@ pub struct StreamLimits {
     pub linger: Duration,
     /// Bytes that wait for the peer to read, beyond what the kernel or the network stack holds.
     pub write_queue_bytes_max: usize,
+    /// Messages and keep-alive answers among them: each costs memory besides its bytes.
+    pub write_queue_messages_max: usize,
 }
 
 impl Default for StreamLimits {
@@ -37,6 +39,7 @@ impl Default for StreamLimits {
             write_stall: Duration::from_secs(30),
             linger: Duration::from_secs(10),
             write_queue_bytes_max: 1 << 20,
+            write_queue_messages_max: 10_000,
         }
     }
 }

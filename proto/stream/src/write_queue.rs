@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Token;
 
-/// Bytes that wait, and where in the stream each message that somebody asks about ends.
+/// Bytes that wait, and where in the stream each message among them ends.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub(crate) struct WriteQueue {
     head: usize,
     /// How many bytes went through the queue before `bytes`' first.
     base: u64,
-    tokens: VecDeque<(u64, Token)>,
+    ends: VecDeque<(u64, Token)>,
     /// The tokens of messages that were written while the peer had sent none.
     unanswered: Vec<Token>,
     is_answered: bool,
@@ -22,9 +22,7 @@ impl WriteQueue {
     /// Adds bytes of one message.
     pub(crate) fn push(&mut self, bytes: &[u8], token: Token) {
         self.bytes.extend_from_slice(bytes);
-        if token != Token::NONE {
-            self.tokens.push_back((self.base + self.bytes.len() as u64, token));
-        }
+        self.ends.push_back((self.base + self.bytes.len() as u64, token));
     }
 
     /// The end of the bytes, for a layer to append to.
@@ -37,6 +35,11 @@ impl WriteQueue {
         self.bytes.get(self.head..).unwrap_or_default()
     }
 
+    /// Messages among them.
+    pub(crate) fn messages(&self) -> usize {
+        self.ends.len()
+    }
+
     /// True when nothing waits.
     pub(crate) const fn is_empty(&self) -> bool {
         self.head >= self.bytes.len()
@@ -45,7 +48,7 @@ impl WriteQueue {
     /// Bytes of memory that it holds, unused capacity included.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity()
-            + self.tokens.capacity() * size_of::<(u64, Token)>()
+            + self.ends.capacity() * size_of::<(u64, Token)>()
             + self.unanswered.capacity() * size_of::<Token>()
     }
 
@@ -53,8 +56,8 @@ impl WriteQueue {
     pub(crate) fn advance(&mut self, count: usize) {
         self.head += count;
         let written = self.base + self.head as u64;
-        while let Some(&(_, token)) = self.tokens.front().filter(|(end, _)| *end <= written) {
-            self.tokens.pop_front();
+        while let Some(&(_, token)) = self.ends.front().filter(|(end, _)| *end <= written) {
+            self.ends.pop_front();
             self.wrote(token);
         }
         if self.is_empty() {
@@ -63,8 +66,8 @@ impl WriteQueue {
             if self.bytes.capacity() > KEPT_BYTES {
                 self.bytes = Vec::new();
             }
-            if self.tokens.capacity() > KEPT_TOKENS {
-                self.tokens = VecDeque::new();
+            if self.ends.capacity() > KEPT_ENDS {
+                self.ends = VecDeque::new();
             }
         } else if self.head > KEPT_BYTES && self.head > self.bytes.len() / 2 {
             self.forget_written();
@@ -87,7 +90,9 @@ impl WriteQueue {
     /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
     /// the peer.
     pub(crate) fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
-        self.unanswered.drain(..).chain(self.tokens.drain(..).map(|(_, token)| token))
+        self.unanswered
+            .drain(..)
+            .chain(self.ends.drain(..).map(|(_, token)| token).filter(|token| *token != Token::NONE))
     }
 
     fn forget_written(&mut self) {
@@ -103,7 +108,7 @@ const UNANSWERED_MAX: usize = 64;
 /// The room an empty queue keeps for the next time.
 const KEPT_BYTES: usize = 4 << 10;
 
-const KEPT_TOKENS: usize = 16;
+const KEPT_ENDS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -115,7 +120,9 @@ mod tests {
         queue.push(b"12345", Token(1));
         queue.push(b"678", Token::NONE);
         queue.push(b"9", Token(2));
-        let left = |queue: &WriteQueue| queue.tokens.iter().map(|&(_, token)| token.0).collect::<Vec<_>>();
+        let left = |queue: &WriteQueue| {
+            queue.ends.iter().map(|&(_, token)| token.0).filter(|token| *token != 0).collect::<Vec<_>>()
+        };
         queue.advance(4);
         assert_eq!((queue.waiting(), left(&queue)), (&b"56789"[..], alloc::vec![1, 2]));
         queue.advance(1);
@@ -155,7 +162,7 @@ mod tests {
         }
         assert!(queue.held_bytes() >= 999 * 1000 + 999 * 16);
         queue.advance(999 * 1000);
-        assert!(queue.held_bytes() <= KEPT_BYTES + KEPT_TOKENS * 16, "{}", queue.held_bytes());
+        assert!(queue.held_bytes() <= KEPT_BYTES + KEPT_ENDS * 16, "{}", queue.held_bytes());
         queue.push(&[b'x'; 1000], Token(1000));
         queue.advance(1000);
         let kept = queue.held_bytes();
