@@ -63,8 +63,10 @@ impl Connection {
         socket.set_write_timeout(Some(WRITE_WITHIN))?;
         let version = protocol::MAX_VERSION;
         let mut connection = Self { socket, version, next_sequence: 0, received: Vec::new(), taken: 0 };
-        let auth =
-            AuthParams { version, supports_shm: false, supports_memfd: false, cookie: server.cookie.clone() };
+        // A server refuses a cookie of another length as a protocol error, also where it asks for none.
+        let mut cookie = server.cookie.clone();
+        cookie.resize(COOKIE_BYTES, 0);
+        let auth = AuthParams { version, supports_shm: false, supports_memfd: false, cookie };
         let accepted: AuthReply = connection.request("the connection", &Command::Auth(auth))?;
         connection.version = version.min(accepted.version);
         let mut props = Props::new();
@@ -191,6 +193,9 @@ const CONTROL: u32 = u32::MAX;
 
 /// Maximum payload of a frame; the list of a machine's devices is the longest, some KiB for each.
 pub(super) const FRAME_MAX: usize = 1 << 20;
+
+/// Length of PulseAudio's cookies.
+const COOKIE_BYTES: usize = 256;
 
 const READ_BYTES: usize = 16 << 10;
 

@@ -14,6 +14,7 @@ use pulseaudio::protocol::{
     PlaybackStreamParams, Prop, Props, RecordStreamParams, Request, SampleFormat, SampleSpec,
     stream::{BufferAttr, StreamFlags},
 };
+use ringway_media::headset::MARGIN;
 use rtrb::{Consumer, Producer};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -45,9 +46,11 @@ impl Ends {
         self.shared.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Drops queued samples, which are old when a stream begins.
+    /// Prepares the queue for a stream that begins: the newest samples fill the server's buffer and the headset's
+    /// margin. After a loss all of them are old.
     fn discard(&mut self) {
-        let count = self.from_call.slots();
+        let keep = if self.is_sound_lost { 0 } else { MARGIN + TARGET_BYTES as usize / 2 };
+        let count = self.from_call.slots().saturating_sub(keep);
         if let Ok(old) = self.from_call.read_chunk(count) {
             old.commit_all();
         }

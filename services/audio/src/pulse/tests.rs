@@ -51,7 +51,7 @@ impl Fake {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Client { socket };
         let (seq, auth) = client.command();
-        assert!(matches!(auth, Command::Auth(_)), "{auth:?}");
+        assert!(matches!(&auth, Command::Auth(params) if params.cookie.len() == 256), "{auth:?}");
         client.reply(seq, &AuthReply { version: MAX_VERSION, ..AuthReply::default() });
         let (seq, name) = client.command();
         assert!(matches!(name, Command::SetClientName(_)), "{name:?}");
@@ -129,8 +129,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn requests_are_answered_at_once_with_what_is_queued_and_then_silence() {
     let fake = Fake::new();
     let (mut card, _events) = fake.card();
+    card.play(&[1; 960]);
+    card.play(&[7; 560]);
     let mut client = fake.accept();
-    assert_eq!(client.open_playback(), [0; 320]);
+    assert_eq!(client.open_playback(), [7; 320], "of what waited for the stream, the newest is played");
+    client.request(480);
+    client.samples();
     card.play(&[7; 100]);
     assert_eq!(card.queued(), 100);
     client.request(320);

@@ -244,9 +244,10 @@ fn ends_well(phone: &mut Running) -> Result<()> {
 
 /// Fails unless `first` is there, then `second` for two seconds, and `first` no more.
 fn expect_in_turn(heard: &Recording, first: f64, second: f64) -> Result<()> {
-    heard.expect_tone(first, 0.3)?;
+    let moments = |hz| heard.moments_of(hz, WINDOW_S, LOUD);
+    let seconds = moments(first).len() as f64 * WINDOW_S;
+    ensure!(seconds > 0.25, "{first} Hz for {seconds:.2} s only");
     heard.expect_tone(second, 2.0)?;
-    let moments = |hz| heard.moments_of(hz, 0.05, 0.02);
     let last = moments(first).last().copied().unwrap_or_default();
     let begin = moments(second).first().copied().unwrap_or_default();
     ensure!(last < begin, "{first} Hz until {last:.2} s, but {second} Hz from {begin:.2} s on");
@@ -257,5 +258,11 @@ const DEVICES: [&str; 4] = ["--audio-in", "mic.monitor", "--audio-out", "speaker
 
 /// What the microphone captures.
 const MICROPHONE_HZ: f64 = 600.0;
+
+/// A quarter of one of the two tones of a ring.
+const WINDOW_S: f64 = 0.0125;
+
+/// The RMS above which a tone is heard; the ring has 0.088.
+const LOUD: f64 = 0.05;
 
 const POLL: Duration = Duration::from_millis(50);
