@@ -18,13 +18,13 @@ use crate::template::{self, Serial, Template, Values};
 use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
-/// How many calls are under way at once: with two messages of a call on the way, less than a socket's default room.
+/// Calls under way at once: with two messages of a call on the way, less than a socket's default room.
 const WINDOW: usize = 96;
 
-/// How much of the INVITE the floor sends back in place of a 100.
+/// Bytes of the INVITE that the floor sends back in place of a 100.
 pub const TRYING_BYTES: usize = 330;
 
-/// What carries the calls.
+/// Carrier of the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carried {
     /// A SIP proxy.

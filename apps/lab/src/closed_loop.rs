@@ -12,17 +12,17 @@ use std::num::NonZero;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the generator sleeps when nothing is there: a fraction of what a window takes any server, so that it always
+/// Sleep of the generator when no message is there: a fraction of what a window takes any server, so that it always
 /// has work.
 const NAP: Duration = Duration::from_micros(40);
 
-/// What is waited for before a message is sent again.
+/// Time after which a message is sent again.
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 
 /// A server that says nothing for this long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 
-/// Where a scenario puts what its phones send.
+/// Messages that a scenario sends.
 pub struct Sending<'a>(&'a mut [Outbound]);
 
 impl Sending<'_> {
@@ -41,7 +41,7 @@ impl Sending<'_> {
     }
 }
 
-/// What one message did.
+/// Effect of one received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// A repeat, or a message of an operation long over.
@@ -56,7 +56,7 @@ pub enum Progress {
 
 /// One kind of operation, played by the generator for both its ends.
 pub trait Scenario {
-    /// How many operations are under way at once.
+    /// Number of operations under way at once.
     fn window(&self) -> usize;
 
     /// Begins the next operation in `slot`.
@@ -69,7 +69,7 @@ pub trait Scenario {
     fn repeat(&mut self, slot: usize, out: &mut Sending<'_>);
 }
 
-/// How long a run lasts.
+/// Length of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
     /// So many operations.
@@ -83,16 +83,16 @@ pub enum Extent {
     },
 }
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Operations completed in the measured part.
     pub operations: u64,
-    /// How long the measured part took.
+    /// Length of the measured part.
     pub wall: Duration,
-    /// What the server's CPU counter grew by in it, in nanoseconds.
+    /// Growth of the server's CPU counter in it, in nanoseconds.
     pub server_ns: u64,
-    /// What this thread used in it, in nanoseconds.
+    /// CPU time of this thread in it, in nanoseconds.
     pub generator_ns: u64,
     /// Messages sent again because nothing came back.
     pub repeated: u64,
@@ -140,7 +140,7 @@ struct Run {
     extent: Extent,
     started: Instant,
     now: Instant,
-    /// When each slot last moved; `None`: nothing under way there.
+    /// Time of the last message of each slot; `None`: nothing under way there.
     moved: Vec<Option<Instant>>,
     under_way: usize,
     begun: u64,

@@ -17,10 +17,10 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSo
 use std::os::fd::AsFd;
 use std::str::FromStr;
 
-/// How many datagrams one system call takes, as a server would choose it.
+/// Datagrams in one system call, as a server would choose it.
 const FLOOR_BATCH: usize = 32;
 
-/// What the floor does with messages.
+/// Treatment of messages by the floor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Sends datagrams back; an ACK gets no answer.

@@ -18,7 +18,7 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::ThreadCPUTime)
 }
 
-/// What a clock shows, in nanoseconds.
+/// Reads a clock, in nanoseconds.
 pub fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000

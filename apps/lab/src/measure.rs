@@ -7,7 +7,7 @@ use crate::subject::{Operation, Subject};
 use anyhow::{Result, anyhow};
 use std::time::{Duration, Instant};
 
-/// How often and how long.
+/// Number and length of the readings.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Readings of each server.
@@ -18,12 +18,12 @@ pub struct Plan {
     pub counting: Counting,
 }
 
-/// What is charged to the operations.
+/// CPU time that is charged to the operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
-    /// What the server used while it was saturated.
+    /// That of the server while it was saturated.
     Saturated,
-    /// Also what it did afterwards because of them, until it was idle: for a server that writes behind.
+    /// Also that until the server was idle again: for a server that writes behind.
     UntilIdle,
 }
 
@@ -79,7 +79,7 @@ impl Readings {
     }
 }
 
-/// A server and what it is to do.
+/// A server and its operation.
 pub struct Contestant<'a> {
     /// Its name in the log of a run.
     pub name: &'static str,

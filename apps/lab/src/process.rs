@@ -11,10 +11,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a server may take to say that it is ready: it may have a million users to load.
+/// Maximum time until a server is ready: it may have a million users to load.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// What a server may take to end by itself.
+/// Maximum time until a server ends by itself.
 const END_WAIT: Duration = Duration::from_secs(20);
 
 /// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
@@ -80,7 +80,7 @@ impl Process {
         family(self.pid)
     }
 
-    /// Whether it is gone, in words.
+    /// Words for an error message when the server has ended; empty while it runs.
     pub fn fate(&mut self) -> &'static str {
         match self.child.try_wait() {
             Ok(Some(_)) => " (it ended)",

@@ -7,10 +7,10 @@ use crate::template::{self, Serial, Template, Values};
 use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
-/// How many INVITEs are under way at once: with the ACKs between them, what fits into a default receive buffer.
+/// INVITEs under way at once: with the ACKs between them they fit into a default receive buffer.
 const WINDOW: usize = 96;
 
-/// How the INVITE ends.
+/// Final response to the INVITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// 302 with a registered user's contact.

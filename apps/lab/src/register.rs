@@ -6,13 +6,13 @@ use crate::template::{self, Carrier, Serial, Template, Values};
 use crate::wire::{CONNECTIONS, PHONE_SOCKETS};
 use memchr::memmem::Finder;
 
-/// How many REGISTERs are under way at once over UDP: what fits into the receive buffer that a server gets by default.
+/// REGISTERs under way at once over UDP: as many as fit into the receive buffer that a server gets by default.
 const WINDOW: usize = 256;
 
 /// The same where every second one carries credentials, for which the kernel needs twice the room.
 const WINDOW_CHALLENGED: usize = 128;
 
-/// What a pass spends of each user's CSeq: the second one answers a challenge.
+/// CSeq numbers of a user in one pass: the second one answers a challenge.
 const CSEQS_PER_PASS: u32 = 2;
 
 /// In which order users are taken: all of them once, far apart from each other, then all again.
@@ -46,12 +46,12 @@ impl Walk {
         }
     }
 
-    /// How often everybody has had a turn.
+    /// Passes through all users so far.
     fn pass(&self) -> u32 {
         (self.turn / u64::from(self.users)) as u32
     }
 
-    /// How many users there are.
+    /// Number of users.
     pub fn users(&self) -> u32 {
         self.users
     }
@@ -74,7 +74,7 @@ pub fn socket_of(user: u32) -> usize {
     user as usize % PHONE_SOCKETS
 }
 
-/// What the server is to say.
+/// Expected response of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
     /// 200.

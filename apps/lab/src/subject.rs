@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What is measured: one operation is all messages of it, both ways.
+/// A measured operation: all messages of it, both ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// A REGISTER that refreshes a binding, over UDP.
@@ -36,7 +36,7 @@ pub struct Subject {
     pub process: Process,
     phones: Phones,
     ports: [u16; PHONE_SOCKETS],
-    /// Where it listens, by UDP and TCP (the floor: by one of them).
+    /// Its address for UDP and TCP (the floor: one of them).
     address: SocketAddrV4,
     registering: Walk,
     calling: Walk,
@@ -79,7 +79,7 @@ impl Subject {
     }
 }
 
-/// Where Ringway keeps what it knows.
+/// Store of a Ringway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Store {
     /// Nothing on a disk.
@@ -88,7 +88,7 @@ pub enum Store {
     Sqlite(PathBuf),
 }
 
-/// What a Ringway does with an INVITE.
+/// Treatment of an INVITE by a Ringway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routing {
     /// Proxy with transactions.
@@ -99,10 +99,10 @@ pub enum Routing {
     Redirect,
 }
 
-/// How a Ringway is configured.
+/// Configuration of a Ringway.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many users there are, a multiple of four.
+    /// Number of users, a multiple of four.
     pub users: u32,
     /// Its store.
     pub store: Store,
@@ -141,7 +141,7 @@ impl Settings {
     }
 }
 
-/// What a server runs under.
+/// Program that a server runs under.
 #[derive(Clone, Copy, Debug)]
 pub enum Under<'a> {
     /// Nothing: as users run it.
@@ -150,7 +150,7 @@ pub enum Under<'a> {
     Callgrind(&'a Path),
 }
 
-/// Where the programs are and files may be written.
+/// Programs, and the folder for files.
 pub struct Place {
     /// Ringway's release binary.
     pub ringway: PathBuf,

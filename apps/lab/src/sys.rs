@@ -28,7 +28,7 @@ pub fn set_real_time(priority: u8) -> io::Result<()> {
     }
 }
 
-/// What a receiver does when nothing is there.
+/// Behaviour of a receiver when no datagram is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Waits for the first datagram.
@@ -112,7 +112,7 @@ impl Inbound {
         }
     }
 
-    /// Who sent datagram `index` of the last batch.
+    /// Sender of datagram `index` of the last batch.
     pub fn sender(&self, index: usize) -> SocketAddrV4 {
         self.addresses.get(index).map_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), |address| {
             SocketAddrV4::new(

@@ -9,12 +9,12 @@ pub const DOMAIN: &str = "example.org";
 /// The first CSeq of every Call-ID: high enough that the number of digits never changes.
 const CSEQ_BASE: u32 = 1_000_000;
 
-/// What is filled into a message.
+/// Values of the fields of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Values {
-    /// Who sends: `u` and seven digits.
+    /// Sender: `u` and seven digits.
     pub user: u32,
-    /// Who is called: `u` and seven digits.
+    /// Called user: `u` and seven digits.
     pub peer: u32,
     /// Tells the messages of one operation from all others: 12 hexadecimal digits, the first four the slot.
     pub serial: Serial,
@@ -148,7 +148,7 @@ fn write_hex(mut number: u64, out: &mut [u8]) {
     }
 }
 
-/// How a request leaves: the word in its Via.
+/// Transport of a request, for its Via.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// Datagrams.
@@ -218,7 +218,7 @@ pub fn refused_ack_head(peer_prefix: char) -> Template {
     ))
 }
 
-/// What follows the To header in such an ACK.
+/// The rest of such an ACK, behind the To header.
 pub fn refused_ack_tail() -> Template {
     Template::new("Call-ID: {serial}@127.0.0.1\nCSeq: {cseq} ACK\nContent-Length: 0\n\n")
 }
@@ -228,7 +228,7 @@ pub fn in_dialog_head(method: &str) -> Template {
     Template::new(&format!("{method} sip:u{{peer}}@127.0.0.1:{{peer_port}} SIP/2.0\n"))
 }
 
-/// What follows the Route headers of a request inside the dialog. `letter` keeps the branches of ACK and BYE apart.
+/// The rest of a request inside the dialog, behind the Route headers. `letter` keeps the branches of ACK and BYE apart.
 pub fn in_dialog_tail(method: &str, letter: char) -> Template {
     Template::new(&format!(
         "Via: SIP/2.0/UDP 127.0.0.1:{{port}};branch=z9hG4bK{letter}{{serial}};rport\n\
@@ -242,7 +242,7 @@ pub fn in_dialog_tail(method: &str, letter: char) -> Template {
     ))
 }
 
-/// What the called phone adds to its 200.
+/// Headers and body that the called phone adds to its 200.
 pub fn answer_tail() -> Template {
     Template::new(&format!(
         "Contact: <sip:u{{peer}}@127.0.0.1:{{peer_port}}>\n\

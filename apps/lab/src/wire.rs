@@ -1,4 +1,4 @@
-//! What carries messages between the generator and the server: four UDP sockets, or 200 TCP connections.
+//! Sockets between the generator and the server: four UDP sockets, or 200 TCP connections.
 
 use crate::sys::{BATCH, Inbound, Outbound, Wait};
 use anyhow::{Context, Result, anyhow};
@@ -19,7 +19,7 @@ pub type OnMessage<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [Outbound]) -> Res
 
 /// Sockets of either kind.
 pub trait Wire {
-    /// What waits to be sent, by socket.
+    /// Messages to send, by socket.
     fn outbound(&mut self) -> &mut [Outbound];
 
     /// Sends all of it.

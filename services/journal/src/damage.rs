@@ -13,7 +13,7 @@ const KEYS_MAX: usize = 1_000;
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where the damage begins, in bytes; `None`: the file is missing.
+    /// Offset of the damage in bytes; `None`: the file is missing.
     pub offset: Option<u64>,
     /// Records that are lost, or at least so many.
     pub lost: u64,

@@ -1,11 +1,11 @@
-//! The few things the journal asks of a disk, as a trait, so that a test can make each of them fail.
+//! The file operations of a journal, as a trait, so that a test can make each of them fail.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How every file of the journal is opened: a symbolic link in its place would lead writes to another file.
+/// Flags for opening a file of the journal: a symbolic link in its place would lead writes to another file.
 const FLAGS: libc::c_int = libc::O_NOFOLLOW;
 
 /// A place for the journal's files.

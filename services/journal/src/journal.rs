@@ -31,7 +31,7 @@ pub struct Journal {
     older_bytes: u64,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
-    /// What was read should be replaced by a snapshot, however long it is.
+    /// The files that were read should be replaced by a snapshot, however long they are.
     is_worn: bool,
     recovery: Recovery,
     /// Held as long as the journal lives; the system lets go of it when the process dies.
@@ -43,7 +43,8 @@ impl Journal {
     /// oldest first: key, value; an empty value says that the key is gone. Each record is the whole state of its key,
     /// so a later one replaces an earlier one.
     ///
-    /// What is damaged is left out, reported in [`Journal::recovery`], kept under another name and replaced by a snapshot.
+    /// Damaged records are left out and reported in [`Journal::recovery`]; the damaged file is kept under another name and
+    /// replaced by a snapshot.
     ///
     /// # Errors
     /// Another process holds the journal; a file is of a later version or a symbolic link; the file system refuses.
@@ -99,12 +100,12 @@ impl Journal {
         self
     }
 
-    /// What was read.
+    /// Report of the recovery.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// What the names of all its files begin with.
+    /// Beginning of the names of all its files.
     pub fn path(&self) -> &Path {
         self.names.snapshot()
     }
@@ -137,8 +138,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a new segment. What the old one has beyond its last sync may be damaged after a crash, and recovery is
-    /// told so.
+    /// Begins a new segment. Its header says how much of the old one was synced: the rest may be damaged after a crash.
     pub(crate) fn begin_segment(&mut self) -> io::Result<u64> {
         let number = self.number + 1;
         let (segment, open) = create_segment(&self.names, &*self.disk, number, self.synced)?;

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What was found on the disk.
+/// Report of reading a journal.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Records read from the snapshot.
@@ -49,12 +49,12 @@ impl Recovery {
     }
 }
 
-/// Where writing goes on.
+/// Position at which writing goes on.
 #[derive(Debug)]
 pub(crate) struct Position {
     /// The segment to append to.
     pub(crate) segment: u64,
-    /// What is known of it; `None`: it must be made first.
+    /// Its state; `None`: it must be made first.
     pub(crate) open: Option<Open>,
     /// For a segment that must be made: how much of the one before it is good.
     pub(crate) previous_synced: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Position {
 /// A segment that can be appended to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// How much of it is good.
+    /// Length of its good part.
     pub(crate) length: u64,
     /// The number its records carry.
     pub(crate) file: u32,
@@ -153,7 +153,7 @@ struct Snapshot {
 struct Segment {
     /// `None`: it is damaged or of an older version, and nothing may be appended.
     open: Option<Open>,
-    /// How much of it is good; 0: it has no header.
+    /// Length of its good part; 0: it has no header.
     good: u64,
     length: u64,
     is_replaced: bool,
@@ -276,7 +276,7 @@ impl Reading<'_> {
         }
     }
 
-    /// How much of the segment before `number` was on the disk when `number` was begun.
+    /// Synced length of the segment before `number` at the time when `number` was begun.
     fn synced_before(&self, number: u64) -> Result<u64, JournalError> {
         let path = self.names.segment(number);
         match Header::read(&mut open(&path)?, &path)? {

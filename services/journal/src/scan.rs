@@ -8,7 +8,7 @@ use crate::record::{Content, Format, LostKey, RECORD_HEADER_BYTES, Step, Whole, 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// How much is read at once.
+/// Size of one read.
 const BLOCK_BYTES: usize = 1 << 20;
 /// A write that was cut short can leave zeros at the end of a file; no record ends with so many.
 const ZEROS_MIN: usize = 16;
@@ -35,16 +35,16 @@ pub(crate) enum Tail {
     Damaged,
 }
 
-/// What reading a file's records came to.
+/// Result of reading a file's records.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// Records handed over.
     pub(crate) records: u64,
     /// Records missing, as far as their numbers tell; at least one for each gap.
     pub(crate) lost: u64,
-    /// Where the first gap begins that is not the file's tail.
+    /// Offset of the first gap that is not the file's tail.
     pub(crate) damaged_at: Option<u64>,
-    /// Where the last whole record ends.
+    /// End of the last whole record.
     pub(crate) good: u64,
     /// The file's length.
     pub(crate) length: u64,
@@ -95,7 +95,7 @@ impl Lost {
 
 struct Scanner<'f> {
     format: Format,
-    /// Where in the file the block begins.
+    /// Offset of the block in the file.
     at: u64,
     gap: Option<Gap>,
     /// The next record is to be searched for, and not expected at once.

@@ -95,7 +95,7 @@ impl Names {
     }
 }
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Segment,
@@ -115,7 +115,7 @@ pub(crate) struct Header {
     pub(crate) file: Option<u32>,
 }
 
-/// What was found where a file's header should be.
+/// State of a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Whole(Header),
@@ -221,7 +221,7 @@ impl Header {
         }
     }
 
-    /// Where the records begin.
+    /// Offset of the first record.
     pub(crate) fn length(&self) -> u64 {
         let length = if self.file.is_some() { HEADER_BYTES } else { V1_HEADER_BYTES };
         length as u64

@@ -21,9 +21,9 @@ use std::thread::{Builder, JoinHandle};
 /// the old segments go: one that cannot go on must wait or panic, and is tried again after a panic.
 pub type SnapshotSource = Box<dyn FnMut(&mut dyn FnMut(&[u8], &[u8])) + Send>;
 
-/// How much is written at once.
+/// Size of one write.
 const BLOCK_BYTES: usize = 1 << 20;
-/// How much is written before it is pushed to the disk: a journal that shares the disk should not have to wait behind
+/// Bytes that are written before a sync: a journal that shares the disk should not have to wait behind
 /// a snapshot's hundreds of megabytes.
 const SYNC_BYTES: u64 = 16 << 20;
 

@@ -3,7 +3,7 @@
 //! A thread that changes the table appends a record and goes on; it makes no system call, except that the first record
 //! after a rest wakes the journal's thread. That thread takes the whole buffer and writes it at once.
 //!
-//! What [`Durability`] promises:
+//! Guarantees of [`Durability`]:
 //! - relaxed: a record is on the disk within 1 s (written within some milliseconds, so that it survives the death of
 //!   the process; pushed to the disk twice a second, so that it survives the loss of power).
 //! - strict: [`Writer::durable`] reaches a record's number when it is on the disk, never before. While the disk fails
@@ -27,10 +27,10 @@ pub const BUFFER_BYTES_MAX: usize = 128 << 20;
 /// Time at which a record counts as kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it was appended; it is on the disk within 1 s.
+    /// Once it is appended; it is on the disk within 1 s.
     #[default]
     Relaxed,
-    /// When it is on the disk.
+    /// Once it is on the disk.
     Strict,
 }
 
@@ -229,7 +229,7 @@ pub struct WriterStats {
 /// Records being appended under one lock.
 pub struct Batch<'a> {
     pending: &'a mut Pending,
-    /// How much of the buffer is whole records; a caller that panics while it writes one leaves nothing behind.
+    /// Length of the whole records in the buffer; a caller that panics while it writes one leaves nothing behind.
     good: usize,
     buffer_bytes_max: usize,
 }
@@ -287,7 +287,7 @@ pub(crate) struct Pending {
     /// The thread waits to be woken.
     pub(crate) sleeping: bool,
     pub(crate) stop: bool,
-    /// What a snapshot came to: its length.
+    /// Result of a snapshot: its length.
     pub(crate) snapshot: Option<io::Result<u64>>,
 }
 

@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 const GATHER: Duration = Duration::from_millis(2);
 /// Relaxed: how often what was written is brought to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(500);
-/// How long after a failure the disk is tried again.
+/// Time after a failure until the next try.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// How long a failed snapshot waits for the next try, at first and at most.
+/// Time after a failed snapshot until the next try, at first and at most.
 const SNAPSHOT_RETRY_MIN: Duration = Duration::from_secs(2);
 const SNAPSHOT_RETRY_MAX: Duration = Duration::from_secs(300);
-/// How long a stop waits for a disk that failed before.
+/// Maximum time of a stop when the disk fails.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
-/// How often it tries meanwhile.
+/// Interval of the tries during a stop.
 const STOP_RETRY_EVERY: Duration = Duration::from_millis(50);
 /// A buffer that grew beyond this while the disk was slow is given back.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
@@ -43,7 +43,7 @@ pub(crate) struct WriterThread {
     durability: Durability,
     snapshots: Snapshots,
     on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
-    /// What is being written, with the number of its last record.
+    /// The batch that is being written, and the number of its last record.
     batch: Vec<u8>,
     batch_last: u64,
     /// The number of the last record in a segment.
@@ -95,7 +95,7 @@ impl WriterThread {
         }
     }
 
-    /// Works until told to stop.
+    /// Works until it is stopped.
     pub(crate) fn run(&mut self) {
         while !self.rest() {
             if self.durability == Durability::Relaxed && self.batch.is_empty() {
@@ -133,7 +133,7 @@ impl WriterThread {
         pending.stop
     }
 
-    /// When there is something to do even if nothing is appended.
+    /// Time of the next work even if nothing is appended.
     fn next_deadline(&self) -> Option<Instant> {
         let is_unsynced = self.written > self.durable && !self.has_loss();
         let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_EVERY);

@@ -1,11 +1,11 @@
-//! What changed since a server last looked.
+//! Changes of subscribers and contacts since a given number.
 
 use super::subscribers::SubscriberRow;
 use super::{Store, StoreError};
 use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
-/// How many changes one look gives at most.
+/// Maximum number of changes that one query returns.
 const CHANGES_MAX: i64 = 10_000;
 
 /// A user of whom something changed, with what is so now.
@@ -17,11 +17,11 @@ pub struct Change {
     pub name: String,
     /// The domain, lower-case.
     pub domain: String,
-    /// What it is now.
+    /// The new state.
     pub kind: ChangeKind,
 }
 
-/// What a user has now.
+/// New state of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// A password: new, or another one.
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 }
 
 impl Store {
-    /// What changed after number `seq`, oldest first, at most 10,000 changes: ask again until none come. A user who
+    /// Reads the changes after number `seq`, oldest first, at most 10,000: call it again until it returns none. A user who
     /// changed twice comes once, as it is now; one that was removed and added again comes as both.
     ///
     /// # Errors

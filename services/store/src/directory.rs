@@ -1,4 +1,4 @@
-//! Who our users are, for all workers: the table of `ringway-users`, spread over locks.
+//! The users in memory, for all workers: the table of `ringway-users`, spread over locks.
 
 use ringway_users::{Ha1, HashedName, NameHash, Subscribers};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -19,7 +19,7 @@ impl Directory {
         Self { shards: (0..SHARDS).map(|_| RwLock::new(Subscribers::new(names))).collect(), names }
     }
 
-    /// What is known of the user's password. The name compares byte by byte, the domain without case (RFC 3261
+    /// Finds the hashes of a user's password. The name compares byte by byte, the domain without case (RFC 3261
     /// §19.1.4).
     pub fn find(&self, name: &str, domain: &str) -> Option<Ha1> {
         let user = self.names.of(name, domain);
@@ -45,7 +45,7 @@ impl Directory {
         self.write(&user).remove(&user)
     }
 
-    /// How many users there are.
+    /// Number of users.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
@@ -55,7 +55,7 @@ impl Directory {
         self.len() == 0
     }
 
-    /// How many bytes of memory it holds.
+    /// Bytes of memory that it holds.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes()).sum()
     }

@@ -5,7 +5,7 @@ use ringway_users::Unusable;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a store operation failed. Each text names the file or the user and says what to do.
+/// Error of a store operation. Each text names the file or the user and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file is there and is not a database, or its pages contradict each other.
@@ -17,7 +17,7 @@ pub enum StoreError {
     Corrupt {
         /// The database.
         file: PathBuf,
-        /// What was found.
+        /// The finding.
         detail: String,
     },
     /// The file was written by a later version.
@@ -42,7 +42,7 @@ pub enum StoreError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -75,9 +75,9 @@ pub enum StoreError {
     /// A name, domain, password or contact that cannot be used.
     #[error("{what}: {why}")]
     Unusable {
-        /// What was given, quoted as far as it is safe to print.
+        /// The value, quoted as far as it is safe to print.
         what: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         why: &'static str,
     },
     /// A row of an import is wrong; nothing was imported.
@@ -87,7 +87,7 @@ pub enum StoreError {
         file: PathBuf,
         /// The line in it, from 1.
         line: u64,
-        /// What is wrong, and what to do.
+        /// The fault, and what to do.
         detail: String,
     },
 }

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// How often progress is told, in rows.
+/// Rows between two calls of `progress`.
 const PROGRESS_ROWS: u64 = 1000;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Subscribers added.
@@ -22,8 +22,8 @@ pub struct Imported {
 }
 
 impl Store {
-    /// Adds all subscribers of a list as [`UserList`] reads it. A row without a domain is of `domain`. `progress` hears
-    /// of bytes read.
+    /// Adds all subscribers of a list as [`UserList`] reads it. A row without a domain is of `domain`. `progress` gets
+    /// the number of bytes read.
     ///
     /// # Errors
     /// The file cannot be read, its header is another, or a row is wrong, which is then named: nothing is imported.

@@ -11,7 +11,7 @@ use std::time::Duration;
 const SCHEMA_VERSION: i64 = 1;
 /// "RNGW", in SQLite's `application_id`: tells our databases from others'.
 const APPLICATION_ID: i64 = 0x524e_4757;
-/// How long a command waits while another process writes.
+/// Maximum wait of a command while another process writes.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// `changed` has one row for each user and kind of change, with the number of the latest: a server that knows all up

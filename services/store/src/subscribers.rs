@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Longest permanent contact, in bytes.
 const CONTACT_BYTES_MAX: usize = 1024;
 
-/// Where the store is.
+/// Location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite://FILE`; a relative FILE is relative to the current folder, as SQLite users expect.
@@ -23,7 +23,7 @@ pub enum StoreUrl {
 }
 
 impl StoreUrl {
-    /// What the journal's files begin with: the database's path and `.bindings`. `None` in memory.
+    /// Beginning of the names of the journal's files: the database's path and `.bindings`. `None` in memory.
     pub fn bindings(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite(file) => {
@@ -52,7 +52,7 @@ pub struct SubscriberRow<'a> {
 }
 
 impl<'a> SubscriberRow<'a> {
-    /// What is known of the password.
+    /// Hashes of the password.
     pub fn ha1(&self) -> Ha1 {
         Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
     }
@@ -72,7 +72,7 @@ impl<'a> SubscriberRow<'a> {
     }
 }
 
-/// What [`Store::load`] read.
+/// Result of [`Store::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// Subscribers handed over.
@@ -318,7 +318,7 @@ impl Store {
         load().map_err(self.sql())
     }
 
-    /// How many subscribers have a password for another realm than `realm`: they cannot register until it is given
+    /// Counts the subscribers that have a password for another realm than `realm`: they cannot register until it is given
     /// again.
     ///
     /// # Errors

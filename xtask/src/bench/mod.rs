@@ -7,7 +7,6 @@
 //!
 //! Start reading at [`rows`]; the load is that of `ringway_lab::closed_loop`.
 
-mod allocations;
 mod attacks;
 mod instructions;
 mod parse;

@@ -1,6 +1,5 @@
-//! The row "parse": in this process, by this thread's CPU clock and its count of allocations.
+//! The row "parse": in this process, by this thread's CPU clock, its allocations counted.
 
-use super::allocations::allocations;
 use super::report::Row;
 use anyhow::{Result, anyhow, bail};
 use ringway_lab::machine;
@@ -63,21 +62,24 @@ fn cost(template: &Template, repeats: u32) -> Result<Cost> {
         }
     }
     let mut readings = Vec::new();
-    let mut allocated = 0;
+    let mut allocations = 0;
     for _ in 0..=repeats {
-        let before = (machine::thread_cpu_ns(), allocations());
-        for _ in 0..ROUNDS {
-            for message in &messages {
-                let _ = black_box(Message::parse(black_box(message), &limits));
+        let mut used = 0;
+        let counted = allocation_counter::measure(|| {
+            let before = machine::thread_cpu_ns();
+            for _ in 0..ROUNDS {
+                for message in &messages {
+                    let _ = black_box(Message::parse(black_box(message), &limits));
+                }
             }
-        }
-        let used = machine::thread_cpu_ns().saturating_sub(before.0);
-        allocated += allocations() - before.1;
+            used = machine::thread_cpu_ns().saturating_sub(before);
+        });
+        allocations += counted.count_total;
         readings.push(used as f64 / f64::from(ROUNDS * MESSAGES));
     }
     // The first round warmed the caches.
     let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
-    Ok(Cost { ns: median(warm.iter().copied()), allocations: allocated })
+    Ok(Cost { ns: median(warm.iter().copied()), allocations })
 }
 
 fn messages(template: &Template) -> Vec<Vec<u8>> {

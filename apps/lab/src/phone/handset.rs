@@ -56,7 +56,7 @@ impl Handset {
         machine::process_cpu_ns(Pid::from_child(&self.child))
     }
 
-    /// What it prints at its end, an object a call.
+    /// Waits for its end and reads the results it prints, an object for each call.
     ///
     /// # Errors
     /// It does not end within `patience`, or fails.
@@ -97,5 +97,5 @@ pub fn number(result: &Value, path: &[&str]) -> Result<f64> {
     found.as_f64().with_context(|| format!("{} in {result}", path.join(".")))
 }
 
-/// How long a phone may take to say something.
+/// Maximum time until a phone prints a line.
 const PATIENCE: Duration = Duration::from_secs(20);

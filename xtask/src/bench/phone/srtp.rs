@@ -2,7 +2,6 @@
 //!
 //! Both take their turns batch by batch, so that whatever else the machine does hits them alike.
 
-use super::super::allocations::allocations;
 use super::super::report::Verdict;
 use super::table::PhoneRow;
 use crate::libsrtp::{Library, ROOM_BYTES, Session, Side};
@@ -166,13 +165,14 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     };
     let mut slots = vec![Slot([0; RTP_BYTES + ROOM_BYTES]); BATCH];
     let (mut our_times, mut their_times) = (Times::default(), Times::default());
-    let mut allocated = 0;
+    let mut allocations = 0;
     let mut steps = [StepTimes::default(), StepTimes::default()];
     for batch in 0..=batches {
         fill(&mut slots, batch);
-        let before = allocations();
-        let (protect, unprotect) = our_batch(&mut ours, &mut slots)?;
-        allocated += allocations() - before;
+        let mut times = None;
+        let counted = allocation_counter::measure(|| times = Some(our_batch(&mut ours, &mut slots)));
+        let (protect, unprotect) = times.context("nothing was measured")??;
+        allocations += counted.count_total;
         let theirs = match &mut theirs {
             Some(sessions) => {
                 fill(&mut slots, batch);
@@ -196,7 +196,7 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     }
     Ok(Measured {
         ours: our_times,
-        allocations: allocated,
+        allocations,
         libsrtp: library.map(|library| (library.description(), their_times)),
         steps,
         derivation_us: derivation_us(suite, &key)?,
