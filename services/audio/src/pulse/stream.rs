@@ -46,10 +46,10 @@ impl Ends {
         self.shared.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Prepares the queue for a stream that begins: the newest samples fill the server's buffer and the headset's
-    /// margin. After a loss all of them are old.
+    /// Prepares the queue for a stream that begins: the newest samples stay as the headset's margin. After a loss all
+    /// of them are old.
     fn discard(&mut self) {
-        let keep = if self.is_sound_lost { 0 } else { MARGIN + TARGET_BYTES as usize / 2 };
+        let keep = if self.is_sound_lost { 0 } else { MARGIN };
         let count = self.from_call.slots().saturating_sub(keep);
         if let Ok(old) = self.from_call.read_chunk(count) {
             old.commit_all();
@@ -174,7 +174,7 @@ impl Session {
                 }
                 Some(Frame::Request(Request { channel, length })) => {
                     if self.playback.is_open(channel) {
-                        self.play(channel, length, ends)?;
+                        self.play(channel, length, |samples| ends.fill(samples))?;
                     }
                 }
                 Some(Frame::Reply { sequence, result }) => {
@@ -184,7 +184,8 @@ impl Session {
                         self.playback = Stream::Open(reply.channel);
                         ends.discard();
                         ends.works(Part::Sound);
-                        self.play(reply.channel, reply.requested_bytes, ends)?;
+                        // The server's buffer is filled with silence first.
+                        self.play(reply.channel, reply.requested_bytes, |_| {})?;
                     } else if self.record.is_opening(sequence) {
                         let refused = |why| AudioError::Refused { what: "the microphone", why };
                         let reply = result.map_err(refused).and_then(Reply::read);
@@ -204,13 +205,13 @@ impl Session {
     }
 
     /// Gives the server samples that it asked for.
-    fn play(&mut self, channel: u32, bytes: u32, ends: &mut Ends) -> Result<(), AudioError> {
+    fn play(&mut self, channel: u32, bytes: u32, fill: impl FnOnce(&mut [u8])) -> Result<(), AudioError> {
         // Whole samples, and no more than the server's buffer holds.
         let bytes = bytes.min(4 * TARGET_BYTES) as usize & !1;
         self.frame.clear();
         self.frame.resize(DESCRIPTOR_SIZE + bytes, 0);
         if let Some(samples) = self.frame.get_mut(DESCRIPTOR_SIZE..) {
-            ends.fill(samples);
+            fill(samples);
         }
         self.connection.send_samples(channel, &mut self.frame)
     }
