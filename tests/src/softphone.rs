@@ -44,7 +44,7 @@ impl World {
         transport: Transport,
         configure: impl FnOnce(&mut Config),
     ) -> HostId {
-        self.desk.subscribe(user, REALM, &password(user));
+        self.services.subscribe(user, REALM, REALM, &password(user));
         let number = u8::try_from(self.softphones.len() + 1).expect("a story has few softphones");
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, number)), 5060);
         let host = "sip.example.org".into();

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Users with a password, `u0000000` and so on.
 const USERS: u32 = 256;
 
-/// A running server with [`USERS`] users.
+/// A running server with 256 users.
 pub struct Target<'p> {
     /// Its address for UDP.
     pub address: SocketAddrV4,

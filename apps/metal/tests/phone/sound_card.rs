@@ -1,8 +1,8 @@
 //! Phones with a sound card that keeps the time of the test.
 
 use crate::network::{ALICE, BOB, Network, phone_ip};
-use crate::tone::share_at;
 use ringway_metal::SoundCard;
+use ringway_test_support::tone::share_at;
 use std::cell::RefCell;
 use std::f64::consts::TAU;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
 //! A cable in memory with a card at one end and another stack's host at the other.
-#![allow(dead_code, reason = "not every test needs all of it")]
 
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX};
 use ringway_sansio::Instant;
@@ -12,32 +11,38 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 
-pub(crate) const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-pub(crate) const OWN_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 1];
-pub(crate) const PEER_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Address of the station.
+pub const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Address of the host.
+pub const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// Hardware address of the station.
+pub const OWN_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// Hardware address of the host.
+pub const PEER_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// Frames on their way in one direction.
-pub(crate) type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
+pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// The station's end of the cable.
-pub(crate) struct Plug {
-    pub(crate) incoming: Frames,
-    pub(crate) outgoing: Frames,
+pub struct Plug {
+    /// Frames on their way to the station.
+    pub incoming: Frames,
+    /// Frames that the station sent.
+    pub outgoing: Frames,
     hardware: [u8; 6],
     counters: CardCounters,
 }
 
 impl Plug {
     /// The end of a cable for a card with this hardware address.
-    pub(crate) fn new(incoming: &Frames, outgoing: &Frames, hardware: [u8; 6]) -> Self {
+    pub fn new(incoming: &Frames, outgoing: &Frames, hardware: [u8; 6]) -> Self {
         let (incoming, outgoing) = (Rc::clone(incoming), Rc::clone(outgoing));
         Self { incoming, outgoing, hardware, counters: CardCounters::default() }
     }
 }
 
 /// A cable: the card's end, and the frames on their way to it and from it.
-pub(crate) fn cable() -> (Plug, Frames, Frames) {
+pub fn cable() -> (Plug, Frames, Frames) {
     let (incoming, outgoing) = (Frames::default(), Frames::default());
     (Plug::new(&incoming, &outgoing, OWN_HARDWARE), incoming, outgoing)
 }
@@ -74,7 +79,7 @@ impl Card for Plug {
 }
 
 /// A host of another stack at the other end.
-pub(crate) struct Host {
+pub struct Host {
     interface: Interface,
     sockets: SocketSet<'static>,
     end: End,
@@ -87,7 +92,7 @@ struct End {
 
 impl Host {
     /// A host at [`PEER`] that takes `incoming` from the cable and gives it `outgoing`.
-    pub(crate) fn at(incoming: &Frames, outgoing: &Frames, now: Instant) -> Self {
+    pub fn at(incoming: &Frames, outgoing: &Frames, now: Instant) -> Self {
         let mut end = End { incoming: Rc::clone(incoming), outgoing: Rc::clone(outgoing) };
         let hardware = HardwareAddress::Ethernet(EthernetAddress(PEER_HARDWARE));
         let mut interface = Interface::new(Config::new(hardware), &mut end, time(now));
@@ -97,23 +102,27 @@ impl Host {
         Self { interface, sockets: SocketSet::new(Vec::new()), end }
     }
 
-    pub(crate) fn udp(&mut self, port: u16) -> SocketHandle {
+    /// Binds a UDP port.
+    pub fn udp(&mut self, port: u16) -> SocketHandle {
         let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 64], vec![0; 256 << 10]);
         let mut socket = udp::Socket::new(buffer(), buffer());
         socket.bind(port).unwrap();
         self.sockets.add(socket)
     }
 
-    pub(crate) fn send(&mut self, socket: SocketHandle, bytes: &[u8]) {
+    /// Sends a datagram to port 5060 of [`OWN`].
+    pub fn send(&mut self, socket: SocketHandle, bytes: &[u8]) {
         self.send_to(socket, bytes, SocketAddr::V4(SocketAddrV4::new(OWN, 5060)));
     }
 
-    pub(crate) fn send_to(&mut self, socket: SocketHandle, bytes: &[u8], to: SocketAddr) {
+    /// Sends a datagram.
+    pub fn send_to(&mut self, socket: SocketHandle, bytes: &[u8], to: SocketAddr) {
         let SocketAddr::V4(to) = to else { panic!("{to} is no IPv4 address") };
         self.sockets.get_mut::<udp::Socket<'_>>(socket).send_slice(bytes, to).unwrap();
     }
 
-    pub(crate) fn received(&mut self, socket: SocketHandle) -> Option<(Vec<u8>, SocketAddr)> {
+    /// Takes a datagram that arrived, and its sender.
+    pub fn received(&mut self, socket: SocketHandle) -> Option<(Vec<u8>, SocketAddr)> {
         let (bytes, from) = self.sockets.get_mut::<udp::Socket<'_>>(socket).recv().ok()?;
         Some((bytes.to_vec(), SocketAddr::new(from.endpoint.addr.into(), from.endpoint.port)))
     }
@@ -123,7 +132,8 @@ impl Host {
         self.sockets.add(tcp::Socket::new(buffer(), buffer()))
     }
 
-    pub(crate) fn connect(&mut self, from_port: u16) -> SocketHandle {
+    /// Connects to port 5060 of [`OWN`].
+    pub fn connect(&mut self, from_port: u16) -> SocketHandle {
         let handle = self.tcp_socket();
         let to = SocketAddrV4::new(OWN, 5060);
         self.sockets
@@ -133,17 +143,20 @@ impl Host {
         handle
     }
 
-    pub(crate) fn listen(&mut self, port: u16) -> SocketHandle {
+    /// Listens on a TCP port.
+    pub fn listen(&mut self, port: u16) -> SocketHandle {
         let handle = self.tcp_socket();
         self.tcp(handle).listen(port).unwrap();
         handle
     }
 
-    pub(crate) fn tcp(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
+    /// A TCP socket.
+    pub fn tcp(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
         self.sockets.get_mut(handle)
     }
 
-    pub(crate) fn read(&mut self, handle: SocketHandle) -> String {
+    /// Takes the text that arrived on a TCP socket.
+    pub fn read(&mut self, handle: SocketHandle) -> String {
         let mut text = Vec::new();
         while self.tcp(handle).can_recv() {
             self.tcp(handle).recv(|bytes| (bytes.len(), text.extend_from_slice(bytes))).unwrap();
@@ -151,7 +164,8 @@ impl Host {
         String::from_utf8(text).unwrap()
     }
 
-    pub(crate) fn poll(&mut self, now: Instant) {
+    /// Lets the host do its work.
+    pub fn poll(&mut self, now: Instant) {
         self.interface.poll(time(now), &mut self.end, &mut self.sockets);
     }
 }
@@ -181,8 +195,8 @@ impl Device for End {
     }
 }
 
-pub(crate) struct Taken(Vec<u8>);
-pub(crate) struct Given<'a>(&'a Frames);
+struct Taken(Vec<u8>);
+struct Given<'a>(&'a Frames);
 
 impl RxToken for Taken {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
@@ -200,7 +214,7 @@ impl TxToken for Given<'_> {
 }
 
 /// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
-pub(crate) fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
+pub fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
     let mut answer = question.to_vec();
     answer[2] = 0x81;
     answer[3] = if address.is_some() { 0x80 } else { 0x83 };

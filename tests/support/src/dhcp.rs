@@ -1,31 +1,56 @@
-//! A DHCP server (RFC 2131) for one machine that can be told to misbehave. It writes its packets byte by byte: most of what is
-//! tried here is no packet that a library would write.
+//! A DHCP server (RFC 2131) for one client that misbehaves on request. It writes its packets byte by byte, because no library
+//! writes most of them.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use super::frames::{EVERYBODY, HOST, MACHINE, MACHINE_HARDWARE, MASK};
+/// Answer to a client that behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// The client's address.
+    pub address: Ipv4Addr,
+    /// The client's hardware address.
+    pub hardware: [u8; 6],
+    /// The server, which is the gateway and the next server too.
+    pub server: Ipv4Addr,
+    /// Mask of the network.
+    pub mask: Ipv4Addr,
+    /// Name server.
+    pub dns: Option<Ipv4Addr>,
+    /// Duration of the lease in seconds.
+    pub lease_s: u32,
+}
 
-/// The server: what it was asked, and how it answers.
-#[derive(Default)]
-pub(super) struct DhcpServer {
-    /// So many DISCOVERs get no answer.
-    pub(super) deaf_for: u32,
-    /// What the first REQUESTs get, one each; then all get an address.
-    pub(super) first_answers: VecDeque<Answer>,
-    /// Before so many answers comes everything that is none.
-    pub(super) nonsense: u32,
-    /// DISCOVERs that came.
-    pub(super) discovers: u32,
-    /// REQUESTs that came.
-    pub(super) requests: u32,
+impl Offer {
+    /// The broadcast address of the network, which no client can have.
+    fn broadcast(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits() | !self.mask.to_bits())
+    }
+}
+
+/// A server for one client.
+pub struct DhcpServer {
+    /// Answer when nothing below applies.
+    pub offer: Offer,
+    /// Further options: code and value.
+    pub extra: Vec<(u8, Vec<u8>)>,
+    /// Every REQUEST gets a NAK.
+    pub refuses: bool,
+    /// Number of DISCOVERs that get no answer.
+    pub deaf_for: u32,
+    /// Answers to the first REQUESTs, one each; then all get an address.
+    pub first_answers: VecDeque<Answer>,
+    /// Number of answers that are preceded by packets that are none.
+    pub nonsense: u32,
+    /// Kinds of the messages that came (RFC 2132 §9.6).
+    pub seen: Vec<u8>,
     /// The number of the last transaction.
     transaction: Vec<u8>,
 }
 
-/// How a REQUEST is answered.
+/// Answer to a REQUEST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum Answer {
     /// No.
     Nak,
     /// With this address.
@@ -39,71 +64,94 @@ pub(super) enum Answer {
 }
 
 impl DhcpServer {
-    /// What it answers to a packet.
-    pub(super) fn answer(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
+    /// A server that behaves.
+    pub fn new(offer: Offer) -> Self {
+        Self {
+            offer,
+            extra: Vec::new(),
+            refuses: false,
+            deaf_for: 0,
+            first_answers: VecDeque::new(),
+            nonsense: 0,
+            seen: Vec::new(),
+            transaction: Vec::new(),
+        }
+    }
+
+    /// Number of DISCOVERs that came.
+    pub fn discovers(&self) -> u32 {
+        self.count(DISCOVER)
+    }
+
+    fn count(&self, kind: u8) -> u32 {
+        self.seen.iter().filter(|seen| **seen == kind).count() as u32
+    }
+
+    /// Answers a packet.
+    pub fn answer(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
         let (Some(kind), Some(transaction)) = (kind_of(packet), packet.get(TRANSACTION)) else {
             return Vec::new();
         };
-        let mut answer = Packet::offer(transaction);
+        let mut answer = Packet::offer(&self.offer, transaction);
+        answer.options.extend_from_slice(&self.extra);
         self.transaction = transaction.to_vec();
+        self.seen.push(kind);
         match kind {
-            DISCOVER => {
-                self.discovers += 1;
-                if self.discovers <= self.deaf_for {
-                    return Vec::new();
-                }
-            }
-            REQUEST => {
-                self.requests += 1;
-                answer.spoil(self.first_answers.pop_front());
-            }
+            DISCOVER if self.discovers() <= self.deaf_for => return Vec::new(),
+            DISCOVER => {}
+            REQUEST if self.refuses => answer.spoil(Some(Answer::Nak)),
+            REQUEST => answer.spoil(self.first_answers.pop_front()),
             _ => return Vec::new(),
         }
         let mut all = Vec::new();
         if self.nonsense > 0 {
             self.nonsense -= 1;
-            all = nonsense(&answer);
+            all = nonsense(&self.offer, &answer);
         }
         all.push(answer.bytes());
         all
     }
 
-    /// What a stranger can say who heard the machine's last question: no, and another address.
-    pub(super) fn stray_answers(&self) -> [Vec<u8>; 2] {
-        [Answer::Nak, Answer::Address(EVERYBODY)].map(|answer| {
-            let mut packet = Packet::offer(&self.transaction);
+    /// Answers of a stranger who received the client's last question: a NAK, and another address.
+    pub fn stray_answers(&self) -> [Vec<u8>; 2] {
+        [Answer::Nak, Answer::Address(self.offer.broadcast())].map(|answer| {
+            let mut packet = Packet::offer(&self.offer, &self.transaction);
             packet.spoil(Some(answer));
             packet.bytes()
         })
     }
 }
 
-/// What a server writes (RFC 2131 §2).
+/// A packet of the server (RFC 2131 §2).
 #[derive(Clone)]
 struct Packet {
     transaction: Vec<u8>,
     address: Ipv4Addr,
+    server: Ipv4Addr,
     hardware: [u8; 6],
     options: Vec<(u8, Vec<u8>)>,
-    /// What stands behind the options.
+    /// Bytes behind the options.
     end: Vec<u8>,
 }
 
 impl Packet {
-    /// A good one.
-    fn offer(transaction: &[u8]) -> Self {
+    /// The offer itself.
+    fn offer(offer: &Offer, transaction: &[u8]) -> Self {
         let address = |address: Ipv4Addr| address.octets().to_vec();
+        let mut options = vec![
+            (KIND, vec![OFFER]),
+            (SERVER, address(offer.server)),
+            (LEASE, offer.lease_s.to_be_bytes().to_vec()),
+            (MASK_OPTION, address(offer.mask)),
+            (ROUTER, address(offer.server)),
+        ];
+        options.extend(offer.dns.map(|dns| (DNS, address(dns))));
         Self {
             transaction: transaction.to_vec(),
-            address: MACHINE,
-            hardware: MACHINE_HARDWARE,
-            options: vec![
-                (KIND, vec![OFFER]),
-                (SERVER, address(HOST)),
-                (LEASE, LEASE_S.to_be_bytes().to_vec()),
-                (MASK_OPTION, address(MASK)),
-                (ROUTER, address(HOST)),
-            ],
+            address: offer.address,
+            server: offer.server,
+            hardware: offer.hardware,
+            options,
             end: vec![END],
         }
     }
@@ -137,7 +185,7 @@ impl Packet {
         // Seconds, flags, the client's address before.
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(&self.address.octets());
-        bytes.extend_from_slice(&HOST.octets());
+        bytes.extend_from_slice(&self.server.octets());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&self.hardware);
         // The rest of the hardware address, the server's name, the file.
@@ -152,12 +200,12 @@ impl Packet {
     }
 }
 
-/// What looks like `right` and must not be taken: not this transaction's, not this machine's, addresses that no machine has,
+/// Packets like `right` that must not be taken: not this transaction's, not this machine's, addresses that no machine has,
 /// options that lie, and everything cut off.
-fn nonsense(right: &Packet) -> Vec<Vec<u8>> {
+fn nonsense(offer: &Offer, right: &Packet) -> Vec<Vec<u8>> {
     let changed = |change: &dyn Fn(&mut Packet)| {
         // With an address that no machine has: what is taken of these is seen.
-        let mut packet = Packet { address: EVERYBODY, ..right.clone() };
+        let mut packet = Packet { address: offer.broadcast(), ..right.clone() };
         change(&mut packet);
         packet.bytes()
     };
@@ -196,9 +244,9 @@ fn kind_of(packet: &[u8]) -> Option<u8> {
     None
 }
 
-/// Where the number of the transaction stands.
+/// Position of the transaction's number.
 const TRANSACTION: std::ops::Range<usize> = 4..8;
-/// Where the options begin, behind [`COOKIE`].
+/// Position of the options, behind [`COOKIE`].
 const OPTIONS: usize = 240;
 /// RFC 2131 §3.
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
@@ -206,6 +254,7 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 /// RFC 2132: options.
 const MASK_OPTION: u8 = 1;
 const ROUTER: u8 = 3;
+const DNS: u8 = 6;
 const LEASE: u8 = 51;
 const KIND: u8 = 53;
 const SERVER: u8 = 54;
@@ -218,15 +267,21 @@ const REQUEST: u8 = 3;
 const ACK: u8 = 5;
 const NAK: u8 = 6;
 
-/// For how long an address is lent.
-const LEASE_S: u32 = 3600;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const OFFERED: Offer = Offer {
+        address: Ipv4Addr::new(10, 77, 0, 2),
+        hardware: [2; 6],
+        server: Ipv4Addr::new(10, 77, 0, 1),
+        mask: Ipv4Addr::new(255, 255, 0, 0),
+        dns: None,
+        lease_s: 3600,
+    };
+
     fn asked(kind: u8) -> Vec<u8> {
-        let mut packet = Packet::offer(&[1, 2, 3, 4]);
+        let mut packet = Packet::offer(&OFFERED, &[1, 2, 3, 4]);
         packet.set(KIND, vec![kind]);
         packet.bytes()
     }
@@ -236,7 +291,7 @@ mod tests {
         let mut server = DhcpServer {
             deaf_for: 1,
             first_answers: [Answer::Nak, Answer::Lease(2)].into(),
-            ..DhcpServer::default()
+            ..DhcpServer::new(OFFERED)
         };
         assert!(server.answer(&asked(DISCOVER)).is_empty());
         let mut kinds = |kind| server.answer(&asked(kind)).iter().map(|packet| kind_of(packet)).collect();
@@ -246,13 +301,13 @@ mod tests {
             let got: Vec<Option<u8>> = kinds(kind);
             assert_eq!(got, answers);
         }
-        assert_eq!((server.discovers, server.requests), (2, 2));
+        assert_eq!((server.discovers(), server.count(REQUEST)), (2, 2));
     }
 
     #[test]
     fn nonsense_is_many_and_differs_from_what_is_right() {
-        let right = Packet::offer(&[1, 2, 3, 4]);
-        let all = nonsense(&right);
+        let right = Packet::offer(&OFFERED, &[1, 2, 3, 4]);
+        let all = nonsense(&OFFERED, &right);
         assert!(all.len() > 100 && !all.contains(&right.bytes()));
     }
 }
