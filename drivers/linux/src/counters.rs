@@ -105,6 +105,8 @@ counters! {
     unused_closes,
     /// Connections closed because the peer did not read what was written.
     write_queue_closes,
+    /// Connections closed because the peer sent more keep-alives than are answered.
+    keep_alive_closes,
     /// Connections closed because all connections and requests together hold as many bytes as they may.
     stream_memory_closes,
     /// Connections closed because the connections of their source hold as many bytes as they may.
@@ -134,6 +136,7 @@ impl Counters {
             CloseReason::Idle => self.idle_closes.one(),
             CloseReason::Unused => self.unused_closes.one(),
             CloseReason::Unread => self.write_queue_closes.one(),
+            CloseReason::KeepAlives => self.keep_alive_closes.one(),
             CloseReason::SourceMemory => self.stream_source_closes.one(),
             CloseReason::Memory => self.stream_memory_closes.one(),
         }

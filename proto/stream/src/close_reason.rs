@@ -17,6 +17,8 @@ pub enum CloseReason {
     Unused,
     /// The peer does not read.
     Unread,
+    /// The peer sent more keep-alives than are answered.
+    KeepAlives,
     /// The connections of its source hold as many bytes as they may.
     SourceMemory,
     /// All connections, and whatever else shares the [`MemoryBound`](ringway_sansio::MemoryBound), hold as many bytes as
@@ -26,7 +28,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ended,
         Self::NotConnected,
         Self::Framing,
@@ -34,6 +36,7 @@ impl CloseReason {
         Self::Idle,
         Self::Unused,
         Self::Unread,
+        Self::KeepAlives,
         Self::SourceMemory,
         Self::Memory,
     ];
@@ -48,6 +51,7 @@ impl CloseReason {
             Self::Idle => Some("idle_closes"),
             Self::Unused => Some("unused_closes"),
             Self::Unread => Some("write_queue_closes"),
+            Self::KeepAlives => Some("keep_alive_closes"),
             Self::SourceMemory => Some("stream_source_closes"),
             Self::Memory => Some("stream_memory_closes"),
         }

@@ -7,6 +7,7 @@
 //!                              accepted -+
 //! ```
 
+use crate::keep_alives::KeepAlives;
 use crate::times::Times;
 use crate::write_queue::WriteQueue;
 use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThrough, StreamLimits};
@@ -63,6 +64,7 @@ pub struct Connection<F, L = PassThrough> {
     layer: L,
     queue: WriteQueue,
     times: Times,
+    keep_alives: KeepAlives,
     state: State,
     is_framer_broken: bool,
     /// True when the queue holds bytes that no message of ours caused: keep-alive answers, a layer's own.
@@ -86,7 +88,7 @@ pub struct Broken;
 pub struct Batch {
     /// Whole messages.
     pub messages: usize,
-    /// Keep-alives that are answered.
+    /// Keep-alives that were received.
     pub keep_alives: usize,
     /// True when there may be more messages.
     pub has_more: bool,
@@ -100,6 +102,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
             layer,
             queue: WriteQueue::default(),
             times: Times::new(origin, now),
+            keep_alives: KeepAlives::new(now),
             state: State::Open,
             is_framer_broken: false,
             has_own_bytes: false,
@@ -168,12 +171,22 @@ impl<F: Framer, L: Layer> Connection<F, L> {
             self.queue.answered();
         }
         batch.keep_alives = self.framer.pongs();
-        for _ in 0..batch.keep_alives.min(PONGS_PER_BATCH) {
+        if batch.keep_alives > 0 {
+            self.answer_keep_alives(batch.keep_alives, now);
+        }
+        batch
+    }
+
+    fn answer_keep_alives(&mut self, wanted: usize, now: Instant) {
+        let answered = self.keep_alives.take(wanted, now);
+        for _ in 0..answered {
             self.queue.push(F::PONG, Token::NONE);
             self.has_own_bytes = true;
             self.times.queued(now);
         }
-        batch
+        if answered < wanted {
+            self.end(CloseReason::KeepAlives, now);
+        }
     }
 
     /// Writes what the connection owes the peer by itself: keep-alive answers, bytes of the layer. Returns the bytes written.
@@ -391,9 +404,6 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 }
-
-/// Keep-alives answered for one batch of messages; a peer that sends more at once does not need them to learn that we live.
-const PONGS_PER_BATCH: usize = 16;
 
 #[cfg(test)]
 #[path = "connection_tests.rs"]

@@ -218,16 +218,24 @@ fn the_senders_of_messages_that_may_be_lost_are_known() {
 }
 
 #[test]
-fn keep_alives_are_answered_at_most_sixteen_in_a_batch() {
+fn keep_alives_are_answered_up_to_sixteen_at_once_and_one_more_each_second() {
     let (mut connection, mut socket) = (accepted(), Socket::new(1000));
     connection.receive(b"?\none\n?\n", at(0));
     let batch = connection.messages(9, at(0), |_| {});
     assert_eq!(batch, Batch { messages: 1, keep_alives: 2, has_more: false });
     assert_eq!(connection.respond(&LIMITS, at(0), socket.write()), 4);
-    connection.receive(&b"?\n".repeat(100), at(0));
-    assert_eq!(connection.messages(9, at(0), |_| {}).keep_alives, 100);
-    assert_eq!(connection.respond(&LIMITS, at(0), socket.write()), 2 * PONGS_PER_BATCH);
-    assert_eq!(connection.respond(&LIMITS, at(0), socket.write()), 0);
+    connection.receive(&b"?\n".repeat(14), at(0));
+    assert_eq!(connection.messages(9, at(0), |_| {}).keep_alives, 14);
+    assert_eq!(connection.respond(&LIMITS, at(0), socket.write()), 2 * 14);
+    connection.receive(&b"?\n".repeat(3), at(3));
+    connection.messages(9, at(3), |_| {});
+    assert_eq!(connection.respond(&LIMITS, at(3), socket.write()), 2 * 3);
+    assert_eq!(connection.close_reason(), None);
+
+    connection.receive(&b"?\n".repeat(100), at(5));
+    assert_eq!(connection.messages(9, at(5), |_| {}).keep_alives, 100);
+    assert_eq!(connection.respond(&LIMITS, at(5), socket.write()), 2 * 2);
+    assert_eq!(connection.close_reason(), Some(CloseReason::KeepAlives));
     assert_eq!(connection.undelivered().count(), 0);
 }
 

@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod close_reason;
 mod connection;
+mod keep_alives;
 mod layer;
 mod limits;
 mod times;
