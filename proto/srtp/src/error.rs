@@ -15,13 +15,13 @@ pub enum KeyError {
         /// Bytes the suite needs.
         expected: usize,
     },
-    /// The MKI is longer than [`MKI_BYTES_MAX`](crate::MKI_BYTES_MAX).
+    /// The MKI is longer than [`MKI_BYTES_MAX`](ringway_sdp::MKI_BYTES_MAX).
     MkiTooLong,
     /// The lifetime is 0, or more than the suite allows (RFC 4568 §6.1).
     Lifetime,
     /// Several keys need MKIs that differ, all of one length above 0 (RFC 4568 §6.1).
     MkiMismatch,
-    /// The receiver holds [`MASTER_KEYS_MAX`](crate::MASTER_KEYS_MAX) keys.
+    /// The receiver holds [`MASTER_KEYS_MAX`](ringway_sdp::MASTER_KEYS_MAX) keys.
     TooManyKeys,
 }
 
