@@ -4,8 +4,8 @@ use super::breadth::Share;
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
+use crate::request::Request;
 use crate::route::{Hop, Routed, preprocess};
-use crate::server::Request;
 use crate::{Action, CallStep, LogEvent, Server, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -100,7 +100,7 @@ impl<S: Services> Server<S> {
         let message = request.message;
         let reserved = cost_of(message, targets.list.len());
         if !self.has_room(request, targets.strangers_user, reserved) {
-            return self.reply(cx, request, 503, "Too Many Requests Under Way", |response| {
+            return self.environment.env(cx).reply(request, 503, "Too Many Requests Under Way", |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         }
@@ -110,9 +110,9 @@ impl<S: Services> Server<S> {
         let context = self.contexts.next_key();
         let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
         let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, context) else {
-            self.counters.overflow += 1;
+            self.environment.counters.overflow += 1;
             self.give_back(request.flow, reserved, targets.strangers_user);
-            return self.reply(cx, request, 503, "Too Many Transactions", |response| {
+            return self.environment.env(cx).reply(request, 503, "Too Many Transactions", |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         };
@@ -136,7 +136,7 @@ impl<S: Services> Server<S> {
         });
         self.unanswered += usize::from(is_invite);
         if is_invite {
-            cx.out.keep(&request.flow, cx.now + self.config.timer_c);
+            cx.out.keep(&request.flow, cx.now + self.environment.config.timer_c);
             // RFC 3261 §16.2: at once, so that the caller stops repeating.
             let source = request.flow.remote;
             self.transactions.respond(cx, server, 100, |arena| {
@@ -154,12 +154,12 @@ impl<S: Services> Server<S> {
     /// Reserves what a request makes this server keep; false, and counted, when a limit is reached.
     fn has_room(&mut self, request: &Request<'_, '_>, strangers_user: Option<u64>, bytes: usize) -> bool {
         if strangers_user.is_some_and(|user| !self.pending.has_room(user)) {
-            self.counters.over_user_requests += 1;
+            self.environment.counters.over_user_requests += 1;
             return false;
         }
         let is_stranger = !request.grant.sender.is_believed();
-        if !self.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
-            self.counters.over_memory += 1;
+        if !self.environment.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
+            self.environment.counters.over_memory += 1;
             return false;
         }
         if let Some(user) = strangers_user {
@@ -170,7 +170,7 @@ impl<S: Services> Server<S> {
 
     /// Gives back what [`Server::has_room`] reserved.
     fn give_back(&mut self, source: Flow, reserved: usize, strangers_user: Option<u64>) {
-        self.services.release(source.remote.ip(), reserved);
+        self.environment.services.release(source.remote.ip(), reserved);
         if let Some(user) = strangers_user {
             self.pending.end(user);
         }
@@ -189,7 +189,7 @@ impl<S: Services> Server<S> {
         if is_worth_it && context.is_done() && context.reserved > kept {
             let given = context.reserved - kept;
             context.reserved = kept;
-            self.services.shrink(context.source.remote.ip(), given);
+            self.environment.services.shrink(context.source.remote.ip(), given);
         }
         if let Some(user) = user {
             self.pending.end(user);
@@ -251,8 +251,8 @@ impl<S: Services> Server<S> {
     ) {
         let is_invite = request.method == Method::Invite;
         let plan = Plan {
-            config: &self.config,
-            keys: &self.keys,
+            config: &self.environment.config,
+            keys: &self.environment.keys,
             now: cx.now,
             request,
             routed,
@@ -266,17 +266,17 @@ impl<S: Services> Server<S> {
             plan.write(space, branch, arena);
         });
         let Some(client) = client else {
-            self.counters.overflow += 1;
+            self.environment.counters.overflow += 1;
             return self.note_failure(key, number, 503);
         };
-        self.counters.forwarded += 1;
+        self.environment.counters.forwarded += 1;
         if let Some(original) = self.contexts.get(key).and_then(|context| context.request.as_ref()) {
             self.transactions.share(client, original);
         }
         let timer_c = if is_invite {
-            self.observe_call(cx.now, &Request { flow, ..*request }, CallStep::Forwarded);
+            self.environment.env(cx).observe_call(&Request { flow, ..*request }, CallStep::Forwarded);
             let due = BranchId::new(key, number);
-            self.wheel.arm(cx.now + self.config.timer_c, due)
+            self.wheel.arm(cx.now + self.environment.config.timer_c, due)
         } else {
             TimerKey::NONE
         };
@@ -329,15 +329,16 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let bytes = context.request.clone().unwrap_or_default();
         let (source, grant, branches) = (context.source, context.grant, context.branches.len());
-        let limits = self.config.message_limits.clone();
+        let limits = self.environment.config.message_limits.clone();
         if let Ok(message) = Message::parse(&bytes, &limits)
             && let Start::Request { method, uri } = *message.start()
-            && let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri)
+            && let Ok(routed) =
+                preprocess(&self.environment.config, &self.environment.keys.route, &message, uri)
             && let Some(branch) = self.branch_mut(key, number)
         {
             let mut targets = Targets::default();
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
-            targets.share = Share::of(&self.config, &message, branches).unwrap_or_default();
+            targets.share = Share::of(&self.environment.config, &message, branches).unwrap_or_default();
             let request = Request { message: &message, method, uri, flow: source, key: None, grant };
             if let Some(target) = targets.list.first() {
                 self.send_branch(cx, key, number, &request, &routed, &targets, target, flow);
@@ -410,7 +411,7 @@ impl<S: Services> Server<S> {
         let Some(branch) = self.branch_mut(key, number) else { return };
         branch.timer_c = TimerKey::NONE;
         let BranchState::Sent { client, rings } = branch.state else { return };
-        self.counters.timer_c += 1;
+        self.environment.counters.timer_c += 1;
         self.observe_context(cx.now, key, CallStep::TimedOut);
         let ends = self.transactions.cancel(cx, client);
         if !rings || !ends {
@@ -424,7 +425,7 @@ impl<S: Services> Server<S> {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let flow = None;
-            self.services.observe(now, &LogEvent::Call { step, message, flow });
+            self.environment.services.observe(now, &LogEvent::Call { step, message, flow });
         }
     }
 

@@ -4,8 +4,9 @@ use super::breadth::Share;
 use super::{Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
-use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
-use crate::server::{Keys, Request};
+use crate::env::Keys;
+use crate::request::Request;
+use crate::route::{Hop, LOOP_MARK, Routed, hop_of, loop_hash, write_own_route};
 use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
@@ -15,9 +16,6 @@ use ringway_sip::{
     Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Uri, hex16, write_host, write_number,
 };
 use ringway_transaction::reply_flow;
-
-/// What stands before the loop mark in our branches.
-pub(crate) const LOOP_MARK: &[u8] = b".l";
 
 /// All that a forwarded request depends on.
 #[derive(Clone, Copy, Debug)]
@@ -264,17 +262,6 @@ fn place_on(config: &Config, key: &[u8; 16], uri: &Uri<'_>, ip: core::net::IpAdd
 /// The target's URI; the Request-URI as it came where that is kept.
 pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Routed<'t>) -> Option<Uri<'t>> {
     if target.keeps_uri { Some(routed.uri) } else { Uri::parse(targets.uri(target)).ok() }
-}
-
-/// Appends `;q=` where the preference is not the highest.
-pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
-    if q >= 1000 {
-        return;
-    }
-    out.extend_from_slice(b";q=0.");
-    for place in [100, 10, 1] {
-        write_number(out, u64::from(q / place % 10));
-    }
 }
 
 /// For requests that have none (RFC 3261 §16.6 step 3).

@@ -9,15 +9,15 @@ mod response;
 mod stateless;
 
 pub(crate) use context::{BranchId, ResponseContext};
-pub(crate) use forward::{LOOP_MARK, write_q};
 pub(crate) use pending::Pending;
+pub(crate) use remote_target::Source;
 
 use crate::auth::Reach;
 use crate::location::{Binding, Kind, means_tcp};
+use crate::request::Request;
 use crate::route::{Hop, Routed, hop_of, hop_to};
-use crate::server::{Action, Request};
 use crate::token::{Place, Side};
-use crate::{Aor, Server, Services};
+use crate::{Action, Aor, CallStep, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
@@ -121,7 +121,13 @@ impl<S: Services> Server<S> {
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
     ) {
-        self.observe_forwarding(cx.now, request);
+        match request.method {
+            Method::Invite if request.message.to().tag().is_none() => {
+                self.environment.env(cx).observe_call(request, CallStep::Begun);
+            }
+            Method::Bye => self.environment.env(cx).observe_call(request, CallStep::Bye),
+            _ => {}
+        }
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
@@ -129,10 +135,10 @@ impl<S: Services> Server<S> {
         if let Reach::Side(side) = reach {
             let flow = self.side_flow(side, routed);
             targets.push(routed.uri.as_bytes(), true, flow, 1000);
-        } else if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
+        } else if routed.next_route.is_some() || self.environment.config.domain_of(&routed.uri).is_none() {
             targets.push(routed.uri.as_bytes(), true, None, 1000);
-        } else if self.config.read_aor(&routed.uri, &mut aor) {
-            for binding in self.location.lookup(aor.as_bytes(), cx.now) {
+        } else if self.environment.config.read_aor(&routed.uri, &mut aor) {
+            for binding in self.registrar.table().lookup(aor.as_bytes(), cx.now) {
                 targets.push_binding(binding);
             }
             targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
@@ -140,12 +146,12 @@ impl<S: Services> Server<S> {
                 targets.strangers_user = Some(self.pending.name_of(aor.as_bytes()));
             }
         }
-        let is_stateless = !self.config.stateful || request.method == Method::Ack;
+        let is_stateless = !self.environment.config.stateful || request.method == Method::Ack;
         let branches = if is_stateless { 1 } else { targets.list.len() };
         if targets.list.is_empty() {
-            self.refuse_absent(cx, request, &aor);
+            self.environment.env(cx).refuse_absent(request, &aor);
         } else {
-            match Share::of(&self.config, request.message, branches) {
+            match Share::of(&self.environment.config, request.message, branches) {
                 Err(reason) => self.refuse_fork(cx, request, reason),
                 Ok(share) => {
                     targets.share = share;
@@ -162,9 +168,11 @@ impl<S: Services> Server<S> {
 
     fn refuse_fork(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, reason: TooBroad) {
         match reason {
-            TooBroad::Malformed => self.refuse_plainly(cx, request, 400, "Bad Max-Breadth"),
-            TooBroad::Breadth => self.refuse_plainly(cx, request, 440, "Max-Breadth Exceeded"),
-            TooBroad::Spirals => self.refuse_plainly(cx, request, 483, "Too Many Spirals"),
+            TooBroad::Malformed => self.environment.env(cx).refuse_plainly(request, 400, "Bad Max-Breadth"),
+            TooBroad::Breadth => {
+                self.environment.env(cx).refuse_plainly(request, 440, "Max-Breadth Exceeded")
+            }
+            TooBroad::Spirals => self.environment.env(cx).refuse_plainly(request, 483, "Too Many Spirals"),
         }
     }
 
@@ -176,15 +184,22 @@ impl<S: Services> Server<S> {
             Side::Connection(connection, place) => (connection, place),
         };
         let next = routed.next_route.as_ref();
-        let dialled = match hop_of(&self.config, next.unwrap_or(&routed.uri)) {
-            Hop::Flow(flow) => Some(flow).filter(|flow| Place::of_flow(&self.keys.route, flow) == place),
+        let dialled = match hop_of(&self.environment.config, next.unwrap_or(&routed.uri)) {
+            Hop::Flow(flow) => {
+                Some(flow).filter(|flow| Place::of_flow(&self.environment.keys.route, flow) == place)
+            }
             Hop::Name { .. } | Hop::Unreachable => None,
         };
         if next.is_some() && dialled.is_some() {
             return None;
         }
         // The connection alone leads there: when it is gone, nothing is dialled instead.
-        let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
+        let listener = self
+            .environment
+            .config
+            .listeners
+            .iter()
+            .position(|listener| listener.transport == Transport::Tcp);
         let remote = dialled.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
         Some(Flow {
             transport: Transport::Tcp,
@@ -212,14 +227,14 @@ impl<S: Services> Server<S> {
         if let Some(flow) = target.flow {
             return Hop::Flow(flow);
         }
-        self.within(reach, hop_of(&self.config, routed.next_route.as_ref().unwrap_or(uri)))
+        self.within(reach, hop_of(&self.environment.config, routed.next_route.as_ref().unwrap_or(uri)))
     }
 
     /// The hop, unless the access rules forbid it.
     fn within<'h>(&self, reach: Reach, hop: Hop<'h>) -> Hop<'h> {
         match (reach, hop) {
             (Reach::Side(side), Hop::Flow(flow))
-                if side.place() != Place::of_flow(&self.keys.route, &flow) =>
+                if side.place() != Place::of_flow(&self.environment.keys.route, &flow) =>
             {
                 Hop::Unreachable
             }
@@ -229,9 +244,9 @@ impl<S: Services> Server<S> {
 
     /// The hop to an address that a host name has, unless the access rules forbid it.
     fn resolved(&self, reach: Reach, remote: SocketAddr, transport: Transport) -> Hop<'static> {
-        match (reach, hop_to(&self.config, remote, transport)) {
+        match (reach, hop_to(&self.environment.config, remote, transport)) {
             (Reach::Side(Side::Named { .. }), Hop::Flow(flow))
-                if remote_target::is_public(&self.config, flow.remote.ip()) =>
+                if remote_target::is_public(&self.environment.config, flow.remote.ip()) =>
             {
                 Hop::Flow(flow)
             }

@@ -3,13 +3,20 @@
 use super::forward::names_flow;
 use crate::auth::is_private;
 use crate::route::{Hop, hop_of};
-use crate::server::Source;
 use crate::token::{Mark, Place, Side, TOKEN, Token};
 use crate::{Config, Listener};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
+
+/// The source of a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'f> {
+    pub(crate) flow: &'f Flow,
+    /// The flow that its request was sent to; `None` without a transaction.
+    pub(crate) sent_to: Option<&'f Flow>,
+}
 
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
 /// went. One that this server sent to itself was written when it came the first time.

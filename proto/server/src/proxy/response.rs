@@ -1,7 +1,9 @@
 //! Answers on their way back (RFC 3261 §16.7).
 
 use super::context::{Best, BranchId, BranchState};
-use crate::server::Source;
+use super::remote_target::Source;
+use crate::env::Environment;
+use crate::reply::to_tag;
 use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -24,7 +26,7 @@ impl<S: Services> Server<S> {
         // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its client
         // transaction is over, and nothing else would end the context.
         if message.values(HeaderName::Via).nth(1).is_none() {
-            self.counters.without_next_via += 1;
+            self.environment.counters.without_next_via += 1;
             if status >= 200 {
                 self.on_branch_failure(cx, id, 502);
             }
@@ -103,7 +105,7 @@ impl<S: Services> Server<S> {
 
     /// RFC 3261 §16.7 step 2: a provisional answer starts timer C anew, except 100.
     fn note_ringing(&mut self, now: Instant, key: SlabKey, number: usize, status: u16) {
-        let length = self.config.timer_c;
+        let length = self.environment.config.timer_c;
         let Some(context) = self.contexts.get_mut(key) else { return };
         let ends = context.since + RINGING_MAX.max(length);
         let Some(branch) = context.branches.get_mut(number) else { return };
@@ -140,7 +142,7 @@ impl<S: Services> Server<S> {
             return;
         }
         let server = context.server;
-        let Self { transactions, space, config, keys, .. } = self;
+        let Self { transactions, space, environment: Environment { config, keys, .. }, .. } = self;
         let was_sent = transactions.forward(cx, server, status, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
@@ -200,7 +202,9 @@ impl<S: Services> Server<S> {
         if others.peek().is_none() {
             return;
         }
-        let Ok(message) = Message::parse(&best.bytes, &self.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&best.bytes, &self.environment.config.message_limits) else {
+            return;
+        };
         let mut edit = Edit::new(&message, &mut self.space);
         for (name, value, _) in others {
             edit.push_last(*name, |out| out.extend_from_slice(value));
@@ -236,15 +240,15 @@ impl<S: Services> Server<S> {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);
-        let Ok(message) = Message::parse(&request, &self.config.message_limits) else {
+        let Ok(message) = Message::parse(&request, &self.environment.config.message_limits) else {
             // Only a reload that allows less can have made it unreadable.
             return self.transactions.drop_server(server);
         };
         match status {
-            480 => self.counters.not_registered += 1,
-            _ => self.counters.refused += 1,
+            480 => self.environment.counters.not_registered += 1,
+            _ => self.environment.counters.refused += 1,
         }
-        let tag = self.to_tag(&message);
+        let tag = to_tag(&self.environment.keys.tag, &message);
         let was_sent = self.transactions.respond(cx, server, status, |arena| {
             let response = ResponseWriter::answer(arena, &message, status, phrase, source, Some(&tag));
             let _ = response.finish();

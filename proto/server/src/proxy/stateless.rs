@@ -2,22 +2,25 @@
 
 use super::breadth::Share;
 use super::forward::{Plan, target_uri};
+use super::remote_target::Source;
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
+use crate::env::Environment;
+use crate::request::Request;
 use crate::route::{Hop, Routed, preprocess};
-use crate::server::{Request, Source};
-use crate::{Action, Server, Services};
+use crate::{Action, Config, Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Context, Flow, Instant, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Flow, Instant, Token, Transport};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
-use ringway_transaction::{reply_address, stamped_address};
+use ringway_transaction::{MatchKey, reply_address, stamped_address};
 
 /// A request that is forwarded without state and waits for the address of its target.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     request: Box<[u8]>,
     source: Flow,
+    key: Option<MatchKey>,
     grant: Grant,
     uri: Box<[u8]>,
     keeps_uri: bool,
@@ -45,12 +48,13 @@ impl<S: Services> Server<S> {
             Hop::Name { host, port, transport } => {
                 let bytes = request.message.as_bytes().len();
                 if self.waiting >= WAITING_MAX || self.waiting_bytes + bytes > WAITING_BYTES_MAX {
-                    self.counters.overflow += 1;
-                    return self.refuse_plainly(cx, request, 503, "Too Many Look-Ups");
+                    self.environment.counters.overflow += 1;
+                    return self.environment.env(cx).refuse_plainly(request, 503, "Too Many Look-Ups");
                 }
                 let waiting = Waiting {
                     request: request.message.as_bytes().into(),
                     source: request.flow,
+                    key: request.key,
                     grant: request.grant,
                     uri: targets.uri(target).into(),
                     keeps_uri: target.keeps_uri,
@@ -61,7 +65,9 @@ impl<S: Services> Server<S> {
                 self.waiting_bytes += bytes;
                 self.look_up(cx, host, Lookup::Stateless(Box::new(waiting)));
             }
-            Hop::Unreachable => self.refuse_plainly(cx, request, 480, "Temporarily Unavailable"),
+            Hop::Unreachable => {
+                self.environment.env(cx).refuse_plainly(request, 480, "Temporarily Unavailable")
+            }
         }
     }
 
@@ -74,17 +80,21 @@ impl<S: Services> Server<S> {
     ) {
         self.waiting -= 1;
         self.waiting_bytes -= waiting.request.len();
-        let limits = self.config.message_limits.clone();
+        let limits = self.environment.config.message_limits.clone();
         let Ok(message) = Message::parse(&waiting.request, &limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
-        let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri) else { return };
+        let Ok(routed) = preprocess(&self.environment.config, &self.environment.keys.route, &message, uri)
+        else {
+            return;
+        };
         let grant = waiting.grant;
-        let request = Request { message: &message, method, uri, flow: waiting.source, key: None, grant };
+        let request =
+            Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
         let hop = match address {
             Some(ip) => self.resolved(grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
             None => Hop::Unreachable,
         };
-        let share = Share::of(&self.config, &message, 1).unwrap_or_default();
+        let share = Share::of(&self.environment.config, &message, 1).unwrap_or_default();
         let mut targets = Targets { share, ..Targets::default() };
         match hop {
             Hop::Flow(flow) => {
@@ -94,7 +104,7 @@ impl<S: Services> Server<S> {
                 }
             }
             Hop::Name { .. } | Hop::Unreachable => {
-                self.refuse_plainly(cx, &request, 480, "Temporarily Unavailable");
+                self.environment.env(cx).refuse_plainly(&request, 480, "Temporarily Unavailable");
             }
         }
     }
@@ -108,16 +118,16 @@ impl<S: Services> Server<S> {
         target: &Target,
         flow: Flow,
     ) {
-        self.counters.forwarded += 1;
+        self.environment.counters.forwarded += 1;
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
-        let mut branch = core::mem::take(&mut self.record);
+        let mut branch = core::mem::take(&mut self.branch);
         branch.clear();
         self.transactions.branch_key().write_stateless(message, reply, connection, &flow, &mut branch);
         let plan = Plan {
-            config: &self.config,
-            keys: &self.keys,
+            config: &self.environment.config,
+            keys: &self.environment.keys,
             now: cx.now,
             request,
             routed,
@@ -127,19 +137,7 @@ impl<S: Services> Server<S> {
         };
         let space = &mut self.space;
         cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
-        self.record = branch;
-    }
-
-    /// A CANCEL goes where its INVITE went.
-    pub(crate) fn cancel_without_state(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        routed: &Routed<'_>,
-    ) {
-        if let Some(grant) = self.accept_caller(cx, request, routed, self.parties(request, routed)) {
-            self.proxy(cx, &Request { grant, ..*request }, routed);
-        }
+        self.branch = branch;
     }
 
     /// Takes our Via off a response and sends it to the next one. The branch was checked: we did forward the request, to
@@ -152,17 +150,19 @@ impl<S: Services> Server<S> {
         (connection, target): (u64, u32),
     ) {
         let is_from_target = self.transactions.branch_key().is_from_target(source, target);
-        if !is_from_target && !self.config.is_trusted(source.remote.ip()) {
-            self.counters.responses_from_elsewhere += 1;
+        if !is_from_target && !self.environment.config.is_trusted(source.remote.ip()) {
+            self.environment.counters.responses_from_elsewhere += 1;
             return;
         }
         let next = message.values(HeaderName::Via).nth(1).map(Via::parse);
         let flow = match next {
-            Some(Ok(via)) if reply_address(&via).is_some() => self.flow_to_via(&via, connection),
+            Some(Ok(via)) if reply_address(&via).is_some() => {
+                flow_to_via(&self.environment.config, &via, connection)
+            }
             _ => None,
         };
         let Some(flow) = flow else {
-            self.counters.stray += 1;
+            self.environment.counters.stray += 1;
             return;
         };
         if let (Start::Response { status: 200..=299, .. }, Method::Invite) =
@@ -170,7 +170,7 @@ impl<S: Services> Server<S> {
         {
             cx.out.keep(&flow, Instant::FAR);
         }
-        let Self { space, config, keys, .. } = self;
+        let Self { space, environment: Environment { config, keys, .. }, .. } = self;
         cx.out.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
@@ -179,6 +179,24 @@ impl<S: Services> Server<S> {
             let _ = edit.write_into(arena);
         });
     }
+}
+
+/// The flow to a Via's client, for a response that is forwarded without state.
+fn flow_to_via(config: &Config, via: &Via<'_>, connection: u64) -> Option<Flow> {
+    let remote = reply_address(via)?;
+    let transport = match via.transport {
+        name if name.eq_ignore_ascii_case(b"TCP") => Transport::Tcp,
+        name if name.eq_ignore_ascii_case(b"UDP") => Transport::Udp,
+        _ => return None,
+    };
+    let listener = config.listener_for(transport, remote.ip())?;
+    let connection = (connection != 0).then_some(ConnectionId(connection));
+    // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
+    // would have us dial whomever its source names.
+    if transport == Transport::Tcp && connection.is_none() {
+        return None;
+    }
+    Some(Flow { transport, listener, remote, connection })
 }
 
 /// Requests that wait for an address at once.
