@@ -8,10 +8,10 @@ use ringway_sansio::{Context, Instant};
 
 /// Owner of what every component of one shard uses.
 pub(crate) struct Environment<S> {
-    pub(crate) config: Arc<Config>,
-    pub(crate) services: S,
-    pub(crate) keys: Keys,
-    pub(crate) counters: Counters,
+    config: Arc<Config>,
+    services: S,
+    keys: Keys,
+    counters: Counters,
     refused_in_dialog: RefusedInDialog,
     started_s: u64,
 }

@@ -1,66 +1,35 @@
 //! The server: holds the components, and gives each input to the one that it is for.
 
+mod dispatch;
+
 use crate::auth::Authenticator;
 use crate::env::{Env, Environment, derive};
 use crate::location::{BadRecord, LocationTable};
 use crate::method::Registrar;
-use crate::proxy::{BranchId, Lookup, Pending, ResponseContext, Source, Targets};
+use crate::proxy::{BranchId, Proxy, RingingCall, Transactions};
 use crate::{Action, Config, Counters, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hashbrown::HashMap;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Transport, Wheel};
-use ringway_sip::{EditSpace, Message, Start};
-use ringway_transaction::{BranchKey, Notice, Slab, SlabKey, Transactions};
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Transport};
+use ringway_sip::{Message, Start};
+use ringway_transaction::{BranchKey, Notice};
 
 /// A registrar, proxy and redirect server for one shard of the users.
 ///
 /// The shards of a server share the configuration, the secret in it, and [`Services`]; nothing else.
 pub struct Server<S> {
-    shard: u16,
-    pub(crate) environment: Environment<S>,
-    pub(crate) authenticator: Authenticator,
-    pub(crate) registrar: Registrar,
-    pub(crate) transactions: Transactions<SlabKey, BranchId>,
-    pub(crate) contexts: Slab<ResponseContext>,
-    /// Contexts of INVITEs that nobody has answered yet.
-    pub(crate) unanswered: usize,
-    /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
-    pub(crate) wheel: Wheel<BranchId>,
-    /// Look-ups under way: ours, never a peer's number.
-    pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
-    pub(crate) next_query: u64,
-    /// When each look-up is given up: the answer may have been lost on its way.
-    pub(crate) lookups: Wheel<u64>,
-    /// How many of them requests wait for that are forwarded without state.
-    pub(crate) waiting: usize,
-    /// The bytes of those requests.
-    pub(crate) waiting_bytes: usize,
-    /// Why nothing new is begun, in the words of the answer.
-    pub(crate) refuses: Option<&'static str>,
+    environment: Environment<S>,
+    transactions: Transactions,
+    authenticator: Authenticator,
+    registrar: Registrar,
+    proxy: Proxy,
+    /// Buffer for the effects of the transactions.
+    notices: Vec<Notice<BranchId>>,
+    /// The reason why nothing new is begun, as the phrase of a 503.
+    refuses: Option<&'static str>,
     /// When what is still under way then is given up.
     gives_up_at: Option<Instant>,
-    pub(crate) space: EditSpace,
-    pub(crate) targets: Targets,
-    pub(crate) pending: Pending,
-    /// Buffer for the branch of a request that is forwarded without state.
-    pub(crate) branch: Vec<u8>,
-    notices: Vec<Notice<BranchId>>,
-}
-
-/// A call that nobody has answered yet.
-#[derive(Clone, Copy, Debug)]
-pub struct RingingCall<'a> {
-    /// Its Call-ID.
-    pub call_id: &'a [u8],
-    /// The caller's URI.
-    pub from: &'a [u8],
-    /// The URI that was called.
-    pub to: &'a [u8],
-    /// True when a target said that it rings.
-    pub rings: bool,
-    /// When the INVITE came.
-    pub since: Instant,
+    shard: u16,
 }
 
 impl<S: Services> Server<S> {
@@ -75,26 +44,15 @@ impl<S: Services> Server<S> {
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         Self {
-            shard,
             environment: Environment::new(config, services, now),
+            transactions,
             authenticator,
             registrar: Registrar::new(&seed, now),
-            transactions,
-            contexts: Slab::default(),
-            unanswered: 0,
-            wheel: Wheel::new(now),
-            queries: HashMap::with_hasher(crate::rate::SeededHash::new(&seed)),
-            next_query: 1,
-            lookups: Wheel::new(now),
-            waiting: 0,
-            waiting_bytes: 0,
+            proxy: Proxy::new(&seed, now),
+            notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
-            space: EditSpace::default(),
-            targets: Targets::default(),
-            pending: Pending::new(&seed.part(PENDING_KEY)),
-            branch: Vec::new(),
-            notices: Vec::new(),
+            shard,
         }
     }
 
@@ -156,34 +114,18 @@ impl<S: Services> Server<S> {
 
     /// Calls and other requests that are being forwarded.
     pub fn contexts_len(&self) -> usize {
-        self.contexts.len()
+        self.proxy.contexts_len()
     }
 
     /// How many calls nobody has answered yet.
     pub const fn ringing_calls_len(&self) -> usize {
-        self.unanswered
+        self.proxy.ringing_calls_len()
     }
 
     /// Calls that nobody has answered yet, in up to `count` places from place `from` on; returns the place to go on from,
     /// `None` at the end.
-    pub fn ringing_calls(&self, from: u32, count: u32, mut each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
-        for place in from..from.saturating_add(count) {
-            let Some((request, rings, since)) =
-                self.contexts.at(place)?.and_then(ResponseContext::unanswered)
-            else {
-                continue;
-            };
-            if let Ok(message) = Message::parse(request, &self.environment.config().message_limits) {
-                each(RingingCall {
-                    call_id: message.call_id(),
-                    from: message.from().uri.as_bytes(),
-                    to: message.to().uri.as_bytes(),
-                    rings,
-                    since,
-                });
-            }
-        }
-        Some(from.saturating_add(count))
+    pub fn ringing_calls(&self, from: u32, count: u32, each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
+        self.proxy.ringing_calls(&self.environment.config().message_limits, from, count, each)
     }
 
     /// True when nothing waits for an answer: stopping now fails nobody.
@@ -191,41 +133,10 @@ impl<S: Services> Server<S> {
         self.transactions.is_idle()
     }
 
-    fn on_response(&mut self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>, status: u16) {
-        self.environment.counters.responses += 1;
-        let config = self.environment.config();
-        let mut sent_to = flow;
-        let is_peer = |target: &Flow| {
-            sent_to = *target;
-            is_peer(config, target, &flow, message)
-        };
-        match self.transactions.receive_response(cx, message, status, is_peer) {
-            ringway_transaction::Answer::Pass { owner, .. } => {
-                let source = Source { flow: &flow, sent_to: Some(&sent_to) };
-                self.on_branch_response(cx, owner, &source, message, status);
-            }
-            ringway_transaction::Answer::Absorbed => {}
-            ringway_transaction::Answer::Stateless { connection, target } => {
-                self.forward_stateless_response(cx, message, &flow, (connection, target));
-            }
-            ringway_transaction::Answer::Elsewhere => self.environment.counters.responses_from_elsewhere += 1,
-            ringway_transaction::Answer::Stray => self.environment.counters.stray += 1,
-        }
-    }
-
-    /// Works off what the transactions have to say.
-    fn settle(&mut self, cx: &mut Context<'_, Action>) {
-        let mut notices = core::mem::take(&mut self.notices);
-        for notice in notices.drain(..) {
-            match notice {
-                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(cx, owner, 408),
-                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(cx, owner),
-            }
-        }
-        self.notices = notices;
-        while let Some(context) = self.transactions.take_gone() {
-            self.drop_context(context);
-        }
+    /// Applies the effects of the transactions.
+    fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
+        let env = &mut self.environment.env(cx);
+        self.proxy.apply(env, &mut self.transactions, &mut self.notices);
     }
 }
 
@@ -248,11 +159,11 @@ impl<S: Services> Node for Server<S> {
                 Start::Request { method, uri } => {
                     self.on_request(cx, message, method, uri, flow);
                 }
-                Start::Response { status, .. } => self.on_response(cx, flow, message, status),
+                Start::Response { status, .. } => self.on_response(cx, message, status, flow),
             },
             Err(rejected) => self.environment.env(cx).on_rejected(rejected, flow),
         }
-        self.settle(cx);
+        self.apply_notices(cx);
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
@@ -261,33 +172,34 @@ impl<S: Services> Node for Server<S> {
                 self.registrar.on_closed(cx.now, self.environment.services(), connection);
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Resolved { query, address } => self.on_resolved(cx, query, address),
+            Event::Resolved { query, address } => {
+                let env = &mut self.environment.env(cx);
+                self.proxy.on_resolved(env, &mut self.transactions, query, address);
+            }
         }
-        self.settle(cx);
+        self.apply_notices(cx);
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
         self.transactions.on_timeout(cx, &mut self.notices);
-        self.registrar.on_timeout(cx.now, self.environment.services());
-        while let Some(due) = self.wheel.expire(cx.now) {
-            self.on_timer_c(cx, due);
-        }
-        if self.gives_up_at.is_some_and(|at| at <= cx.now) {
+        let env = &mut self.environment.env(cx);
+        self.registrar.on_timeout(env.cx.now, env.services);
+        self.proxy.expire_timer_c(env, &mut self.transactions);
+        if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
             self.gives_up_at = None;
-            self.give_up_contexts(cx);
+            self.proxy.give_up(env, &mut self.transactions);
         }
-        while let Some(query) = self.lookups.expire(cx.now) {
-            self.on_resolved(cx, query, None);
-        }
-        self.settle(cx);
+        self.proxy.expire_lookups(env, &mut self.transactions);
+        self.apply_notices(cx);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
         let mut next = self.transactions.next_deadline();
+        let [timer_c, lookups] = self.proxy.next_due();
         for (at, reason) in [
             (self.registrar.next_due(), "a binding ends"),
-            (self.wheel.next_due(), "timer C: nobody answers"),
-            (self.lookups.next_due(), "a DNS lookup was not answered"),
+            timer_c,
+            lookups,
             (self.gives_up_at, "pending requests are given up"),
         ] {
             if let Some(at) = at
@@ -323,29 +235,5 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
     false
 }
 
-/// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
-/// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
-/// for each other.
-fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
-    if target.transport == source.transport {
-        let is_same = match (target.transport, target.connection) {
-            (Transport::Udp, _) => {
-                let fills_rport = message.via().rport().is_some();
-                config.is_same_place(target.remote.ip(), source.remote.ip())
-                    && (!fills_rport || target.remote.port() == source.remote.port())
-            }
-            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
-            (Transport::Tcp, None) => target.remote == source.remote,
-        };
-        if is_same {
-            return true;
-        }
-    }
-    config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
-}
-
 /// The part of a shard's seed that keys the matching of transactions.
 const MATCH_KEY: u64 = 0;
-
-/// The part of a shard's seed that keys the users of pending requests.
-const PENDING_KEY: u64 = 1;

@@ -1,6 +1,5 @@
 //! Methods that this server itself answers; all others are forwarded or redirected.
 
-mod cancel;
 mod options;
 mod redirect;
 mod register;

@@ -1,15 +1,17 @@
-//! The pipeline of a request: transaction, route (RFC 3261 §16.3 and §16.4), access rules, method.
+//! The pipelines: of a request transaction, route (RFC 3261 §16.3 and §16.4), access rules, method; of a response transaction, proxy.
 
+use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, decide, live_mark};
 use crate::env::Env;
 use crate::method::{on_options, redirect};
+use crate::proxy::Response;
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
-use crate::{Action, Config, Mode, Server, Services};
+use crate::{Action, Config, Mode, Services};
 use alloc::borrow::ToOwned;
-use ringway_sansio::{Context, Flow};
+use ringway_sansio::{Context, Flow, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
-use ringway_transaction::Incoming;
+use ringway_transaction::{Answer, Incoming};
 
 /// Domains of a request.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,7 @@ impl Parties {
 
 impl<S: Services> Server<S> {
     /// Handles a well-formed request.
-    pub(crate) fn on_request(
+    pub(super) fn on_request(
         &mut self,
         cx: &mut Context<'_, Action>,
         message: &Message<'_>,
@@ -77,7 +79,7 @@ impl<S: Services> Server<S> {
         let parties = Parties::of(env.config, &request, &routed);
         let to_us = parties.to_us;
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
-            return self.on_cancel(cx, &request);
+            return self.proxy.on_cancel(env, &mut self.transactions, &request);
         }
         if method == Method::Register && to_us {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
@@ -95,7 +97,42 @@ impl<S: Services> Server<S> {
         match (env.config.mode, to_us) {
             (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
             (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
-            (Mode::Proxy, _) => self.proxy(cx, &request, &routed),
+            (Mode::Proxy, _) => {
+                let (transactions, table) = (&mut self.transactions, self.registrar.table());
+                self.proxy.forward(env, transactions, table, &request, &routed);
+            }
+        }
+    }
+
+    /// Handles a well-formed response.
+    pub(super) fn on_response(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        message: &Message<'_>,
+        status: u16,
+        flow: Flow,
+    ) {
+        let env = &mut self.environment.env(cx);
+        env.counters.responses += 1;
+        let mut sent_to = flow;
+        let is_peer = |target: &Flow| {
+            sent_to = *target;
+            is_peer(env.config, target, &flow, message)
+        };
+        let answer = self.transactions.receive_response(&mut env.cx, message, status, is_peer);
+        let mut response = Response { message, status, flow: &flow, sent_to: None };
+        match answer {
+            Answer::Pass { owner, .. } => {
+                response.sent_to = Some(&sent_to);
+                self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
+            }
+            Answer::Absorbed => {}
+            Answer::Stateless { connection, target } => {
+                let to = (connection, target);
+                self.proxy.forward_stateless_response(env, &self.transactions, &response, to);
+            }
+            Answer::Elsewhere => env.counters.responses_from_elsewhere += 1,
+            Answer::Stray => env.counters.stray += 1,
         }
     }
 }
@@ -210,6 +247,27 @@ fn accept_caller(
             None
         }
     }
+}
+
+/// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
+/// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
+/// for each other.
+fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
+    if target.transport == source.transport {
+        let is_same = match (target.transport, target.connection) {
+            (Transport::Udp, _) => {
+                let fills_rport = message.via().rport().is_some();
+                config.is_same_place(target.remote.ip(), source.remote.ip())
+                    && (!fills_rport || target.remote.port() == source.remote.port())
+            }
+            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
+            (Transport::Tcp, None) => target.remote == source.remote,
+        };
+        if is_same {
+            return true;
+        }
+    }
+    config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
 }
 
 /// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
