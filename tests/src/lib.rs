@@ -12,13 +12,11 @@
 
 pub mod check;
 
-mod desk;
 mod phone;
 mod softphone;
 mod story;
 mod world;
 
-pub use desk::Desk;
 pub use phone::{Account, Behaviour, Heard, Phone};
 pub use story::Story;
 pub use world::{REALM, World};

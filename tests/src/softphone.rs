@@ -5,9 +5,8 @@ use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::{Codec, MediaParams, Suite};
 use ringway_sansio::{Context, Event, Instant, Seed, Transport};
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -45,7 +44,7 @@ impl World {
         transport: Transport,
         configure: impl FnOnce(&mut Config),
     ) -> HostId {
-        self.desk.subscribe(user, REALM, &password(user));
+        self.services.subscribe(user, REALM, REALM, &password(user));
         let number = u8::try_from(self.softphones.len() + 1).expect("a story has few softphones");
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, number)), 5060);
         let host = "sip.example.org".into();
@@ -163,7 +162,7 @@ impl World {
 
     /// Where a softphone's sound goes.
     pub fn sound_of(&self, host: HostId) -> LocalMedia {
-        let suites = vec![Suite::AeadAes256Gcm, Suite::AesCm128HmacSha1_80];
+        let suites = vec![CryptoSuite::AeadAes256Gcm, CryptoSuite::AesCm128HmacSha1_80];
         LocalMedia {
             rtp: SocketAddr::new(self.softphone_at(host).address.ip(), 4000),
             rtcp_port: 4001,

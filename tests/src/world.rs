@@ -1,11 +1,12 @@
 //! A network with the server in it.
 
 use crate::softphone::Softphone;
-use crate::{Account, Behaviour, Desk, Heard, Phone, check};
+use crate::{Account, Behaviour, Heard, Phone, check};
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
+use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub struct World {
     /// The network.
     pub sim: Sim,
     /// The server's subscribers and store.
-    pub desk: Desk,
+    pub services: Arc<TestServices>,
     /// The server in the network.
     pub server: HostId,
     seed: u64,
@@ -31,21 +32,21 @@ pub struct World {
 }
 
 /// The server as it runs in here.
-type RealServer = Server<Desk>;
+type RealServer = Server<Arc<TestServices>>;
 
 impl World {
     /// The number of shards follows from the seed: 1 to 4.
     pub(crate) fn new(seed: u64, faults: Faults, configure: fn(&mut Config)) -> Self {
         let root = Seed::from_number(seed);
-        let desk = Desk::new(REALM, &root.part(1), BEGIN);
+        let services = Arc::new(TestServices::new(LIMITS, &root.part(1), BEGIN));
         let mut config = default_config();
         configure(&mut config);
         let mut sim = Sim::new(&root.part(2), BEGIN);
         sim.set_faults(faults);
         let config = Arc::new(config);
-        let server = add_server(&mut sim, seed, &config, &desk);
+        let server = add_server(&mut sim, seed, &config, &services);
         let named = BTreeSet::from([SERVER]);
-        Self { sim, desk, server, seed, config, phones: Vec::new(), softphones: Vec::new(), named }
+        Self { sim, services, server, seed, config, phones: Vec::new(), softphones: Vec::new(), named }
     }
 
     /// A phone of a new subscriber, who gets a password and is not registered yet.
@@ -60,7 +61,7 @@ impl World {
 
     /// A phone that gives `contact` as the address it can be reached at.
     pub fn phone_with(&mut self, user: &str, transport: Transport, contact: Option<SocketAddr>) -> HostId {
-        self.desk.subscribe(user, REALM, &password(user));
+        self.services.subscribe(user, REALM, REALM, &password(user));
         let number = u8::try_from(self.phones.len() + 1).expect("a story has few phones");
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)), 5060);
         let account = Account { user: user.into(), domain: REALM.into(), password: password(user) };
@@ -175,8 +176,8 @@ impl World {
     /// Kills the server and starts another with what is stored.
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
-        self.desk.forget_reservations();
-        self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.desk);
+        self.services.forget_reservations();
+        self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.services);
     }
 
     /// Calls of the server's that are still under way, over all shards: contexts, server and client transactions.
@@ -207,7 +208,7 @@ impl World {
         self.sim.set_faults(Faults::default());
         self.wait(100);
         assert_eq!(self.under_way(), (0, 0, 0), "contexts, server and client transactions are left");
-        assert_eq!(self.desk.reserved_bytes(), 0, "memory is reserved for nothing");
+        assert_eq!(self.services.reserved_bytes(), 0, "memory is reserved for nothing");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
@@ -232,16 +233,16 @@ impl World {
     }
 }
 
-fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, desk: &Desk) -> HostId {
+fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<TestServices>) -> HostId {
     let count = u16::try_from(1 + seed % 4).expect("it is small");
     let now = sim.now();
     let mut shards: Vec<RealServer> = (0..count)
         .map(|shard| {
             let seed = Seed::from_number(seed).part(3);
-            Server::new(Arc::clone(config), desk.clone(), shard, seed, now)
+            Server::new(Arc::clone(config), Arc::clone(services), shard, seed, now)
         })
         .collect();
-    for (aor, record) in desk.stored() {
+    for (aor, record) in services.stored() {
         let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
         let shard = usize::from(ringway_server::shard_of_user(&ringway_sim::shard_key(), user, count));
         shards[shard].restore(&aor, &record, now).expect("what was stored can be read");
@@ -297,3 +298,10 @@ pub(crate) fn password(user: &str) -> String {
 /// Where the server listens, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);
+const LIMITS: ServiceLimits = ServiceLimits {
+    nonce_lifetime: Duration::from_secs(300),
+    nonces_max: 10_000,
+    guesses_max: None,
+    per_second: 0,
+    record_bytes_max: usize::MAX,
+};

@@ -1,6 +1,7 @@
 //! Registration.
 
 use ringway_tests::{Heard, Story, World};
+use std::sync::atomic::Ordering;
 
 #[test]
 fn a_phone_registers_refreshes_and_leaves() {
@@ -18,7 +19,7 @@ fn a_phone_registers_refreshes_and_leaves() {
 
         register(world, alice, 0);
         assert_eq!(world.heard(alice).last(), Some(&registered(&[])));
-        assert!(world.desk.stored().is_empty());
+        assert!(world.services.stored().is_empty());
     });
 }
 
@@ -36,7 +37,7 @@ fn a_binding_ends_when_it_is_not_refreshed() {
         world.call(alice, "bob");
         world.wait(1);
         assert_eq!(world.heard(alice).last(), Some(&Heard::Refused("INVITE", 480)));
-        assert!(world.desk.stored().keys().all(|aor| aor.starts_with(b"alice")), "nor is it stored");
+        assert!(world.services.stored().keys().all(|aor| aor.starts_with(b"alice")), "nor is it stored");
     });
 }
 
@@ -84,10 +85,10 @@ fn all_contacts_are_removed_at_once() {
 fn a_store_that_fails_is_no_success() {
     Story::new("store fails").run(|world| {
         let alice = world.phone("alice");
-        world.desk.set_store_fails(true);
+        world.services.store_fails.store(true, Ordering::Relaxed);
         register(world, alice, 600);
         assert_eq!(world.heard(alice), [Heard::Refused("REGISTER", 503)]);
-        world.desk.set_store_fails(false);
+        world.services.store_fails.store(false, Ordering::Relaxed);
         register(world, alice, 600);
         assert!(matches!(world.heard(alice).last(), Some(Heard::Registered { .. })));
     });

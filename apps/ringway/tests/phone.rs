@@ -9,6 +9,7 @@ mod program;
 mod scripted_peer;
 
 use program::{Done, Running};
+use ringway_test_support::tone;
 use scripted_peer::{Offer, Peer};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -52,14 +53,7 @@ fn share_at(path: &Path, frequency_hz: f64) -> f64 {
     let last = samples.iter().rposition(|sample| sample.abs() > 500.0).unwrap_or(0);
     let heard = samples.get(first + 800..last.saturating_sub(800)).unwrap_or_default();
     assert!(heard.len() > 4000, "{} samples of sound in {}", heard.len(), samples.len());
-    let turn = 2.0 * (2.0 * std::f64::consts::PI * frequency_hz / 8000.0).cos();
-    let (mut before, mut now) = (0.0, 0.0);
-    for sample in heard {
-        (before, now) = (now, sample + turn * now - before);
-    }
-    let power = now * now + before * before - turn * now * before;
-    let energy: f64 = heard.iter().map(|sample| sample * sample).sum();
-    2.0 * power / (energy * heard.len() as f64)
+    tone::energy_at(heard, frequency_hz / 8000.0) / tone::energy(heard)
 }
 
 fn file(folder: &TempDir, name: &str) -> String {
@@ -498,6 +492,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["call", "sip:b@127.0.0.1", "--play", "tone:9000"], "3999"),
         (&["call", "sip:b@127.0.0.1", "--play", "tone:x"], "tone:440"),
         (&["call", "sip:b@127.0.0.1", "--play", "no-such.wav"], "no-such.wav"),
+        (&["call", "sip:b@127.0.0.1", "--play", "microphone"], "--audio"),
         (&["call", "sip:b@127.0.0.1", "--dtmf", "12x"], "0-9"),
         (&["call", "sip:b@127.0.0.1", "--rtp-ports", "5-4"], "A-B"),
         (&["call", "sip:b@127.0.0.1", "--duration", "100000"], "86400"),

@@ -8,8 +8,7 @@ use crate::request::{Answer, Purpose, Request, key_of, number_of};
 use crate::way::Names;
 use crate::{AccountId, Action, AgentEvent, CallId, Config, Counters, MessageDirection, SipFramer, Trace};
 use alloc::vec::Vec;
-use ringway_media::Entropy;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
+use ringway_sansio::{Context, Deadline, Entropy, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, Notice, Slab, SlabKey, Transactions};
 

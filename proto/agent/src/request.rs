@@ -464,7 +464,7 @@ impl UserAgent {
 
     /// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.
     fn too_large_for(&self, request: &Request, flow: Flow) -> Option<Flow> {
-        if flow.transport != Transport::Udp
+        if flow.transport.is_reliable()
             || request.switched == Switched::BackToUdp
             || self.config.large_requests == LargeRequests::StayOnUdp
         {
@@ -496,10 +496,9 @@ fn write_request(
     let Some(own) = config.address_of(flow.listener) else { return };
     let mut request = RequestWriter::new(out, draft.method, &draft.uri);
     request.header_with(HeaderName::Via, |out| {
-        out.extend_from_slice(match flow.transport {
-            Transport::Udp => b"SIP/2.0/UDP ",
-            Transport::Tcp => b"SIP/2.0/TCP ",
-        });
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(flow.transport.via_token().as_bytes());
+        out.push(b' ');
         write_host(out, own);
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch);
@@ -553,10 +552,7 @@ pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out
     if let Some(address) = address {
         write_host(out, address);
     }
-    match flow.transport {
-        Transport::Udp => {}
-        Transport::Tcp => out.extend_from_slice(b";transport=tcp"),
-    }
+    out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
     out.push(b'>');
 }
 

@@ -72,6 +72,8 @@ pub enum LoginRefusal {
     NotItsAddress,
     /// A digest that this server does not offer.
     Unusable,
+    /// The password was not checked: there were too many wrong ones.
+    Slowed,
 }
 
 /// Why a binding ended.
@@ -86,8 +88,10 @@ pub enum BindingEnd {
 /// What happened to a call. A proxy without dialog state sees no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// Its INVITE came.
+    /// Its INVITE came and may be forwarded.
     Begun,
+    /// Its INVITE was refused with this status before it was accepted.
+    Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
     /// A target accepted it with this status.
@@ -110,6 +114,7 @@ impl LoginRefusal {
             Self::UnknownUser => "unknown-user",
             Self::NotItsAddress => "not-its-address",
             Self::Unusable => "unusable-digest",
+            Self::Slowed => "slowed",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Locally generated responses.
 
+use crate::auth::Sender;
 use crate::env::Env;
 use crate::request::Request;
 use crate::{Action, Aor, CallStep, Services};
@@ -64,18 +65,29 @@ impl<S: Services> Env<'_, S> {
             _ => self.counters.refused += 1,
         }
         if request.method == Method::Invite {
-            self.observe_call(request, CallStep::Failed(status));
+            let step = match request.grant.sender {
+                Sender::Unknown => CallStep::Refused(status),
+                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
+                    CallStep::Failed(status)
+                }
+            };
+            self.observe_call(request, step);
         }
         self.refuse(request, status, phrase, |_| {});
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
-    /// be required.
+    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
+    /// response stays within its allowance.
     pub(crate) fn refuse_extensions(&mut self, request: &Request<'_, '_>, name: HeaderName) {
         let message = request.message;
         self.counters.refused += 1;
+        let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(request, 420, "Bad Extension", |response| {
-            for value in message.values(name) {
+            for value in message.values(name).take(UNSUPPORTED_MAX) {
+                let bytes = b"Unsupported: \r\n".len() + value.len();
+                let Some(left) = room.checked_sub(bytes) else { break };
+                room = left;
                 response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
             }
         });
@@ -174,3 +186,6 @@ pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
         write_number(out, u64::from(q / place % 10));
     }
 }
+
+/// Options that a 420 lists.
+const UNSUPPORTED_MAX: usize = 100;

@@ -10,7 +10,7 @@ use crate::proxy::{BranchId, Proxy, RingingCall, Transactions};
 use crate::{Action, Config, Counters, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Transport};
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed};
 use ringway_sip::{Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 
@@ -227,7 +227,7 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
     }
     env.counters.over_rate += 1;
     // A datagram is dropped: the client retransmits it. A stream's client does not.
-    if flow.transport != Transport::Udp
+    if flow.transport.is_reliable()
         && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
     {
         env.slow_down(&message, flow);

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use ringway_test_support::tone::{energy, energy_at};
 
 /// Samples per second of everything here: what G.711 carries.
 const RATE: u32 = 8000;
@@ -220,22 +221,6 @@ fn sample(pair: &[u8]) -> f64 {
         [low, high] => f64::from(i16::from_le_bytes([low, high])) / f64::from(i16::MAX),
         _ => 0.0,
     }
-}
-
-/// How much of a window's energy lies at `hz`, which is in cycles a sample.
-fn energy_at(window: &[f64], hz: f64) -> f64 {
-    let step = 2.0 * (std::f64::consts::TAU * hz).cos();
-    let (mut last, mut before) = (0.0, 0.0);
-    for sample in window {
-        let next = sample + step * last - before;
-        before = last;
-        last = next;
-    }
-    2.0 * (last * last + before * before - step * last * before) / window.len() as f64
-}
-
-fn energy(samples: &[f64]) -> f64 {
-    samples.iter().map(|sample| sample * sample).sum()
 }
 
 #[cfg(test)]

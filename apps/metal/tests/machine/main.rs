@@ -4,11 +4,7 @@
 //! redirects, a lost lease, little memory, chance, the consoles. Not tested here: hardware.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "../../../../drivers/ethernet/tests/station/cable.rs"]
-mod cable;
 mod consoles;
-#[path = "../../../../drivers/ethernet/tests/station/dhcp_server.rs"]
-mod dhcp_server;
 mod serving;
 mod starting;
 mod world;

@@ -130,7 +130,7 @@ fn another_address_after_a_lost_lease_is_served_too() {
     world.pass_seconds(700);
     assert!(!world.machine.is_serving() && world.has_said("the lease is gone"), "{}", world.said());
     world.dhcp = dhcp.map(|mut dhcp| {
-        dhcp.offers = Ipv4Addr::new(192, 0, 2, 77);
+        dhcp.dhcp.offer.address = Ipv4Addr::new(192, 0, 2, 77);
         dhcp
     });
     world.pass_seconds(3);

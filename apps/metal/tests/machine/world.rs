@@ -1,9 +1,9 @@
 //! A machine, the host at the other end of its cable, and a clock that only tests move.
 
-use crate::cable::{Frames, Host, OWN, Plug, cable};
-use crate::dhcp_server::Server;
 use ringway_metal::{Hardware, Machine, Memory};
 use ringway_sansio::{Instant, Seed};
+use ringway_test_support::ethernet::cable::{Frames, Host, OWN, Plug, cable};
+use ringway_test_support::ethernet::dhcp_host::DhcpHost;
 use smoltcp::iface::SocketHandle;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct World {
     pub(crate) machine: Machine<Plug>,
     pub(crate) host: Host,
-    pub(crate) dhcp: Option<Server>,
+    pub(crate) dhcp: Option<DhcpHost>,
     /// What the host's TFTP server has.
     pub(crate) files: HashMap<String, Vec<u8>>,
     pub(crate) memory: Memory,
@@ -46,7 +46,7 @@ impl World {
         Self {
             machine: Machine::new(plug, command_line, hardware, now),
             host,
-            dhcp: Some(Server::new(OWN)),
+            dhcp: Some(DhcpHost::new(OWN)),
             files: HashMap::new(),
             memory: Memory { used: 8 << 20, peak: 9 << 20, limit: 64 << 20, failures: 0 },
             now,

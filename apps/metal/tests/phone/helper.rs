@@ -1,10 +1,10 @@
 //! A machine that knows names, answers STUN, and speaks SIP as the test tells it to.
 
-use crate::cable::name_answer;
 use crate::network::{HELPER, SERVER};
 use ringway_ethernet::Port;
 use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
 use ringway_sansio::{Context, Deadline, Event, ListenerId, Node, Received, Token, Transport};
+use ringway_test_support::ethernet::cable::name_answer;
 use std::net::SocketAddr;
 
 /// How every port for RTP looks from outside.

@@ -5,8 +5,6 @@
 //! and microphone, what screen and log say. Not tested here: hardware, DHCP (the server's tests have it).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "../../../../drivers/ethernet/tests/station/cable.rs"]
-mod cable;
 mod calls;
 mod helper;
 mod network;
@@ -14,5 +12,3 @@ mod protection;
 mod sound_card;
 mod starting;
 mod tap;
-#[path = "../../../../drivers/ethernet/tests/station/tone.rs"]
-mod tone;

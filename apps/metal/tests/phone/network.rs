@@ -1,6 +1,5 @@
 //! Machines at a hub.
 
-use crate::cable::{Frames, Plug};
 use crate::helper::Helper;
 use crate::sound_card::Card;
 use crate::tap::Tap;
@@ -9,6 +8,7 @@ use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, SoundCard, W
 use ringway_sansio::{Flow, Instant, Seed, Token, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
+use ringway_test_support::ethernet::cable::{Frames, Plug};
 use ringway_users::{NameHash, Subscribers};
 use std::net::Ipv4Addr;
 use std::sync::Arc;

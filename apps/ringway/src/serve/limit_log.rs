@@ -63,6 +63,7 @@ const LIMITS: &[&str] = &[
     "connections_refused",
     "held_drops",
     "inbox_drops",
+    "keep_alive_closes",
     "log_lines_dropped",
     "nonces_evicted",
     "over_memory",

@@ -1,13 +1,12 @@
 //! DHCP: leases, refusals, silence.
 
-use crate::dhcp_server::Server;
 use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::{Change, Lease};
-use smoltcp::wire::DhcpMessageType;
+use ringway_test_support::ethernet::dhcp_host::DhcpHost;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-fn run(link: &mut Link, server: &mut Server, milliseconds: u32) -> Vec<Change> {
+fn run(link: &mut Link, server: &mut DhcpHost, milliseconds: u32) -> Vec<Change> {
     let mut changes = Vec::new();
     for _ in 0..milliseconds {
         link.pass(Duration::from_millis(1));
@@ -27,8 +26,8 @@ fn run(link: &mut Link, server: &mut Server, milliseconds: u32) -> Vec<Change> {
 #[test]
 fn a_lease_brings_address_gateway_name_server_and_boot_server() {
     let mut link = Link::bare();
-    let mut server = Server::new(OWN);
-    server.extra = vec![(66, b"192.0.2.9".to_vec()), (67, b"users.csv\0".to_vec())];
+    let mut server = DhcpHost::new(OWN);
+    server.dhcp.extra = vec![(66, b"192.0.2.9".to_vec()), (67, b"users.csv\0".to_vec())];
     link.station.start_dhcp();
     let changes = run(&mut link, &mut server, 10);
     let Some(Change::Leased(lease)) = changes.last() else { panic!("{changes:?}") };
@@ -43,13 +42,13 @@ fn a_lease_brings_address_gateway_name_server_and_boot_server() {
     };
     assert_eq!(*lease, expected);
     run(&mut link, &mut server, 310_000);
-    assert!(server.seen.len() >= 3, "renewed after half of the time: {:?}", server.seen);
+    assert!(server.dhcp.seen.len() >= 3, "renewed after half of the time: {:?}", server.dhcp.seen);
 }
 
 #[test]
 fn the_next_server_stands_in_for_option_66() {
     let mut link = Link::bare();
-    let mut server = Server::new(OWN);
+    let mut server = DhcpHost::new(OWN);
     link.station.start_dhcp();
     let changes = run(&mut link, &mut server, 10);
     let Some(Change::Leased(lease)) = changes.last() else { panic!("{changes:?}") };
@@ -64,20 +63,20 @@ fn silence_is_asked_again_every_second_and_a_late_server_is_heard() {
         link.pass(Duration::from_secs(1));
     }
     assert!((4..=6).contains(&link.sent().len()));
-    let changes = run(&mut link, &mut Server::new(OWN), 2000);
+    let changes = run(&mut link, &mut DhcpHost::new(OWN), 2000);
     assert!(matches!(changes.last(), Some(Change::Leased(_))), "{changes:?}");
 }
 
 #[test]
 fn a_refusal_begins_anew() {
     let mut link = Link::bare();
-    let mut server = Server::new(OWN);
-    server.refuses = true;
+    let mut server = DhcpHost::new(OWN);
+    server.dhcp.refuses = true;
     link.station.start_dhcp();
     run(&mut link, &mut server, 10_000);
-    let asked = server.seen.iter().filter(|kind| **kind == DhcpMessageType::Discover).count();
+    let asked = server.dhcp.discovers();
     assert!((10..=50).contains(&asked), "asked {asked} times in 10 s");
-    server.refuses = false;
+    server.dhcp.refuses = false;
     let changes = run(&mut link, &mut server, 3000);
     assert!(matches!(changes.last(), Some(Change::Leased(_))), "{changes:?}");
 }
@@ -85,21 +84,21 @@ fn a_refusal_begins_anew() {
 #[test]
 fn a_lease_is_not_lost_by_an_answer_that_nobody_asked_for() {
     let mut link = Link::bare();
-    let mut server = Server::new(OWN);
+    let mut server = DhcpHost::new(OWN);
     link.station.start_dhcp();
     run(&mut link, &mut server, 10);
     // The whole link heard the last request, and its number with it.
     let asked = server.asked.clone();
-    let mut hostile = Server::new(Ipv4Addr::new(192, 0, 2, 255));
+    let mut hostile = DhcpHost::new(Ipv4Addr::new(192, 0, 2, 255));
     for refuses in [true, false] {
-        hostile.refuses = refuses;
+        hostile.dhcp.refuses = refuses;
         link.to_station.borrow_mut().extend(hostile.answer(&asked));
         assert_eq!(run(&mut link, &mut server, 10), []);
     }
     assert_eq!(link.station.counters().frames_foreign, 2);
     run(&mut link, &mut server, 310_000);
-    assert_eq!(server.seen.len(), 3, "it is renewed all the same: {:?}", server.seen);
-    server.refuses = true;
+    assert_eq!(server.dhcp.seen.len(), 3, "it is renewed all the same: {:?}", server.dhcp.seen);
+    server.dhcp.refuses = true;
     let changes = run(&mut link, &mut server, 310_000);
     assert_eq!(changes.first(), Some(&Change::Lost), "a renewal may be refused");
 }
@@ -109,7 +108,7 @@ fn an_address_that_nobody_can_have_is_not_taken() {
     for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 255)] {
         let mut link = Link::bare();
         link.station.start_dhcp();
-        let changes = run(&mut link, &mut Server::new(address), 50);
+        let changes = run(&mut link, &mut DhcpHost::new(address), 50);
         assert!(!changes.iter().any(|change| matches!(change, Change::Leased(_))), "{address}");
     }
 }
@@ -118,7 +117,7 @@ fn an_address_that_nobody_can_have_is_not_taken() {
 fn a_lease_that_is_not_renewed_is_lost() {
     let mut link = Link::bare();
     link.station.start_dhcp();
-    run(&mut link, &mut Server::new(OWN), 10);
+    run(&mut link, &mut DhcpHost::new(OWN), 10);
     let mut lost = false;
     for _ in 0..700 {
         link.pass(Duration::from_secs(1));

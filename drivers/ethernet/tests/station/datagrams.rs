@@ -1,6 +1,6 @@
 //! UDP, ARP and fragments.
 
-use crate::harness::{Host, Link, OWN, PEER};
+use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::Lease;
 use ringway_sansio::{Event, Token};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -9,10 +9,10 @@ use std::time::Duration;
 #[test]
 fn a_datagram_is_answered_from_the_port_it_came_to() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     host.send(socket, b"hello");
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     let (bytes, from) = host.received(socket).unwrap();
     assert_eq!((bytes.as_slice(), from), (&b"hello"[..], SocketAddr::V4(SocketAddrV4::new(OWN, 5060))));
     let counters = link.station.counters();
@@ -22,13 +22,13 @@ fn a_datagram_is_answered_from_the_port_it_came_to() {
 #[test]
 fn large_datagrams_come_and_go_in_fragments() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     // smoltcp's host sends no more than its own buffer for fragments holds; what comes back is as long.
     for length in [1472, 1473, 1480, 2953, 4000] {
         let bytes: Vec<u8> = (0..length).map(|place| b'a' + (place % 23) as u8).collect();
         host.send(socket, &bytes);
-        host.talk(&mut link, 20);
+        link.talk(&mut host, 20);
         let (back, _) = host.received(socket).unwrap_or_else(|| panic!("{length} bytes never came back"));
         assert!(back == bytes, "{length} bytes came back otherwise");
     }
@@ -38,11 +38,11 @@ fn large_datagrams_come_and_go_in_fragments() {
 #[test]
 fn fragments_that_stay_alone_keep_others_out_for_seconds_only() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     let large = [b'x'; 3000];
     host.send(socket, b"known");
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     for _ in 0..4 {
         host.send(socket, &large);
         (0..5).for_each(|_| host.poll(link.now));
@@ -51,32 +51,32 @@ fn fragments_that_stay_alone_keep_others_out_for_seconds_only() {
         link.turn();
     }
     host.send(socket, &large);
-    host.talk(&mut link, 20);
+    link.talk(&mut host, 20);
     assert_eq!(link.station.counters().datagrams_reassembled, 0, "there is room for four");
     link.pass(Duration::from_secs(5));
     host.send(socket, &large);
-    host.talk(&mut link, 20);
+    link.talk(&mut host, 20);
     assert_eq!(link.station.counters().datagrams_reassembled, 1);
 }
 
 #[test]
 fn a_station_that_is_not_known_is_asked_for_and_then_gets_what_waited() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let (socket, other) = (host.udp(4000), host.udp(4001));
     // The station knows the host by its ARP request; what goes to the host's other port needs no other.
     host.send(socket, format!("to {PEER}:4001 hi").as_bytes());
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     assert_eq!(host.received(other).unwrap().0, b"hi");
 }
 
 #[test]
 fn nobody_at_an_address_is_told_to_the_node_after_three_questions() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     host.send(socket, b"to 192.0.2.77:5060 hi");
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     assert!(link.node().events.is_empty());
     link.sent();
     for _ in 0..4 {
@@ -89,15 +89,15 @@ fn nobody_at_an_address_is_told_to_the_node_after_three_questions() {
 #[test]
 fn other_networks_are_reached_by_the_gateway_and_only_by_it() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     host.send(socket, b"to 198.51.100.9:5060 far");
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     // The host is the gateway: it got a packet for another address, and dropped it or not.
     assert_eq!(link.station.counters().datagrams_out, 1);
     link.station.set_lease(Lease::fixed(OWN, 24, None));
     host.send(socket, b"to 198.51.100.9:5060 far");
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     assert_eq!(link.node().events, [Event::Unreachable(Token(9))]);
     assert_eq!(link.station.counters().no_route, 1);
 }
@@ -105,14 +105,14 @@ fn other_networks_are_reached_by_the_gateway_and_only_by_it() {
 #[test]
 fn what_no_station_can_have_is_never_sent_to() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     for address in ["0.0.0.0", "127.0.0.1", "255.255.255.255", "192.0.2.255", "224.0.0.1", "192.0.2.1"] {
         host.send(socket, format!("to {address}:5060 x").as_bytes());
         host.send(socket, format!("to {PEER}:0 x").as_bytes());
         host.send(socket, b"to [2001:db8::1]:5060 x");
     }
-    host.talk(&mut link, 5);
+    link.talk(&mut host, 5);
     assert_eq!(link.station.counters().no_route, 18);
     assert_eq!(link.node().events.len(), 18);
 }
@@ -121,10 +121,10 @@ fn what_no_station_can_have_is_never_sent_to() {
 fn without_an_address_nothing_is_served() {
     let mut link = Link::bare();
     link.serve();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(4000);
     host.send(socket, b"hello");
-    host.talk(&mut link, 50);
+    link.talk(&mut host, 50);
     assert!(link.node().messages.is_empty());
     assert!(Lease::fixed(Ipv4Addr::UNSPECIFIED, 24, None).is_none());
     assert!(Lease::fixed(OWN, 0, None).is_none());

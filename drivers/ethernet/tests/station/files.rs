@@ -1,6 +1,6 @@
 //! TFTP through the station's own port. The protocol itself is tested in `tests/tftp/`.
 
-use crate::harness::{Host, Link, PEER};
+use crate::harness::{Link, PEER};
 use ringway_ethernet::{Download, DownloadLimits, TFTP_PORT};
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -13,14 +13,14 @@ fn download(link: &Link) -> Download {
 #[test]
 fn a_file_comes_in_blocks() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let (server, transfer) = (host.udp(TFTP_PORT), host.udp(3000));
     link.station.fetch(download(&link));
     let file: Vec<u8> = (0..2000_u32).map(|place| place as u8).collect();
     let mut blocks = file.chunks(512).enumerate();
     let mut end = None;
     for _ in 0..50 {
-        host.talk(&mut link, 1);
+        link.talk(&mut host, 1);
         // A server without options: it answers the request with the first block, and each acknowledgement with the next.
         if let Some((_, from)) = host.received(server).or_else(|| host.received(transfer))
             && let Some((number, block)) = blocks.next()

@@ -1,12 +1,12 @@
 //! The station, a node that echoes, and a clock that only tests move.
 
-pub(crate) use crate::cable::{Host, OWN, OWN_HARDWARE, PEER};
+pub(crate) use ringway_test_support::ethernet::cable::{OWN, OWN_HARDWARE, PEER};
 
-use crate::cable::{Frames, Plug, cable};
 use ringway_ethernet::{Lease, Port, Station, Worked};
 use ringway_sansio::{
     Context, Deadline, Event, Framer, FramingError, Instant, Node, Received, Seed, Token, Transport,
 };
+use ringway_test_support::ethernet::cable::{Frames, Host, Plug, cable};
 use std::time::Duration;
 
 /// Messages are lines. Each is sent back to where it came from; `to ADDRESS text` is sent there by UDP, `dial ADDRESS text`
@@ -147,19 +147,17 @@ impl Link {
     pub(crate) fn sent(&self) -> Vec<Vec<u8>> {
         self.from_station.borrow_mut().drain(..).collect()
     }
-}
 
-impl Host {
     /// The host at the other end of the link.
-    pub(crate) fn new(link: &Link) -> Self {
-        Self::at(&link.from_station, &link.to_station, link.now)
+    pub(crate) fn host(&self) -> Host {
+        Host::at(&self.from_station, &self.to_station, self.now)
     }
 
     /// Both sides take turns, 1 ms each, for so long.
-    pub(crate) fn talk(&mut self, link: &mut Link, milliseconds: u32) {
+    pub(crate) fn talk(&mut self, host: &mut Host, milliseconds: u32) {
         for _ in 0..milliseconds {
-            self.poll(link.now);
-            link.pass(Duration::from_millis(1));
+            host.poll(self.now);
+            self.pass(Duration::from_millis(1));
         }
     }
 }

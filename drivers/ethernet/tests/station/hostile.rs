@@ -1,8 +1,8 @@
 //! What a hostile neighbour can put on the cable.
 
-use crate::cable::PEER_HARDWARE;
-use crate::harness::{Host, Link, OWN, OWN_HARDWARE, PEER};
+use crate::harness::{Link, OWN, OWN_HARDWARE, PEER};
 use ringway_sansio::{Rng, Seed};
+use ringway_test_support::ethernet::cable::PEER_HARDWARE;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet,
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The frames that a host sends for a datagram, a large one, a connection and a message over it.
 fn honest_frames() -> Vec<Vec<u8>> {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let (udp, tcp) = (host.udp(4000), host.connect(4001));
     host.send(udp, b"hello");
     host.send(udp, &[b'x'; 3000]);
@@ -34,10 +34,10 @@ fn honest_frames() -> Vec<Vec<u8>> {
 fn still_answers(link: &mut Link) {
     link.to_station.borrow_mut().clear();
     link.from_station.borrow_mut().clear();
-    let mut host = Host::new(link);
+    let mut host = link.host();
     let socket = host.udp(4999);
     host.send(socket, b"still there");
-    host.talk(link, 10);
+    link.talk(&mut host, 10);
     assert_eq!(host.received(socket).unwrap().0, b"still there");
 }
 
@@ -131,12 +131,12 @@ fn handshakes_that_nobody_finishes_do_not_keep_others_out_for_long() {
         link.to_station.borrow_mut().push_back(frame);
         link.turn();
     }
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     link.from_station.borrow_mut().clear();
     let socket = host.connect(7000);
-    host.talk(&mut link, 8000);
+    link.talk(&mut host, 8000);
     host.tcp(socket).send_slice(b"in\n").unwrap();
-    host.talk(&mut link, 100);
+    link.talk(&mut host, 100);
     assert_eq!(host.read(socket), "in\n");
 }
 
@@ -159,10 +159,10 @@ fn echo_request(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
 
 /// The frames that the station sends for this one, once it knows the peer.
 fn answers(link: &mut Link, frame: Vec<u8>) -> usize {
-    let mut host = Host::new(link);
+    let mut host = link.host();
     let socket = host.udp(4998);
     host.send(socket, b"known");
-    host.talk(link, 5);
+    link.talk(&mut host, 5);
     link.from_station.borrow_mut().clear();
     link.to_station.borrow_mut().push_back(frame);
     link.pass(Duration::from_millis(1));

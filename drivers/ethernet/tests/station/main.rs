@@ -6,13 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod addresses;
-mod cable;
 mod datagrams;
-mod dhcp_server;
 mod files;
 mod harness;
 mod hostile;
 mod media;
 mod names;
 mod streams;
-mod tone;

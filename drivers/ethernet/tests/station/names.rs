@@ -1,9 +1,9 @@
 //! DNS: a name that is there, one that is not, silence, and too many at once.
 
-use crate::cable::name_answer;
-use crate::harness::{Host, Link, OWN, PEER};
+use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::Lease;
 use ringway_sansio::Event;
+use ringway_test_support::ethernet::cable::name_answer;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ fn resolved(address: Option<Ipv4Addr>) -> Event {
 
 fn look_up(host_name: &str, address: Option<Ipv4Addr>) -> Vec<Event> {
     let mut link = link_with_name_server();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.udp(53);
     link.station.resolve(link.now, 7, host_name);
     for _ in 0..10 {
-        host.talk(&mut link, 2);
+        link.talk(&mut host, 2);
         if let Some((question, from)) = host.received(socket) {
             host.send_to(socket, &name_answer(&question, address), from);
         }
@@ -49,10 +49,10 @@ fn a_name_that_is_not_there_and_one_that_is_none_are_told() {
 #[test]
 fn a_server_that_never_answers_is_given_up() {
     let mut link = link_with_name_server();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     host.udp(53);
     link.station.resolve(link.now, 7, "pbx.example.org");
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     for _ in 0..120 {
         host.poll(link.now);
         link.pass(Duration::from_secs(1));

@@ -1,6 +1,6 @@
 //! TCP.
 
-use crate::harness::{Host, Link, PEER};
+use crate::harness::{Link, PEER};
 use ringway_sansio::{ConnectionId, Event, Token};
 use smoltcp::socket::tcp::State;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use std::time::Duration;
 #[test]
 fn a_connection_is_taken_its_messages_answered_and_its_end_told() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.connect(4000);
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     host.tcp(socket).send_slice(b"one\ntwo\nthr").unwrap();
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     assert_eq!(host.read(socket), "one\ntwo\n");
     host.tcp(socket).send_slice(b"ee\n").unwrap();
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     assert_eq!((host.read(socket).as_str(), link.station.connections_len()), ("three\n", 1));
     host.tcp(socket).close();
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     assert_eq!(link.node().events, [Event::Closed(ConnectionId(1))]);
     assert_eq!(link.station.connections_len(), 0);
     assert!(matches!(host.tcp(socket).state(), State::TimeWait | State::Closed));
@@ -27,41 +27,41 @@ fn a_connection_is_taken_its_messages_answered_and_its_end_told() {
 #[test]
 fn what_the_peer_asked_before_its_end_is_answered_first() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let socket = host.connect(4000);
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     let line = format!("{}\n", "x".repeat(999));
     for _ in 0..40 {
         host.tcp(socket).send_slice(line.as_bytes()).unwrap();
     }
     host.tcp(socket).close();
-    host.talk(&mut link, 3000);
+    link.talk(&mut host, 3000);
     assert_eq!(host.read(socket).len(), 40_000);
 }
 
 #[test]
 fn a_connection_is_dialled_once_and_used_again() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let (udp, server) = (host.udp(4000), host.listen(6000));
     for text in ["first", "second"] {
         host.send(udp, format!("dial {PEER}:6000 {text}\n").as_bytes());
-        host.talk(&mut link, 20);
+        link.talk(&mut host, 20);
     }
     assert_eq!(host.read(server), "first\nsecond\n");
     assert_eq!(link.station.counters().connections_dialled, 1);
     host.tcp(server).send_slice(b"answer\n").unwrap();
-    host.talk(&mut link, 20);
+    link.talk(&mut host, 20);
     assert!(link.node().messages.contains(&"answer\n".to_owned()));
 }
 
 #[test]
 fn a_connection_that_nobody_takes_is_told_to_the_node() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let udp = host.udp(4000);
     host.send(udp, format!("dial {PEER}:6001 nobody\n").as_bytes());
-    host.talk(&mut link, 50);
+    link.talk(&mut host, 50);
     assert!(link.node().events.contains(&Event::Unreachable(Token(9))), "{:?}", link.node().events);
     assert_eq!(link.station.counters().connections_failed, 1);
 }
@@ -70,17 +70,17 @@ fn a_connection_that_nobody_takes_is_told_to_the_node() {
 fn a_connection_that_ends_before_a_message_came_by_it_fails_what_was_sent() {
     for answer in ["", "answer\n"] {
         let mut link = Link::new();
-        let mut host = Host::new(&link);
+        let mut host = link.host();
         let (udp, server) = (host.udp(4000), host.listen(6000));
         host.send(udp, format!("dial {PEER}:6000 hello\n").as_bytes());
-        host.talk(&mut link, 20);
+        link.talk(&mut host, 20);
         assert_eq!(host.read(server), "hello\n");
         if !answer.is_empty() {
             host.tcp(server).send_slice(answer.as_bytes()).unwrap();
-            host.talk(&mut link, 20);
+            link.talk(&mut host, 20);
         }
         host.tcp(server).close();
-        host.talk(&mut link, 50);
+        link.talk(&mut host, 50);
         let is_told = link.node().events.contains(&Event::Unreachable(Token(9)));
         assert_eq!(is_told, answer.is_empty(), "{:?}", link.node().events);
     }
@@ -89,40 +89,40 @@ fn a_connection_that_ends_before_a_message_came_by_it_fails_what_was_sent() {
 #[test]
 fn a_message_that_never_ends_ends_its_connection() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let (slow, long) = (host.connect(4000), host.connect(4001));
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     host.tcp(slow).send_slice(b"half").unwrap();
     for _ in 0..3 {
         host.tcp(long).send_slice(&[b'x'; 30_000]).unwrap();
-        host.talk(&mut link, 500);
+        link.talk(&mut host, 500);
     }
     assert_eq!(link.station.counters().connections_unframed, 1);
-    host.talk(&mut link, 12_000);
+    link.talk(&mut host, 12_000);
     assert_eq!((link.station.counters().connections_slow, link.station.connections_len()), (1, 0));
 }
 
 #[test]
 fn connections_have_a_limit_and_come_back() {
     let mut link = Link::new();
-    let mut host = Host::new(&link);
+    let mut host = link.host();
     let mut sockets = Vec::new();
     for batch in 0..40 {
         sockets.extend((0..8).map(|number| host.connect(4000 + batch * 8 + number)));
-        host.talk(&mut link, 5);
+        link.talk(&mut host, 5);
     }
-    host.talk(&mut link, 20);
+    link.talk(&mut host, 20);
     let open = link.station.connections_len();
     assert_eq!(open, 256);
     for socket in &sockets {
         host.tcp(*socket).abort();
     }
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     link.pass(Duration::from_secs(11));
     assert_eq!(link.station.connections_len(), 0);
     let again = host.connect(9000);
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     host.tcp(again).send_slice(b"again\n").unwrap();
-    host.talk(&mut link, 10);
+    link.talk(&mut host, 10);
     assert_eq!(host.read(again), "again\n");
 }

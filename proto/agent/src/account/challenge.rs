@@ -15,8 +15,7 @@ use crate::{Account, Action, InDialogChallenges, Secret, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_media::Entropy;
-use ringway_sansio::Context;
+use ringway_sansio::{Context, Entropy};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
@@ -362,11 +361,7 @@ pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.extend_from_slice(alloc::format!("{byte:02x}").as_bytes());
-    }
-    out
+    base16ct::lower::encode_string(bytes).into_bytes()
 }
 
 /// Challenges of one response that are looked at.

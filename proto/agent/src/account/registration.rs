@@ -19,8 +19,7 @@ use crate::{AccountId, Action, AgentEvent, FirstHop, ServerAddress, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::Entropy;
-use ringway_sansio::{ConnectionId, Context, Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Entropy, Flow, Instant, TimerKey, Token};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -335,11 +334,8 @@ pub(crate) fn preloaded_route(server: &ServerAddress, way: &Way) -> Vec<Vec<u8>>
     match server.first_hop {
         FirstHop::Plain => Vec::new(),
         FirstHop::Route => {
-            let transport = match way.transport {
-                Transport::Udp => "",
-                Transport::Tcp => ";transport=tcp",
-            };
-            alloc::vec![alloc::format!("<sip:{}:{}{transport};lr>", way.host, way.port).into_bytes()]
+            let parameter = way.transport.uri_parameter();
+            alloc::vec![alloc::format!("<sip:{}:{}{parameter};lr>", way.host, way.port).into_bytes()]
         }
     }
 }

@@ -11,9 +11,8 @@ use crate::way::Way;
 use crate::{AccountId, Action, AgentEvent, By, NoWay, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::Context;
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 

@@ -8,8 +8,8 @@ use crate::request::number_of;
 use crate::session::{Carried, NotAcceptable, SDP, carried, check_offer};
 use crate::{AccountId, Action, AgentEvent, UserAgent};
 use alloc::vec::Vec;
-use ringway_media::Direction;
 use ringway_sansio::Context;
+use ringway_sdp::Direction;
 use ringway_sip::{HeaderName, Message, Params, ResponseWriter, grammar};
 use ringway_transaction::ServerId;
 

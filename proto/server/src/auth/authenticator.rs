@@ -1,7 +1,7 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
 use super::verify::{Outcome, Verifier};
-use super::{Algorithm, NonceMaker};
+use super::{NonceAge, NonceMaker};
 use crate::env::{Env, derive};
 use crate::request::Request;
 use crate::{Aor, Authenticated, Config, LogEvent, LoginRefusal, Services};
@@ -94,18 +94,22 @@ impl Authenticator {
             }
             Outcome::Challenge { is_stale } => {
                 if !is_stale {
-                    observe_refused_login(env, request, header, domain);
+                    self.observe_unusable_digest(env, request, header, domain);
                 }
                 self.challenge(env, request, header, is_stale);
             }
-            Outcome::Wrong => {
+            Outcome::Wrong { user } => {
                 env.counters.wrong_passwords += 1;
-                observe_refused_login(env, request, header, domain);
+                let reason = match env.services.is_known(&user, domain) {
+                    true => LoginRefusal::WrongPassword,
+                    false => LoginRefusal::UnknownUser,
+                };
+                observe_login(env, request, &user, reason);
                 self.challenge(env, request, header, false);
             }
-            Outcome::Slowed => {
+            Outcome::Slowed { user } => {
                 env.counters.slowed_logins += 1;
-                observe_refused_login(env, request, header, domain);
+                observe_login(env, request, &user, LoginRefusal::Slowed);
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
@@ -118,6 +122,33 @@ impl Authenticator {
             }
         }
         None
+    }
+
+    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
+    /// its source a request is no login: the address may be forged.
+    fn observe_unusable_digest(
+        &self,
+        env: &Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) {
+        for value in request.message.lines_of(header) {
+            let Ok(Some(given)) = Credentials::parse(value) else { continue };
+            if unescape(given.realm).as_ref() != env.config.auth.realm.as_bytes() {
+                continue;
+            }
+            let nonce = self.nonces.check(env.cx.now, request.flow.remote.ip(), given.nonce);
+            if !matches!(nonce, NonceAge::Fresh(_)) {
+                continue;
+            }
+            let user = unescape(given.username);
+            let reason = match env.services.is_known(&user, domain) {
+                true => LoginRefusal::Unusable,
+                false => LoginRefusal::UnknownUser,
+            };
+            return observe_login(env, request, &user, reason);
+        }
     }
 
     /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
@@ -162,32 +193,6 @@ fn is_address_of(
     observe_login(env, request, user, LoginRefusal::NotItsAddress);
     env.refuse_plainly(request, 403, "Not Your Address");
     false
-}
-
-/// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
-fn observe_refused_login(
-    env: &Env<'_, impl Services>,
-    request: &Request<'_, '_>,
-    header: HeaderName,
-    domain: &[u8],
-) {
-    for value in request.message.lines_of(header) {
-        let Ok(Some(given)) = Credentials::parse(value) else { continue };
-        if unescape(given.realm).as_ref() != env.config.auth.realm.as_bytes() {
-            continue;
-        }
-        let user = unescape(given.username);
-        let offered = given.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let reason = if !env.services.is_known(&user, domain) {
-            LoginRefusal::UnknownUser
-        } else if given.qop.is_none() || !offered.is_some_and(|one| env.config.auth.algorithms.contains(&one))
-        {
-            LoginRefusal::Unusable
-        } else {
-            LoginRefusal::WrongPassword
-        };
-        return observe_login(env, request, &user, reason);
-    }
 }
 
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {

@@ -5,9 +5,9 @@ use crate::location::LocationTable;
 use crate::reply::write_q;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Services};
+use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Uri};
+use ringway_sip::{HeaderName, Method, Uri};
 use ringway_transaction::Allowance;
 
 /// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those without a contact.
@@ -38,6 +38,9 @@ pub(crate) fn redirect(
         }
     }
     env.counters.redirected += 1;
+    if request.method == Method::Invite {
+        env.observe_call(request, CallStep::Failed(302));
+    }
     env.refuse(request, 302, "Moved Temporarily", |response| {
         for (q, uri) in &found {
             response.header_with(HeaderName::Contact, |out| {

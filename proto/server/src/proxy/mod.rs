@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Services};
+use crate::{Aor, Services};
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
 use context::Contexts;
@@ -97,13 +97,6 @@ impl Proxy {
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
     ) {
-        match request.method {
-            Method::Invite if request.message.to().tag().is_none() => {
-                env.observe_call(request, CallStep::Begun);
-            }
-            Method::Bye => env.observe_call(request, CallStep::Bye),
-            _ => {}
-        }
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();

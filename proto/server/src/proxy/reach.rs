@@ -26,16 +26,16 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
         return None;
     }
     // The connection alone leads there: when it is gone, nothing is dialled instead.
-    let (listener, remote) = match dialled {
-        Some(flow) => (flow.listener, flow.remote),
+    let (transport, listener, remote) = match dialled {
+        Some(flow) => (flow.transport, flow.listener, flow.remote),
         None => {
             let mut listeners = env.config.listeners.iter();
-            let place = listeners.position(|listener| listener.transport == Transport::Tcp);
+            let place = listeners.position(|listener| listener.transport.is_stream());
             let id = ListenerId(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(0));
-            (id, SocketAddr::from(([0, 0, 0, 0], 0)))
+            (Transport::Tcp, id, SocketAddr::from(([0, 0, 0, 0], 0)))
         }
     };
-    Some(Flow { transport: Transport::Tcp, listener, remote, connection: Some(connection) })
+    Some(Flow { transport, listener, remote, connection: Some(connection) })
 }
 
 /// The next hop towards a target: the next Route, if there is one.

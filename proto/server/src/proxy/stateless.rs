@@ -169,16 +169,12 @@ impl Proxy {
 /// The flow to a Via's client.
 fn flow_to_via(config: &Config, via: &Via<'_>, connection: u64) -> Option<Flow> {
     let remote = reply_address(via)?;
-    let transport = match via.transport {
-        name if name.eq_ignore_ascii_case(b"TCP") => Transport::Tcp,
-        name if name.eq_ignore_ascii_case(b"UDP") => Transport::Udp,
-        _ => return None,
-    };
+    let transport = Transport::from_token(via.transport)?;
     let listener = config.listener_for(transport, remote.ip())?;
     let connection = (connection != 0).then_some(ConnectionId(connection));
     // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
     // would have us dial whomever its source names.
-    if transport == Transport::Tcp && connection.is_none() {
+    if transport.is_stream() && connection.is_none() {
         return None;
     }
     Some(Flow { transport, listener, remote, connection })

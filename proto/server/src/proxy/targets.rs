@@ -1,11 +1,11 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::breadth::Share;
-use crate::location::{Binding, Kind, means_tcp};
+use crate::location::{Binding, Kind, means};
 use crate::route::Routed;
 use alloc::vec::Vec;
 use core::ops::Range;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::Flow;
 use ringway_sip::Uri;
 
 /// Target set of a request (RFC 3261 §16.5); its memory is used again for the next request.
@@ -136,12 +136,13 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
 
 /// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
 fn flow_of(binding: &Binding) -> Option<Flow> {
-    match (binding.kind, binding.flow.transport) {
-        (Kind::Permanent, _) => None,
-        (Kind::FlowOnly, _) => Some(binding.flow),
-        (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| means_tcp(&uri)).then_some(binding.flow)
+    let transport = binding.flow.transport;
+    match binding.kind {
+        Kind::Permanent => None,
+        Kind::FlowOnly => Some(binding.flow),
+        Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
+            Uri::parse(binding.uri()).is_ok_and(|uri| means(&uri, transport)).then_some(binding.flow)
         }
-        (Kind::Dialable, _) => None,
+        Kind::Dialable => None,
     }
 }

@@ -7,9 +7,9 @@ use crate::method::{on_options, redirect};
 use crate::proxy::Response;
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
-use crate::{Action, Config, Mode, Services};
+use crate::{Action, CallStep, Config, Mode, Services};
 use alloc::borrow::ToOwned;
-use ringway_sansio::{Context, Flow, Transport};
+use ringway_sansio::{Context, Flow};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
 
@@ -94,6 +94,7 @@ impl<S: Services> Server<S> {
         let authenticator = &mut self.authenticator;
         let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
+        observe_accepted(env, &request);
         match (env.config.mode, to_us) {
             (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
             (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
@@ -249,19 +250,30 @@ fn accept_caller(
     }
 }
 
+/// Reports an INVITE or BYE that was accepted.
+fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
+    match request.method {
+        Method::Invite if request.message.to().tag().is_none() => {
+            env.observe_call(request, CallStep::Begun);
+        }
+        Method::Bye => env.observe_call(request, CallStep::Bye),
+        _ => {}
+    }
+}
+
 /// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
 /// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
 /// for each other.
 fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
     if target.transport == source.transport {
-        let is_same = match (target.transport, target.connection) {
-            (Transport::Udp, _) => {
+        let is_same = match (target.transport.is_stream(), target.connection) {
+            (false, _) => {
                 let fills_rport = message.via().rport().is_some();
                 config.is_same_place(target.remote.ip(), source.remote.ip())
                     && (!fills_rport || target.remote.port() == source.remote.port())
             }
-            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
-            (Transport::Tcp, None) => target.remote == source.remote,
+            (true, Some(connection)) => source.connection == Some(connection),
+            (true, None) => target.remote == source.remote,
         };
         if is_same {
             return true;

@@ -2,16 +2,9 @@
 
 use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, query, register};
 use md5::{Digest, Md5};
-use ringway_server::Ha1;
 use ringway_server::auth::Algorithm;
 use sha2::Sha256;
 use std::time::Duration;
-
-/// H(A1) as the store has it.
-pub(crate) fn ha1(user: &str, realm: &str, password: &str) -> Ha1 {
-    let text = [user, realm, password].join(":");
-    Ha1 { md5: Md5::digest(text.as_bytes()).into(), sha256: Sha256::digest(text.as_bytes()).into() }
-}
 
 /// What a client knows and puts into its credentials.
 #[derive(Clone, Debug)]
@@ -105,7 +98,7 @@ pub(crate) fn is_stale(challenge: &Sent) -> bool {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    base16ct::lower::encode_string(bytes)
 }
 
 #[test]

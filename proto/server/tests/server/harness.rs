@@ -3,19 +3,12 @@
 use ringway_sansio::{
     ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
 };
-use ringway_server::auth::{
-    Algorithm, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
-};
-use ringway_server::{
-    Action, AuthConfig, Config, Ha1, Listener, LogEvent, MemoryBudget, Mode, RegistrarConfig, Server,
-    Services, SourceRates, StoreFailed,
-};
+use ringway_server::auth::Algorithm;
+use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
-use std::collections::BTreeMap;
+use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::fmt::Write;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the phones of this story are.
@@ -32,8 +25,8 @@ const START: Instant = Instant::from_secs(1_800_000_000);
 
 /// A server, its surroundings, and what it sent so far.
 pub(crate) struct World {
-    pub(crate) server: Server<Arc<Memory>>,
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) server: Server<Arc<TestServices>>,
+    pub(crate) memory: Arc<TestServices>,
     pub(crate) now: Instant,
     /// Look-ups it asked for and that are not answered yet.
     pub(crate) lookups: Vec<(u64, String)>,
@@ -50,97 +43,6 @@ pub(crate) struct Sent {
     pub(crate) token: Token,
     pub(crate) after_store: bool,
     pub(crate) bytes: Vec<u8>,
-}
-
-/// The server's surroundings, all in memory.
-pub(crate) struct Memory {
-    users: Mutex<BTreeMap<(String, String), Ha1>>,
-    windows: Mutex<ReplayWindows>,
-    guesses: Mutex<GuessLimits>,
-    /// How many attempts to log in ended so: proven, wrong, slowed.
-    pub(crate) logins: Mutex<[usize; 3]>,
-    rates: Mutex<SourceRates>,
-    dialogs: Mutex<DialogExtensions>,
-    pub(crate) budget: Mutex<MemoryBudget>,
-    /// The last record stored for each address-of-record.
-    pub(crate) records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
-    pub(crate) store_fails: AtomicBool,
-    pub(crate) record_bytes_max: AtomicUsize,
-    /// What it reported for a log.
-    pub(crate) events: Mutex<Vec<String>>,
-}
-
-impl Services for Memory {
-    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
-        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.users.lock().unwrap().get(&(name(user), name(domain))).copied()
-    }
-
-    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
-        self.credentials(user, domain).is_some()
-    }
-
-    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
-        self.windows.lock().unwrap().use_count(now, nonce, count, request)
-    }
-
-    fn admit(&self, now: Instant, source: IpAddr) -> bool {
-        self.rates.lock().unwrap().admit(now, source)
-    }
-
-    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
-        self.budget.lock().unwrap().reserve(source, bytes, is_stranger)
-    }
-
-    fn shrink(&self, source: IpAddr, bytes: usize) {
-        self.budget.lock().unwrap().shrink(source, bytes);
-    }
-
-    fn release(&self, source: IpAddr, bytes: usize) {
-        self.budget.lock().unwrap().release(source, bytes);
-    }
-
-    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
-        self.dialogs.lock().unwrap().extend(now, mark, until);
-    }
-
-    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
-        self.dialogs.lock().unwrap().is_extended(now, mark)
-    }
-
-    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
-        self.guesses.lock().unwrap().may_log_in(now, login)
-    }
-
-    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
-        self.logins.lock().unwrap()[result as usize] += 1;
-        self.guesses.lock().unwrap().on_login(now, login, result);
-    }
-
-    fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
-        let fails = self.store_fails.load(Ordering::Relaxed);
-        if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
-    }
-
-    fn observe(&self, _now: Instant, event: &LogEvent<'_>) {
-        let text = String::from_utf8_lossy;
-        let said = match *event {
-            LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
-            LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
-            LogEvent::BindingEnded { aor, contact, reason, .. } => {
-                format!("{} {} {reason:?}", text(aor), text(contact))
-            }
-            LogEvent::Call { step, message, .. } => {
-                let message = Message::parse(message, &Limits::default()).unwrap();
-                format!("{} {step:?}", text(message.call_id()))
-            }
-        };
-        self.events.lock().unwrap().push(said);
-    }
-
-    fn store(&self, aor: &[u8], record: &[u8]) {
-        self.records.lock().unwrap().insert(aor.to_vec(), record.to_vec());
-    }
 }
 
 impl World {
@@ -184,19 +86,14 @@ impl World {
 
     fn seeded(config: Config, per_second: u32, seed: u64, now: Instant) -> Self {
         let seed = Seed::from_number(seed);
-        let memory = Arc::new(Memory {
-            users: Mutex::default(),
-            windows: Mutex::new(ReplayWindows::new(1000, config.auth.nonce_lifetime, &seed, now)),
-            guesses: Mutex::new(GuessLimits::new(1000, &seed, now)),
-            logins: Mutex::default(),
-            rates: Mutex::new(SourceRates::new(per_second, &seed)),
-            dialogs: Mutex::new(DialogExtensions::new(&seed)),
-            budget: Mutex::new(MemoryBudget::new(64 << 20, &seed)),
-            records: Mutex::default(),
-            store_fails: AtomicBool::new(false),
-            record_bytes_max: AtomicUsize::new(1 << 20),
-            events: Mutex::default(),
-        });
+        let limits = ServiceLimits {
+            nonce_lifetime: config.auth.nonce_lifetime,
+            nonces_max: 1000,
+            guesses_max: Some(1000),
+            per_second,
+            record_bytes_max: 1 << 20,
+        };
+        let memory = Arc::new(TestServices::new(limits, &seed, now));
         let server = Server::new(Arc::new(config), Arc::clone(&memory), 0, seed, now);
         let mut world = Self {
             server,
@@ -215,8 +112,7 @@ impl World {
 
     /// Adds a subscriber whose realm is `example.org`.
     pub(crate) fn add_user(&mut self, user: &str, domain: &str, password: &str) {
-        let ha1 = crate::challenge::ha1(user, "example.org", password);
-        self.memory.users.lock().unwrap().insert((user.into(), domain.into()), ha1);
+        self.memory.subscribe(user, domain, "example.org", password);
     }
 
     /// A datagram from `from` that holds `message`.

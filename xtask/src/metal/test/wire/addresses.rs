@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 use anyhow::{Result, bail};
 
 use super::super::super::machine::{Machine, Medium};
-use super::dhcp::Answer;
 use super::frames::EVERYBODY;
 use super::host::Host;
 use super::{Wired, in_a_hurry};
 use crate::interop::{Scenario, Stage};
+use ringway_test_support::dhcp::Answer;
 
 pub(super) fn checks() -> Vec<Scenario> {
     vec![
@@ -31,7 +31,7 @@ fn silence(stage: &Stage) -> Result<()> {
         bail!("the machine has an address that nobody gave it");
     }
     machine.until_said("ready ")?;
-    let asked = machine.host.dhcp.discovers;
+    let asked = machine.host.dhcp.discovers();
     if asked <= DEAF_FOR {
         bail!("the machine asked {asked} times, and {DEAF_FOR} were not answered");
     }
@@ -67,12 +67,12 @@ fn refusals(stage: &Stage) -> Result<()> {
 
 /// Whoever has an address does not lose it by answers that it did not ask for.
 fn expect_bound(machine: &mut Wired) -> Result<()> {
-    let asked = machine.host.dhcp.discovers;
+    let asked = machine.host.dhcp.discovers();
     for answer in machine.host.dhcp.stray_answers() {
         machine.host.send_by_dhcp(&answer)?;
     }
     machine.answers("a NAK that nobody asked for")?;
-    if machine.host.dhcp.discovers > asked {
+    if machine.host.dhcp.discovers() > asked {
         bail!("the machine lost its address by an answer that it did not ask for");
     }
     Ok(())

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use ringway_test_support::dhcp::{DhcpServer, Offer};
 use smoltcp::wire::ArpOperation;
 
 use super::super::booted::options;
 use super::cable::Cable;
-use super::dhcp::DhcpServer;
-use super::frames::{self, ALL_CARDS, HOST, HOST_HARDWARE, Heard, MACHINE, SIP_PORT};
+use super::frames::{self, ALL_CARDS, HOST, HOST_HARDWARE, Heard, MACHINE, MACHINE_HARDWARE, MASK, SIP_PORT};
 use super::tftp::{MALLORY, TftpServer};
 
 /// Our end of the cable, and what was heard there.
@@ -31,11 +31,21 @@ pub(super) struct Host {
     number: u32,
 }
 
+/// The machine's address.
+const OFFER: Offer = Offer {
+    address: MACHINE,
+    hardware: MACHINE_HARDWARE,
+    server: HOST,
+    mask: MASK,
+    dns: None,
+    lease_s: 3600,
+};
+
 impl Host {
     pub(super) fn new(cable: Cable) -> Self {
         Self {
             cable,
-            dhcp: DhcpServer::default(),
+            dhcp: DhcpServer::new(OFFER),
             tftp: TftpServer::default(),
             statuses: BTreeMap::new(),
             echoes: Vec::new(),

@@ -6,7 +6,6 @@
 
 mod addresses;
 mod cable;
-mod dhcp;
 mod fetching;
 mod frames;
 mod host;

@@ -1,0 +1,14 @@
+//! Servers, links and measurements that tests of several crates use.
+//!
+//! Does: answers DHCP and misbehaves on request ([`dhcp`]), measures tones ([`tone`]), connects a station of `ringway-ethernet` to a
+//! host of another stack by a link in memory (feature `ethernet`), and gives a server its surroundings (feature `server`).
+//!
+//! Does not: belong to any program. What only one crate's tests use stays beside those tests.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+pub mod dhcp;
+#[cfg(feature = "ethernet")]
+pub mod ethernet;
+#[cfg(feature = "server")]
+pub mod services;
+pub mod tone;

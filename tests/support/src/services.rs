@@ -1,0 +1,178 @@
+//! The server's surroundings in memory.
+
+use md5::Md5;
+use ringway_sansio::{Instant, Seed};
+use ringway_server::auth::{
+    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+};
+use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_sip::{Limits, Message};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Limits of [`TestServices`].
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceLimits {
+    /// Lifetime of a nonce.
+    pub nonce_lifetime: Duration,
+    /// Nonces whose counts are kept.
+    pub nonces_max: usize,
+    /// Users and sources whose wrong passwords are counted; `None`: they are not.
+    pub guesses_max: Option<usize>,
+    /// Requests of one source in a second; 0: no limit.
+    pub per_second: u32,
+    /// Maximum length of a record.
+    pub record_bytes_max: usize,
+}
+
+/// Subscribers, a store and all else that a server needs. It survives the server.
+pub struct TestServices {
+    users: Mutex<Subscribers>,
+    windows: Mutex<ReplayWindows>,
+    guesses: Mutex<Option<GuessLimits>>,
+    rates: Mutex<SourceRates>,
+    dialogs: Mutex<DialogExtensions>,
+    /// Number of attempts to log in by their result: proven, wrong, slowed.
+    pub logins: Mutex<[usize; 3]>,
+    /// Memory for requests under way.
+    pub budget: Mutex<MemoryBudget>,
+    /// The last record stored for each address-of-record; empty: it has no bindings any more.
+    pub records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Storing fails.
+    pub store_fails: AtomicBool,
+    /// Maximum length of a record.
+    pub record_bytes_max: AtomicUsize,
+    /// Events for a log.
+    pub events: Mutex<Vec<String>>,
+}
+
+/// H(A1) by user and domain.
+type Subscribers = BTreeMap<(Vec<u8>, Vec<u8>), Ha1>;
+
+impl TestServices {
+    /// Services without subscribers and records.
+    pub fn new(limits: ServiceLimits, seed: &Seed, now: Instant) -> Self {
+        Self {
+            users: Mutex::default(),
+            windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, seed, now)),
+            guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
+            rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
+            dialogs: Mutex::new(DialogExtensions::new(seed)),
+            logins: Mutex::default(),
+            budget: Mutex::new(MemoryBudget::new(BUDGET_BYTES, seed)),
+            records: Mutex::default(),
+            store_fails: AtomicBool::new(false),
+            record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
+            events: Mutex::default(),
+        }
+    }
+
+    /// Adds a subscriber.
+    pub fn subscribe(&self, user: &str, domain: &str, realm: &str, password: &str) {
+        let text = format!("{user}:{realm}:{password}");
+        let ha1 = Ha1 { md5: Md5::digest(&text).into(), sha256: Sha256::digest(&text).into() };
+        lock(&self.users).insert((user.into(), domain.into()), ha1);
+    }
+
+    /// Frees all reserved memory, as the end of the server's process does.
+    pub fn forget_reservations(&self) {
+        *lock(&self.budget) = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
+    }
+
+    /// Bytes reserved for requests under way.
+    pub fn reserved_bytes(&self) -> usize {
+        lock(&self.budget).used()
+    }
+
+    /// The records of all addresses-of-record that have bindings.
+    pub fn stored(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut stored = lock(&self.records).clone();
+        stored.retain(|_, record| !record.is_empty());
+        stored
+    }
+}
+
+impl Services for TestServices {
+    fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        lock(&self.users).get(&(user.to_vec(), domain.to_vec())).copied()
+    }
+
+    fn is_known(&self, user: &[u8], domain: &[u8]) -> bool {
+        self.credentials(user, domain).is_some()
+    }
+
+    fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        lock(&self.windows).use_count(now, nonce, count, request)
+    }
+
+    fn admit(&self, now: Instant, source: IpAddr) -> bool {
+        lock(&self.rates).admit(now, source)
+    }
+
+    fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
+        lock(&self.budget).reserve(source, bytes, is_stranger)
+    }
+
+    fn shrink(&self, source: IpAddr, bytes: usize) {
+        lock(&self.budget).shrink(source, bytes);
+    }
+
+    fn release(&self, source: IpAddr, bytes: usize) {
+        lock(&self.budget).release(source, bytes);
+    }
+
+    fn extend_dialog(&self, now: Instant, mark: u64, until: Instant) {
+        lock(&self.dialogs).extend(now, mark, until);
+    }
+
+    fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
+        lock(&self.dialogs).is_extended(now, mark)
+    }
+
+    fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.guesses).as_mut().is_none_or(|guesses| guesses.may_log_in(now, login))
+    }
+
+    fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        lock(&self.logins)[result as usize] += 1;
+        if let Some(guesses) = lock(&self.guesses).as_mut() {
+            guesses.on_login(now, login, result);
+        }
+    }
+
+    fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
+        let fails = self.store_fails.load(Ordering::Relaxed);
+        if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
+    }
+
+    fn observe(&self, _now: Instant, event: &LogEvent<'_>) {
+        let text = String::from_utf8_lossy;
+        let event = match *event {
+            LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
+            LogEvent::BindingEnded { aor, contact, reason, .. } => {
+                format!("{} {} {reason:?}", text(aor), text(contact))
+            }
+            LogEvent::Call { step, message, .. } => {
+                let message = Message::parse(message, &Limits::default()).unwrap();
+                format!("{} {step:?}", text(message.call_id()))
+            }
+        };
+        lock(&self.events).push(event);
+    }
+
+    fn store(&self, aor: &[u8], record: &[u8]) {
+        lock(&self.records).insert(aor.to_vec(), record.to_vec());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+/// Memory for requests under way.
+const BUDGET_BYTES: usize = 64 << 20;
