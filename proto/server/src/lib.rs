@@ -6,7 +6,7 @@
 //! Does not: open sockets, read clocks, look up names or write files. What it needs of its surroundings it asks of
 //! [`Services`] (answered from memory, at once) or wishes for as an [`Action`].
 //!
-//! Start reading at `server.rs`, then `dispatch.rs`, then the method.
+//! Start reading at `server.rs`, then `server/dispatch.rs`, then the method.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -15,34 +15,39 @@ extern crate alloc;
 pub mod auth;
 pub mod location;
 
+mod action;
 mod aor;
 mod budget;
 mod config;
 mod counters;
 mod date;
-mod dispatch;
 mod domain;
+mod env;
 mod log_event;
 mod method;
 mod proxy;
 mod rate;
+mod refused;
 mod reply;
+mod request;
 mod route;
 mod server;
 mod services;
 mod shard;
 mod token;
 
+pub use action::Action;
 pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, RegistrarConfig};
 pub use counters::Counters;
 pub use location::{Registration, RegistrationRef};
-pub use log_event::{BindingEnd, CallStep, LogEvent, LoginRefusal};
+pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal};
+pub use proxy::RingingCall;
 pub use rate::SourceRates;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
-pub use server::{Action, RingingCall, Server};
-pub use services::{BindingChange, Services, StoreFailed};
+pub use server::Server;
+pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;

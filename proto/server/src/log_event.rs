@@ -1,12 +1,7 @@
 //! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
 
-use crate::auth::NonceAge;
-use crate::server::Request;
-use crate::{BindingChange, Server, Services};
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, Instant};
-use ringway_sip::digest::{Credentials, unescape};
-use ringway_sip::{HeaderName, Method};
+use ringway_sansio::Flow;
 
 /// One event. All bytes came from the network, and may hold anything.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +46,19 @@ pub enum LogEvent<'a> {
         /// Where that came from, or for [`CallStep::Forwarded`] goes to.
         flow: Option<Flow>,
     },
+}
+
+/// How the bindings of a user changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingChange {
+    /// There is one more.
+    Registered,
+    /// They stay longer, or say something else.
+    Refreshed,
+    /// The phone, or an administrator, took one back.
+    Removed,
+    /// The time of one is over, or its connection is gone.
+    Ended,
 }
 
 /// Why a login is refused.
@@ -107,62 +115,6 @@ impl LoginRefusal {
             Self::NotItsAddress => "not-its-address",
             Self::Unusable => "unusable-digest",
             Self::Slowed => "slowed",
-        }
-    }
-}
-
-impl<S: Services> Server<S> {
-    pub(crate) fn observe_call(&self, now: Instant, request: &Request<'_, '_>, step: CallStep) {
-        let (message, flow) = (request.message.as_bytes(), Some(request.flow));
-        self.services.observe(now, &LogEvent::Call { step, message, flow });
-    }
-
-    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
-    /// its source a request is no login: the address may be forged.
-    pub(crate) fn observe_unusable_digest(
-        &self,
-        now: Instant,
-        request: &Request<'_, '_>,
-        header: HeaderName,
-        domain: &[u8],
-    ) {
-        for value in request.message.lines_of(header) {
-            let Ok(Some(given)) = Credentials::parse(value) else { continue };
-            if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
-                continue;
-            }
-            let nonce = self.nonces.check(now, request.flow.remote.ip(), given.nonce);
-            if !matches!(nonce, NonceAge::Fresh(_)) {
-                continue;
-            }
-            let user = unescape(given.username);
-            let reason = match self.services.is_known(&user, domain) {
-                true => LoginRefusal::Unusable,
-                false => LoginRefusal::UnknownUser,
-            };
-            return self.refused_login(now, request, &user, reason);
-        }
-    }
-
-    pub(crate) fn refused_login(
-        &self,
-        now: Instant,
-        request: &Request<'_, '_>,
-        user: &[u8],
-        reason: LoginRefusal,
-    ) {
-        let address = request.flow.remote;
-        self.services.observe(now, &LogEvent::LoginRefused { user, address, reason });
-    }
-
-    /// Reports an INVITE or BYE that was accepted.
-    pub(crate) fn observe_accepted(&self, now: Instant, request: &Request<'_, '_>) {
-        match request.method {
-            Method::Invite if request.message.to().tag().is_none() => {
-                self.observe_call(now, request, CallStep::Begun)
-            }
-            Method::Bye => self.observe_call(now, request, CallStep::Bye),
-            _ => {}
         }
     }
 }

@@ -1,32 +1,33 @@
-//! Answers this server gives by itself.
+//! Locally generated responses.
 
 use crate::auth::Sender;
-use crate::server::Request;
-use crate::{Action, CallStep, Server, Services};
+use crate::env::Env;
+use crate::request::Request;
+use crate::{Action, Aor, CallStep, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_sansio::{Context, Flow, PartHasher, Token, Transport};
-use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
+use ringway_sansio::{Context, Flow, PartHasher, Token};
+use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, write_number};
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
 
-impl<S: Services> Server<S> {
+impl<S: Services> Env<'_, S> {
     /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again. Towards an address that is not
     /// verified a response over its allowance is not sent.
     pub(crate) fn reply(
         &mut self,
-        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
-        let before = cx.out.len();
-        write_reply(cx, &self.keys.tag, request, status, phrase, add);
-        let is_over = cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
-        if cx.out.len() > before && is_over && !request.is_verified() {
+        let before = self.cx.out.len();
+        write_reply(&mut self.cx, &self.keys.tag, request, status, phrase, add);
+        let is_over =
+            self.cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
+        if self.cx.out.len() > before && is_over && !request.is_verified() {
             self.counters.unverified_limited += 1;
-            cx.out.drop_last();
+            self.cx.out.drop_last();
         }
     }
 
@@ -34,7 +35,6 @@ impl<S: Services> Server<S> {
     /// tag tells the ACK of an INVITE; inside a dialog the tag is the dialog's, and the last few such INVITEs are remembered.
     pub(crate) fn refuse(
         &mut self,
-        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
@@ -44,20 +44,17 @@ impl<S: Services> Server<S> {
             self.counters.stray += 1;
             return;
         }
-        if request.method == Method::Invite && request.message.to().tag().is_some() {
-            self.refused_in_dialog.push(self.transactions.key_of(request.message));
+        if request.method == Method::Invite
+            && request.message.to().tag().is_some()
+            && let Some(key) = request.key
+        {
+            self.refused_in_dialog.push(key);
         }
-        self.reply(cx, request, status, phrase, add);
+        self.reply(request, status, phrase, add);
     }
 
     /// Refuses with a status alone.
-    pub(crate) fn refuse_plainly(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        status: u16,
-        phrase: &str,
-    ) {
+    pub(crate) fn refuse_plainly(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
         match status {
             403 => self.counters.forbidden += 1,
             404 => self.counters.not_found += 1,
@@ -74,26 +71,52 @@ impl<S: Services> Server<S> {
                     CallStep::Failed(status)
                 }
             };
-            self.observe_call(cx.now, request, step);
+            self.observe_call(request, step);
         }
-        self.refuse(cx, request, status, phrase, |_| {});
+        self.refuse(request, status, phrase, |_| {});
+    }
+
+    /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
+    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
+    /// response stays within its allowance.
+    pub(crate) fn refuse_extensions(&mut self, request: &Request<'_, '_>, name: HeaderName) {
+        let message = request.message;
+        self.counters.refused += 1;
+        let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
+        self.refuse(request, 420, "Bad Extension", |response| {
+            for value in message.values(name).take(UNSUPPORTED_MAX) {
+                let bytes = b"Unsupported: \r\n".len() + value.len();
+                let Some(left) = room.checked_sub(bytes) else { break };
+                room = left;
+                response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
+            }
+        });
+    }
+
+    /// 404 or 480 for a user of ours without a binding.
+    pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
+        if self.services.is_known(aor.user(), aor.domain()) {
+            self.refuse_plainly(request, 480, "Temporarily Unavailable");
+        } else {
+            self.refuse_plainly(request, 404, "Not Found");
+        }
     }
 
     /// Answers a request that cannot be accepted, if it can be answered at all; drops responses and ACKs.
-    pub(crate) fn on_rejected(&mut self, cx: &mut Context<'_, Action>, rejected: &Rejected<'_>, flow: Flow) {
+    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow) {
         if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
             *count += 1;
         }
-        answer_rejected(rejected, flow, b"rejected", cx.out);
+        answer_rejected(rejected, flow, b"rejected", self.cx.out);
     }
 
     /// A stream's client is over its rate.
-    pub(crate) fn slow_down(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, flow: Flow) {
+    pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow) {
         if message.is_response() || message.method() == Method::Ack {
             return;
         }
-        let tag = self.to_tag(message);
-        cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
+        let tag = to_tag(&self.keys.tag, message);
+        self.cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
             let phrase = "Slow Down";
             let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
             response.header_number(HeaderName::RetryAfter, 1);
@@ -101,57 +124,14 @@ impl<S: Services> Server<S> {
         });
     }
 
-    /// The To tag of our own answers: it follows from the request, so that a repeated request gets it again and the ACK
-    /// of an answer that left no state is known (RFC 3261 §8.2.7).
-    pub(crate) fn to_tag(&self, message: &Message<'_>) -> [u8; 16] {
-        to_tag(&self.keys.tag, message)
-    }
-
     /// True for the ACK of a refusal of ours.
     pub(crate) fn acknowledges_us(&self, ack: &Message<'_>, key: MatchKey) -> bool {
-        ack.to().tag().is_some_and(|tag| tag == self.to_tag(ack)) || self.refused_in_dialog.contains(key)
-    }
-
-    /// The flow to a Via's client, for a response that is forwarded without state.
-    pub(crate) fn flow_to_via(&self, via: &Via<'_>, connection: u64) -> Option<Flow> {
-        let remote = ringway_transaction::reply_address(via)?;
-        let transport = Transport::from_token(via.transport)?;
-        let listener = self.config.listener_for(transport, remote.ip())?;
-        let connection = (connection != 0).then_some(ringway_sansio::ConnectionId(connection));
-        // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
-        // would have us dial whomever its source names.
-        if transport.is_stream() && connection.is_none() {
-            return None;
-        }
-        Some(Flow { transport, listener, remote, connection })
+        ack.to().tag().is_some_and(|tag| tag == to_tag(&self.keys.tag, ack))
+            || self.refused_in_dialog.contains(key)
     }
 }
 
-/// The last INVITEs inside dialogs that were refused. An ACK that is forgotten is forwarded to the other side of its dialog, which
-/// ignores it.
-#[derive(Debug, Default)]
-pub(crate) struct RefusedInDialog {
-    keys: Vec<MatchKey>,
-    next: usize,
-}
-
-impl RefusedInDialog {
-    const KEYS_MAX: usize = 64;
-
-    fn push(&mut self, key: MatchKey) {
-        match self.keys.get_mut(self.next) {
-            Some(oldest) => *oldest = key,
-            None => self.keys.push(key),
-        }
-        self.next = (self.next + 1) % Self::KEYS_MAX;
-    }
-
-    fn contains(&self, key: MatchKey) -> bool {
-        self.keys.contains(&key)
-    }
-}
-
-/// See [`Server::reply`].
+/// Writes the response of [`Env::reply`], whatever its length.
 pub(crate) fn write_reply(
     cx: &mut Context<'_, Action>,
     tag_key: &[u8; 16],
@@ -171,7 +151,9 @@ pub(crate) fn write_reply(
     });
 }
 
-fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
+/// The To tag of our own responses. It follows from the request, so that a retransmitted request gets it again and the ACK of a
+/// response that left no state is recognized (RFC 3261 §8.2.7).
+pub(crate) fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
     // Both are parts of one message and shorter than 65,536 bytes.
@@ -193,3 +175,17 @@ pub(crate) fn write_allow(out: &mut Vec<u8>) {
         b"INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, SUBSCRIBE, NOTIFY, REFER, PUBLISH",
     );
 }
+
+/// Appends `;q=` where the preference is not the highest.
+pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
+    if q >= 1000 {
+        return;
+    }
+    out.extend_from_slice(b";q=0.");
+    for place in [100, 10, 1] {
+        write_number(out, u64::from(q / place % 10));
+    }
+}
+
+/// Options that a 420 lists.
+const UNSUPPORTED_MAX: usize = 100;

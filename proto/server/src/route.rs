@@ -12,6 +12,9 @@ use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, Via, write_host
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
 
+/// The bytes before the loop mark in our branches.
+pub(crate) const LOOP_MARK: &[u8] = b".l";
+
 /// A request after RFC 3261 §16.4: without what only leads to us.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Routed<'a> {
@@ -190,7 +193,7 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
 
 /// The Vias that this server wrote, the latest first.
 pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
-    let is_marked = |value: &&[u8]| memchr::memmem::find(value, crate::proxy::LOOP_MARK).is_some();
+    let is_marked = |value: &&[u8]| memchr::memmem::find(value, LOOP_MARK).is_some();
     let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
     vias.filter_map(|value| Via::parse(value).ok()).filter(|via| {
         let port = via.port.unwrap_or(DEFAULT_PORT);

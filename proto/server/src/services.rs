@@ -1,7 +1,7 @@
 //! What a server asks of its surroundings, answered from memory and at once.
 
-use crate::LogEvent;
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
+use crate::{BindingChange, LogEvent};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant};
@@ -10,19 +10,6 @@ use ringway_sip::digest::Ha1;
 /// The store cannot keep a promise now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
-
-/// How the bindings of a user changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindingChange {
-    /// There is one more.
-    Registered,
-    /// They stay longer, or say something else.
-    Refreshed,
-    /// The phone, or an administrator, took one back.
-    Removed,
-    /// The time of one is over, or its connection is gone.
-    Ended,
-}
 
 /// Shared by all shards. No method may wait for a disk, a network or a lock that somebody holds while waiting.
 pub trait Services {

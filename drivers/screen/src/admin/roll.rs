@@ -7,7 +7,7 @@ use ringway_sansio::Transport;
 ///
 /// A place holds one user or none; places count from 0 without gaps up to the end. A user stays at its place as long as it
 /// is registered, whoever comes and goes meanwhile: so the screen reads a few places at a time and needs no copy. The
-/// server's location table is read so (`Location::bindings_from`, one place after the other).
+/// server's location table is read so (`LocationTable::bindings_from`, one place after the other).
 pub trait Roll {
     /// Tells the contacts of the users at `count` places from `from` on whose names fit `wanted`, each with its place, all
     /// contacts of a user one after the other and always in the same order. Gives the place to go on from, `None` when

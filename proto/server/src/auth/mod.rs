@@ -5,8 +5,10 @@
 //! user and each source ([`GuessLimits`]).
 
 mod access;
+mod authenticator;
 mod dialogs;
 mod guesses;
+mod live_mark;
 mod network;
 mod nonce;
 mod replay;
@@ -14,11 +16,12 @@ mod verify;
 
 pub use access::Strangers;
 pub(crate) use access::{Access, Facts, Grant, LiveMark, Reach, Sender, decide};
+pub(crate) use authenticator::Authenticator;
 pub use dialogs::DialogExtensions;
 pub use guesses::{GuessLimits, Login, LoginResult};
+pub(crate) use live_mark::live_mark;
 pub(crate) use network::is_private;
 pub use network::{Network, NotANetwork};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::Algorithm;
-pub(crate) use verify::{Outcome, Verifier};

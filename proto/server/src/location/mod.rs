@@ -9,4 +9,4 @@ pub(crate) use binding::{Binding, Kind, Text, means};
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
 pub(crate) use table::Saved;
-pub use table::{Location, Registration, RegistrationRef};
+pub use table::{LocationTable, Registration, RegistrationRef};

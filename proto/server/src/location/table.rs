@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 /// Where the users of one shard are.
 #[derive(Debug)]
-pub struct Location {
+pub struct LocationTable {
     users: Slab<User>,
     /// Finds users by name. Names come from peers: a keyed hash, and so wide that nothing else is compared.
     by_name: HashTable<Named>,
@@ -129,7 +129,7 @@ impl RegistrationRef<'_> {
     }
 }
 
-impl Location {
+impl LocationTable {
     /// An empty table whose hashes are keyed from `seed`.
     pub fn new(seed: &Seed, now: Instant) -> Self {
         let mut hash_key = [0; 16];
@@ -270,7 +270,7 @@ impl Location {
         Ok(())
     }
 
-    /// Appends what [`Location::restore`] reads back; nothing when the user has no bindings to keep.
+    /// Appends what [`LocationTable::restore`] reads back; nothing when the user has no bindings to keep.
     pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
         self.write_record_at(self.find(aor), out);
     }
@@ -361,7 +361,7 @@ impl Location {
         }
     }
 
-    /// When [`Location::expire`] has something to look at.
+    /// When [`LocationTable::expire`] has something to look at.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.wheel.next_due()
     }

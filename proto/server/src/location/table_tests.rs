@@ -27,7 +27,14 @@ fn flow(connection: Option<u64>) -> Flow {
 }
 
 /// One REGISTER of one contact, in both.
-fn register(table: &mut Location, model: &mut Model, user: &str, known: &Known, removes: bool, now: Instant) {
+fn register(
+    table: &mut LocationTable,
+    model: &mut Model,
+    user: &str,
+    known: &Known,
+    removes: bool,
+    now: Instant,
+) {
     let aor = Aor::new(user.as_bytes(), b"d");
     let text = Text { uri: known.contact.as_bytes(), params: b"", call_id: known.call_id.as_bytes() };
     let expires = (!removes).then_some(known.expires);
@@ -63,7 +70,7 @@ fn register(table: &mut Location, model: &mut Model, user: &str, known: &Known, 
 }
 
 /// Everything that can be asked of the table says what the model says.
-fn agree(table: &Location, model: &Model, now: Instant, seed: u64) {
+fn agree(table: &LocationTable, model: &Model, now: Instant, seed: u64) {
     let mut count = 0;
     for (user, bindings) in model {
         let live: Vec<_> = bindings.iter().filter(|binding| binding.expires > now).collect();
@@ -100,7 +107,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
     for seed in 0..40 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut now = Instant::from_secs(1_800_000_000);
-        let mut table = Location::new(&Seed::from_number(seed), now);
+        let mut table = LocationTable::new(&Seed::from_number(seed), now);
         let mut model = Model::new();
         for _ in 0..1000 {
             let user = format!("u{}", rng.below(6));
@@ -144,7 +151,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
     }
 }
 
-fn close(table: &mut Location, model: &mut Model, connection: ConnectionId) {
+fn close(table: &mut LocationTable, model: &mut Model, connection: ConnectionId) {
     table.on_closed(connection, |_, _| {}, |_, _| {});
     for bindings in model.values_mut() {
         bindings.retain(|known| known.connection != Some(connection) || known.kind == Kind::Dialable);
@@ -156,13 +163,13 @@ fn close(table: &mut Location, model: &mut Model, connection: ConnectionId) {
 }
 
 /// Everything is written down and read back into an empty table.
-fn restart(table: &mut Location, model: &mut Model, now: Instant, seed: u64) {
+fn restart(table: &mut LocationTable, model: &mut Model, now: Instant, seed: u64) {
     let mut records = Vec::new();
     let mut place = Some(0);
     while let Some(from) = place {
         place = table.records_from(from, 4, |aor, record| records.push((aor.to_vec(), record.to_vec())));
     }
-    *table = Location::new(&Seed::from_number(seed), now);
+    *table = LocationTable::new(&Seed::from_number(seed), now);
     for (aor, record) in &records {
         table.restore(aor, record, now, Instant::FAR, 1).unwrap();
         let mut again = Vec::new();
@@ -180,7 +187,7 @@ fn restart(table: &mut Location, model: &mut Model, now: Instant, seed: u64) {
 #[test]
 fn permanent_contacts_stand_beside_the_registered_ones() {
     let now = Instant::from_secs(1_800_000_000);
-    let mut table = Location::new(&Seed::from_number(1), now);
+    let mut table = LocationTable::new(&Seed::from_number(1), now);
     let mut model = Model::new();
     let known = Known {
         contact: "sip:a@h".into(),

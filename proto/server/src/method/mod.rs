@@ -1,6 +1,9 @@
-//! Methods that this server itself does something about; all others are forwarded or redirected.
+//! Methods that this server itself answers; all others are forwarded or redirected.
 
-mod cancel;
 mod options;
 mod redirect;
 mod register;
+
+pub(crate) use options::on_options;
+pub(crate) use redirect::redirect;
+pub(crate) use register::Registrar;

@@ -1,14 +1,16 @@
 //! REGISTER by the steps of RFC 3261 §10.3.
 
-use crate::location::{Binding, Change, Room, SaveError, Saved};
-use crate::proxy::write_q;
-use crate::reply::{write_reply, write_unfolded};
-use crate::server::Request;
-use crate::{Action, Aor, BindingChange, LogEvent, Server, Services};
+use crate::auth::Authenticator;
+use crate::date::DateText;
+use crate::env::Env;
+use crate::location::{BadRecord, Binding, Change, LocationTable, Room, SaveError, Saved};
+use crate::reply::{write_q, write_reply, write_unfolded};
+use crate::request::Request;
+use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
-use ringway_sansio::{Context, Instant};
+use ringway_sansio::{ConnectionId, Context, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
 use ringway_transaction::SlabKey;
@@ -23,65 +25,140 @@ enum Refusal {
     StoreFailed,
 }
 
-impl<S: Services> Server<S> {
+/// The registrar of one shard: owns the location table and is the only one to change it.
+pub(crate) struct Registrar {
+    table: LocationTable,
+    /// Buffer for the address-of-record of a REGISTER.
+    aor: Aor,
+    /// Buffer for the record of a user.
+    record: Vec<u8>,
+    date: DateText,
+}
+
+impl Registrar {
+    pub(crate) fn new(seed: &Seed, now: Instant) -> Self {
+        Self {
+            table: LocationTable::new(seed, now),
+            aor: Aor::default(),
+            record: Vec::new(),
+            date: DateText::default(),
+        }
+    }
+
+    pub(crate) const fn table(&self) -> &LocationTable {
+        &self.table
+    }
+
+    /// Brings a user's bindings back after a restart. A binding that ends later than one made now could ends then.
+    pub(crate) fn restore(
+        &mut self,
+        config: &Config,
+        aor: &[u8],
+        record: &[u8],
+        now: Instant,
+    ) -> Result<(), BadRecord> {
+        let latest = now + Duration::from_secs(u64::from(config.registrar.max_expires_s));
+        self.table.restore(aor, record, now, latest, config.listeners.len())
+    }
+
+    pub(crate) fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
+        self.table.set_permanent(aor, contacts);
+    }
+
+    pub(crate) fn remove_user(&mut self, services: &impl Services, aor: &[u8]) {
+        if self.table.forget(aor) {
+            services.on_change(aor, BindingChange::Removed, None);
+            services.store(aor, b"");
+        }
+    }
+
+    /// Ends the bindings that only a closed connection reached.
+    pub(crate) fn on_closed(&mut self, now: Instant, services: &impl Services, connection: ConnectionId) {
+        let Self { table, record, .. } = self;
+        let ended = ended(services, now, BindingEnd::ConnectionClosed);
+        table.on_closed(connection, ended, |table, aor| store_fewer(services, table, aor, record));
+    }
+
+    /// Ends the bindings whose time is over.
+    pub(crate) fn on_timeout(&mut self, now: Instant, services: &impl Services) {
+        let Self { table, record, .. } = self;
+        let ended = ended(services, now, BindingEnd::Expired);
+        table.expire(now, ended, |table, aor| store_fewer(services, table, aor, record));
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.table.next_due()
+    }
+
     /// Adds, refreshes, removes or lists bindings.
-    pub(crate) fn on_register(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>) {
+    pub(crate) fn on_register(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        authenticator: &mut Authenticator,
+        request: &Request<'_, '_>,
+    ) {
         let mut aor = core::mem::take(&mut self.aor);
-        self.register(cx, request, &mut aor);
+        self.register(env, authenticator, request, &mut aor);
         self.aor = aor;
     }
 
-    fn register(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, aor: &mut Aor) {
+    fn register(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        authenticator: &mut Authenticator,
+        request: &Request<'_, '_>,
+        aor: &mut Aor,
+    ) {
         let message = request.message;
         // Step 2.
         if message.has(HeaderName::Require) {
-            return self.refuse_extensions(cx, request, HeaderName::Require);
+            return env.refuse_extensions(request, HeaderName::Require);
         }
         // Step 5: the address-of-record, needed from here on.
         if !message.to().uri.is_sip() {
-            return self.refuse_plainly(cx, request, 400, "To Is No SIP URI");
+            return env.refuse_plainly(request, 400, "To Is No SIP URI");
         }
-        if !self.config.read_aor(&message.to().uri, aor) {
-            return self.refuse_plainly(cx, request, 404, "Not Found");
+        if !env.config.read_aor(&message.to().uri, aor) {
+            return env.refuse_plainly(request, 404, "Not Found");
         }
         // Steps 3 and 4.
-        let Some(proof) = self.prove_owner(cx, request, aor) else { return };
+        let Some(proof) = authenticator.prove_owner(env, request, aor) else { return };
         // Steps 6 and 7.
-        let before = self.location.bindings_len();
+        let before = self.table.bindings_len();
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
-                match self.location.clear(&proof, call_id, cseq, cx.now, self.room(aor)) {
+                match self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor)) {
                     Ok(changed) => Ok(Saved { changed, ..self.unchanged(aor) }),
-                    Err(error) => Err(self.refusal_of(error)),
+                    Err(error) => Err(refusal_of(env.counters, error)),
                 }
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
-            Ok(Contacts::List(count)) => self.save_contacts(cx.now, request, &proof, count),
+            Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, count),
         };
         match outcome {
             Ok(saved) => {
                 if saved.changed {
-                    let change = change_of(before, self.location.bindings_len());
-                    self.services.on_change(aor.as_bytes(), change, Some(request.flow));
+                    let change = change_of(before, self.table.bindings_len());
+                    env.services.on_change(aor.as_bytes(), change, Some(request.flow));
                     let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
-                    self.services.observe(cx.now, &LogEvent::Registered { aor, change, message, flow });
+                    env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
                 }
-                self.confirm(cx, request, aor, saved);
+                self.confirm(env, request, aor, saved);
             }
-            Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(cx, request, status, phrase),
+            Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
             Err(Refusal::TooBrief) => {
-                self.counters.refused += 1;
-                let min = u64::from(self.config.registrar.min_expires_s);
-                self.reply(cx, request, 423, "Interval Too Brief", |response| {
+                env.counters.refused += 1;
+                let min = u64::from(env.config.registrar.min_expires_s);
+                env.reply(request, 423, "Interval Too Brief", |response| {
                     response.header_number(HeaderName::MinExpires, min);
                 });
             }
             Err(Refusal::StoreFailed) => {
-                self.counters.store_refusals += 1;
-                self.reply(cx, request, 503, "Store Failed", |response| {
+                env.counters.store_refusals += 1;
+                env.reply(request, 503, "Store Failed", |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
                 });
             }
@@ -89,130 +166,80 @@ impl<S: Services> Server<S> {
     }
 
     fn unchanged(&self, aor: &Aor) -> Saved {
-        Saved { place: self.location.place_of(aor.as_bytes()), changed: false }
+        Saved { place: self.table.place_of(aor.as_bytes()), changed: false }
     }
 
     /// Step 7: all contacts or none.
     fn save_contacts(
         &mut self,
-        now: Instant,
+        env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
-        proof: &crate::Authenticated<&Aor>,
+        proof: &Authenticated<&Aor>,
         count: usize,
     ) -> Result<Saved, Refusal> {
         let message = request.message;
-        let max = self.config.registrar.max_contacts;
+        let max = env.config.registrar.max_contacts;
         // More in one request than could be kept, removals included: nothing is read of it.
         if count > max.saturating_mul(2).max(CONTACTS_READ_MIN) {
-            self.counters.too_many_contacts += 1;
+            env.counters.too_many_contacts += 1;
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
         let mut values = message.values(HeaderName::Contact);
         // The usual REGISTER has one contact and needs no list.
         let saved = match (values.next(), count) {
             (Some(only), 1) => {
-                let change = self.read_contact(now, request, only)?;
-                self.save(now, request, proof, core::slice::from_ref(&change))
+                let change = read_contact(env.cx.now, env.config, request, only)?;
+                self.save(env, request, proof, core::slice::from_ref(&change))
             }
             (first, _) => {
                 let values = first.into_iter().chain(values);
-                let read = values.map(|value| self.read_contact(now, request, value));
+                let read = values.map(|value| read_contact(env.cx.now, env.config, request, value));
                 let changes = read.collect::<Result<Vec<_>, _>>()?;
-                self.save(now, request, proof, &changes)
+                self.save(env, request, proof, &changes)
             }
         };
-        saved.map_err(|error| self.refusal_of(error))
-    }
-
-    fn refusal_of(&mut self, error: SaveError) -> Refusal {
-        match error {
-            SaveError::OutOfOrder => Refusal::Plain(500, "CSeq Out Of Order"),
-            SaveError::TooLong => Refusal::Plain(400, "Contact Too Long"),
-            SaveError::TooMany => {
-                self.counters.too_many_contacts += 1;
-                Refusal::Plain(403, "Too Many Contacts")
-            }
-            SaveError::TooLarge => {
-                self.counters.registration_too_large += 1;
-                Refusal::Plain(403, "Registration Too Large")
-            }
-            SaveError::StoreFailed => Refusal::StoreFailed,
-        }
-    }
-
-    fn room(&self, aor: &Aor) -> Room {
-        let record_bytes = self.services.record_bytes_max(aor.as_bytes());
-        Room { contacts: self.config.registrar.max_contacts, record_bytes }
+        saved.map_err(|error| refusal_of(env.counters, error))
     }
 
     fn save(
         &mut self,
-        now: Instant,
+        env: &Env<'_, impl Services>,
         request: &Request<'_, '_>,
-        proof: &crate::Authenticated<&Aor>,
+        proof: &Authenticated<&Aor>,
         changes: &[Change<'_>],
     ) -> Result<Saved, SaveError> {
         let cseq = request.message.cseq().number;
-        let room = self.room(proof.subject());
-        self.location.save(proof, changes, cseq, request.flow, now, room)
-    }
-
-    fn read_contact<'a>(
-        &self,
-        now: Instant,
-        request: &Request<'_, 'a>,
-        value: &'a [u8],
-    ) -> Result<Change<'a>, Refusal> {
-        let message = request.message;
-        let bad = Refusal::Plain(400, "Bad Contact");
-        let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
-        let uri = contact.address.uri;
-        if !uri.is_sip() {
-            return Err(Refusal::Plain(400, "Contact Is No SIP URI"));
-        }
-        let registrar = &self.config.registrar;
-        let wanted =
-            contact.expires.or_else(|| header_expires(message)).unwrap_or(registrar.default_expires_s);
-        // RFC 3261 §10.3 step 7: an hour is never too brief.
-        if wanted != 0 && wanted < registrar.min_expires_s && wanted < 3600 {
-            return Err(Refusal::TooBrief);
-        }
-        let granted = wanted.min(registrar.max_expires_s);
-        let expires = (wanted != 0).then(|| now + Duration::from_secs(u64::from(granted)));
-        Ok(Change {
-            contact: uri,
-            text: crate::location::Text {
-                uri: uri.as_bytes(),
-                params: contact.address.params.as_bytes(),
-                call_id: message.call_id(),
-            },
-            q: contact.q.unwrap_or(1000),
-            expires,
-            kind: Binding::kind_of(&self.config, &uri, &request.flow),
-        })
+        let room = room(env, proof.subject());
+        self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)
     }
 
     /// Step 8: 200 with all bindings, once what changed is on its way to the store.
-    fn confirm(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, aor: &Aor, saved: Saved) {
+    fn confirm(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        aor: &Aor,
+        saved: Saved,
+    ) {
         let place = saved.place;
-        self.counters.registered += u64::from(saved.changed);
+        env.counters.registered += u64::from(saved.changed);
         if saved.changed {
             self.record.clear();
-            if self.services.keeps_bindings() {
-                self.location.write_record_at(place, &mut self.record);
+            if env.services.keeps_bindings() {
+                self.table.write_record_at(place, &mut self.record);
             }
-            self.services.store(aor.as_bytes(), &self.record);
+            env.services.store(aor.as_bytes(), &self.record);
         }
-        self.keep_connection(cx, request, place);
-        let Self { location, date, keys, .. } = self;
-        let now = cx.now;
-        write_reply(cx, &keys.tag, request, 200, "OK", |response| {
-            for binding in location.lookup_at(place, now) {
+        self.keep_connection(&mut env.cx, request, place);
+        let Self { table, date, .. } = self;
+        let now = env.cx.now;
+        write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
+            for binding in table.lookup_at(place, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, now, out));
             }
             response.header(HeaderName::Date, date.at(now));
         });
-        cx.out.hold_last();
+        env.cx.out.hold_last();
     }
 
     /// The connection that a contact was registered over is in use as long as the contact.
@@ -223,12 +250,83 @@ impl<S: Services> Server<S> {
         place: Option<SlabKey>,
     ) {
         let Some(connection) = request.flow.connection else { return };
-        let bindings = self.location.lookup_at(place, cx.now);
+        let bindings = self.table.lookup_at(place, cx.now);
         let over_it = bindings.filter(|binding| binding.flow.connection == Some(connection));
         if let Some(until) = over_it.map(|binding| binding.expires).max() {
             cx.out.keep(&request.flow, until);
         }
     }
+}
+
+fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
+    match error {
+        SaveError::OutOfOrder => Refusal::Plain(500, "CSeq Out Of Order"),
+        SaveError::TooLong => Refusal::Plain(400, "Contact Too Long"),
+        SaveError::TooMany => {
+            counters.too_many_contacts += 1;
+            Refusal::Plain(403, "Too Many Contacts")
+        }
+        SaveError::TooLarge => {
+            counters.registration_too_large += 1;
+            Refusal::Plain(403, "Registration Too Large")
+        }
+        SaveError::StoreFailed => Refusal::StoreFailed,
+    }
+}
+
+fn room(env: &Env<'_, impl Services>, aor: &Aor) -> Room {
+    let record_bytes = env.services.record_bytes_max(aor.as_bytes());
+    Room { contacts: env.config.registrar.max_contacts, record_bytes }
+}
+
+fn read_contact<'a>(
+    now: Instant,
+    config: &Config,
+    request: &Request<'_, 'a>,
+    value: &'a [u8],
+) -> Result<Change<'a>, Refusal> {
+    let message = request.message;
+    let bad = Refusal::Plain(400, "Bad Contact");
+    let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
+    let uri = contact.address.uri;
+    if !uri.is_sip() {
+        return Err(Refusal::Plain(400, "Contact Is No SIP URI"));
+    }
+    let registrar = &config.registrar;
+    let wanted = contact.expires.or_else(|| header_expires(message)).unwrap_or(registrar.default_expires_s);
+    // RFC 3261 §10.3 step 7: an hour is never too brief.
+    if wanted != 0 && wanted < registrar.min_expires_s && wanted < 3600 {
+        return Err(Refusal::TooBrief);
+    }
+    let granted = wanted.min(registrar.max_expires_s);
+    let expires = (wanted != 0).then(|| now + Duration::from_secs(u64::from(granted)));
+    Ok(Change {
+        contact: uri,
+        text: crate::location::Text {
+            uri: uri.as_bytes(),
+            params: contact.address.params.as_bytes(),
+            call_id: message.call_id(),
+        },
+        q: contact.q.unwrap_or(1000),
+        expires,
+        kind: Binding::kind_of(config, &uri, &request.flow),
+    })
+}
+
+/// Reports bindings that end.
+fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
+    move |aor, binding| {
+        let (contact, flow) = (binding.uri(), binding.flow);
+        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+    }
+}
+
+/// Stores what a user has left after bindings ended.
+fn store_fewer(services: &impl Services, table: &LocationTable, aor: &[u8], record: &mut Vec<u8>) {
+    record.clear();
+    table.write_record(aor, record);
+    services.store(aor, record);
+    services.on_change(aor, BindingChange::Ended, None);
 }
 
 /// What a REGISTER did, by how many bindings there were and are.

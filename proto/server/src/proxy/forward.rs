@@ -1,11 +1,12 @@
 //! Writing a request as it is forwarded (RFC 3261 §16.6).
 
 use super::breadth::Share;
-use super::{Target, Targets};
+use super::targets::{Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
-use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
-use crate::server::{Keys, Request};
+use crate::env::{Env, Keys};
+use crate::request::Request;
+use crate::route::{Hop, LOOP_MARK, Routed, hop_of, loop_hash, write_own_route};
 use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
@@ -16,24 +17,47 @@ use ringway_sip::{
 };
 use ringway_transaction::reply_flow;
 
-/// What stands before the loop mark in our branches.
-pub(crate) const LOOP_MARK: &[u8] = b".l";
-
-/// All that a forwarded request depends on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Plan<'p, 'm, 'a> {
-    pub(super) config: &'p Config,
-    pub(super) keys: &'p Keys,
-    pub(super) now: Instant,
+/// A request with its route and its target set.
+#[derive(Clone, Copy)]
+pub(super) struct Forwarding<'p, 'm, 'a> {
     pub(super) request: &'p Request<'m, 'a>,
     pub(super) routed: &'p Routed<'a>,
     pub(super) targets: &'p Targets,
-    pub(super) target: &'p Target,
-    /// Where it is sent.
-    pub(super) flow: Flow,
 }
 
-impl Plan<'_, '_, '_> {
+/// Everything that a forwarded request depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan<'p, 'm, 'a> {
+    config: &'p Config,
+    keys: &'p Keys,
+    now: Instant,
+    request: &'p Request<'m, 'a>,
+    routed: &'p Routed<'a>,
+    targets: &'p Targets,
+    target: &'p Target,
+    /// The flow that it is sent to.
+    flow: Flow,
+}
+
+impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
+    pub(super) fn new<S>(
+        env: &Env<'p, S>,
+        forwarding: Forwarding<'p, 'm, 'a>,
+        target: &'p Target,
+        flow: Flow,
+    ) -> Self {
+        let Forwarding { request, routed, targets } = forwarding;
+        Self { config: env.config, keys: env.keys, now: env.cx.now, request, routed, targets, target, flow }
+    }
+
+    pub(super) const fn flow(&self) -> Flow {
+        self.flow
+    }
+
+    pub(super) const fn request(&self) -> &'p Request<'m, 'a> {
+        self.request
+    }
+
     /// Appends the request with `branch` in our Via. What cannot be written safely is not written at all.
     pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], out: &mut Vec<u8>) {
         let message = self.request.message;
@@ -47,7 +71,7 @@ impl Plan<'_, '_, '_> {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
-        let share = self.targets.share;
+        let share = self.targets.share();
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
@@ -258,22 +282,6 @@ fn place_on(config: &Config, key: &[u8; 16], uri: &Uri<'_>, ip: core::net::IpAdd
     match hop_of(config, uri) {
         Hop::Flow(hop) if config.is_same_place(hop.remote.ip(), ip) => Some(Place::of_flow(key, &hop)),
         Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable => None,
-    }
-}
-
-/// The target's URI; the Request-URI as it came where that is kept.
-pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Routed<'t>) -> Option<Uri<'t>> {
-    if target.keeps_uri { Some(routed.uri) } else { Uri::parse(targets.uri(target)).ok() }
-}
-
-/// Appends `;q=` where the preference is not the highest.
-pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
-    if q >= 1000 {
-        return;
-    }
-    out.extend_from_slice(b";q=0.");
-    for place in [100, 10, 1] {
-        write_number(out, u64::from(q / place % 10));
     }
 }
 

@@ -3,7 +3,6 @@
 use super::forward::names_flow;
 use crate::auth::is_private;
 use crate::route::{Hop, hop_of};
-use crate::server::Source;
 use crate::token::{Mark, Place, Side, TOKEN, Token};
 use crate::{Config, Listener};
 use alloc::vec::Vec;
@@ -11,20 +10,25 @@ use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
+/// A response on its way back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Response<'r, 'a> {
+    pub(crate) message: &'r Message<'a>,
+    pub(crate) status: u16,
+    /// The flow that it came by.
+    pub(crate) flow: &'r Flow,
+    /// The flow that its request was sent to; `None` without a transaction.
+    pub(crate) sent_to: Option<&'r Flow>,
+}
+
 /// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
 /// went. One that this server sent to itself was written when it came the first time.
-pub(super) fn record(
-    config: &Config,
-    key: &[u8; 16],
-    message: &Message<'_>,
-    source: &Source<'_>,
-    edit: &mut Edit<'_, '_>,
-) {
-    let responder = source.flow;
+pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_>, edit: &mut Edit<'_, '_>) {
+    let (message, responder) = (response.message, response.flow);
     if !message.has(HeaderName::RecordRoute)
         || message.to().tag().is_none()
         || !makes_dialog(message)
-        || source.sent_to.is_some_and(|sent_to| is_usual(message, sent_to))
+        || response.sent_to.is_some_and(|sent_to| is_usual(message, sent_to))
         || config.is_own_address(responder.remote)
     {
         return;

@@ -1,23 +1,30 @@
 //! Forwarding without state (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx everywhere.
 
+use super::Proxy;
 use super::breadth::Share;
-use super::forward::{Plan, target_uri};
-use super::{Lookup, Target, Targets};
+use super::context::Transactions;
+use super::forward::{Forwarding, Plan};
+use super::lookups::Lookup;
+use super::reach::{hop_to_target, resolved};
+use super::remote_target::{self, Response};
+use super::targets::{Targets, target_uri};
 use crate::auth::Grant;
-use crate::route::{Hop, Routed, preprocess};
-use crate::server::{Request, Source};
-use crate::{Action, Server, Services};
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::{Hop, preprocess};
+use crate::{Config, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Context, Flow, Instant, Token, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, Token, Transport};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
-use ringway_transaction::{reply_address, stamped_address};
+use ringway_transaction::{MatchKey, reply_address, stamped_address};
 
 /// A request that is forwarded without state and waits for the address of its target.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(super) struct Waiting {
     request: Box<[u8]>,
     source: Flow,
+    key: Option<MatchKey>,
     grant: Grant,
     uri: Box<[u8]>,
     keeps_uri: bool,
@@ -25,164 +32,150 @@ pub(crate) struct Waiting {
     transport: Transport,
 }
 
-impl<S: Services> Server<S> {
-    /// Forwards to the first target. The branch follows from the request, so that its repetitions, its ACK and its CANCEL
+impl Waiting {
+    /// Length of the request.
+    pub(super) const fn bytes_len(&self) -> usize {
+        self.request.len()
+    }
+}
+
+impl Proxy {
+    /// Forwards to the first target. The branch follows from the request, so that its retransmissions, its ACK and its CANCEL
     /// have it too.
     pub(super) fn forward_without_state(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        routed: &Routed<'_>,
-        targets: &Targets,
+        env: &mut Env<'_, impl Services>,
+        transactions: &Transactions,
+        forwarding: Forwarding<'_, '_, '_>,
     ) {
-        let Some(target) = targets.list.first() else { return };
+        let Forwarding { request, routed, targets } = forwarding;
+        let Some(target) = targets.list().first() else { return };
         let hop = match target_uri(targets, target, routed) {
-            Some(uri) => self.hop_to_target(request.grant.reach, routed, target, &uri),
+            Some(uri) => hop_to_target(env, request.grant.reach, routed, target, &uri),
             None => Hop::Unreachable,
         };
         match hop {
-            Hop::Flow(flow) => self.send_without_state(cx, request, routed, targets, target, flow),
+            Hop::Flow(flow) => {
+                let plan = Plan::new(env, forwarding, target, flow);
+                self.send_without_state(env, transactions, &plan);
+            }
             Hop::Name { host, port, transport } => {
-                let bytes = request.message.as_bytes().len();
-                if self.waiting >= WAITING_MAX || self.waiting_bytes + bytes > WAITING_BYTES_MAX {
-                    self.counters.overflow += 1;
-                    return self.refuse_plainly(cx, request, 503, "Too Many Look-Ups");
+                if !self.lookups.has_room(request.message.as_bytes().len()) {
+                    env.counters.overflow += 1;
+                    return env.refuse_plainly(request, 503, "Too Many Look-Ups");
                 }
                 let waiting = Waiting {
                     request: request.message.as_bytes().into(),
                     source: request.flow,
+                    key: request.key,
                     grant: request.grant,
                     uri: targets.uri(target).into(),
                     keeps_uri: target.keeps_uri,
                     port,
                     transport,
                 };
-                self.waiting += 1;
-                self.waiting_bytes += bytes;
-                self.look_up(cx, host, Lookup::Stateless(Box::new(waiting)));
+                self.lookups.start(&mut env.cx, host, Lookup::Stateless(Box::new(waiting)));
             }
-            Hop::Unreachable => self.refuse_plainly(cx, request, 480, "Temporarily Unavailable"),
+            Hop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }
     }
 
-    /// The address is there that a request without state waits for.
+    /// Forwards a request whose target's address was looked up.
     pub(super) fn forward_waiting(
         &mut self,
-        cx: &mut Context<'_, Action>,
+        env: &mut Env<'_, impl Services>,
+        transactions: &Transactions,
         waiting: &Waiting,
         address: Option<IpAddr>,
     ) {
-        self.waiting -= 1;
-        self.waiting_bytes -= waiting.request.len();
-        let limits = self.config.message_limits.clone();
-        let Ok(message) = Message::parse(&waiting.request, &limits) else { return };
+        let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
-        let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri) else { return };
+        let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
         let grant = waiting.grant;
-        let request = Request { message: &message, method, uri, flow: waiting.source, key: None, grant };
+        let request =
+            Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
         let hop = match address {
-            Some(ip) => self.resolved(grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
+            Some(ip) => resolved(env, grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
             None => Hop::Unreachable,
         };
-        let share = Share::of(&self.config, &message, 1).unwrap_or_default();
-        let mut targets = Targets { share, ..Targets::default() };
-        match hop {
-            Hop::Flow(flow) => {
-                targets.push(&waiting.uri, waiting.keeps_uri, None, 1000);
-                if let Some(target) = targets.list.first() {
-                    self.send_without_state(cx, &request, &routed, &targets, target, flow);
-                }
+        let share = Share::of(env.config, &message, 1).unwrap_or_default();
+        let targets = Targets::of_one(&waiting.uri, waiting.keeps_uri, share);
+        match (hop, targets.list().first()) {
+            (Hop::Flow(flow), Some(target)) => {
+                let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
+                let plan = Plan::new(env, forwarding, target, flow);
+                self.send_without_state(env, transactions, &plan);
             }
-            Hop::Name { .. } | Hop::Unreachable => {
-                self.refuse_plainly(cx, &request, 480, "Temporarily Unavailable");
+            (Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable, _) => {
+                env.refuse_plainly(&request, 480, "Temporarily Unavailable");
             }
         }
     }
 
     fn send_without_state(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        routed: &Routed<'_>,
-        targets: &Targets,
-        target: &Target,
-        flow: Flow,
+        env: &mut Env<'_, impl Services>,
+        transactions: &Transactions,
+        plan: &Plan<'_, '_, '_>,
     ) {
-        self.counters.forwarded += 1;
+        env.counters.forwarded += 1;
+        let (request, flow) = (plan.request(), plan.flow());
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
-        let mut branch = core::mem::take(&mut self.record);
+        let Self { space, branch, .. } = self;
         branch.clear();
-        self.transactions.branch_key().write_stateless(message, reply, connection, &flow, &mut branch);
-        let plan = Plan {
-            config: &self.config,
-            keys: &self.keys,
-            now: cx.now,
-            request,
-            routed,
-            targets,
-            target,
-            flow,
-        };
-        let space = &mut self.space;
-        cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
-        self.record = branch;
-    }
-
-    /// A CANCEL goes where its INVITE went.
-    pub(crate) fn cancel_without_state(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        routed: &Routed<'_>,
-    ) {
-        if let Some(grant) = self.accept_caller(cx, request, routed, self.parties(request, routed)) {
-            self.proxy(cx, &Request { grant, ..*request }, routed);
-        }
+        transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
+        env.cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, branch, arena));
     }
 
     /// Takes our Via off a response and sends it to the next one. The branch was checked: we did forward the request, to
-    /// the address that stands in the next Via.
+    /// the address in the next Via.
     pub(crate) fn forward_stateless_response(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        message: &Message<'_>,
-        source: &Flow,
+        env: &mut Env<'_, impl Services>,
+        transactions: &Transactions,
+        response: &Response<'_, '_>,
         (connection, target): (u64, u32),
     ) {
-        let is_from_target = self.transactions.branch_key().is_from_target(source, target);
-        if !is_from_target && !self.config.is_trusted(source.remote.ip()) {
-            self.counters.responses_from_elsewhere += 1;
+        let (message, source) = (response.message, response.flow);
+        let is_from_target = transactions.branch_key().is_from_target(source, target);
+        if !is_from_target && !env.config.is_trusted(source.remote.ip()) {
+            env.counters.responses_from_elsewhere += 1;
             return;
         }
         let next = message.values(HeaderName::Via).nth(1).map(Via::parse);
         let flow = match next {
-            Some(Ok(via)) if reply_address(&via).is_some() => self.flow_to_via(&via, connection),
-            _ => None,
+            Some(Ok(via)) => flow_to_via(env.config, &via, connection),
+            Some(Err(_)) | None => None,
         };
         let Some(flow) = flow else {
-            self.counters.stray += 1;
+            env.counters.stray += 1;
             return;
         };
-        if let (Start::Response { status: 200..=299, .. }, Method::Invite) =
-            (message.start(), message.method())
-        {
-            cx.out.keep(&flow, Instant::FAR);
+        if matches!(response.status, 200..=299) && message.method() == Method::Invite {
+            env.cx.out.keep(&flow, Instant::FAR);
         }
-        let Self { space, config, keys, .. } = self;
-        cx.out.send_with(flow, Token::NONE, |arena| {
+        let space = &mut self.space;
+        env.cx.out.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
-            let source = Source { flow: source, sent_to: None };
-            super::remote_target::record(config, &keys.route, message, &source, &mut edit);
+            remote_target::record(env.config, &env.keys.route, response, &mut edit);
             let _ = edit.write_into(arena);
         });
     }
 }
 
-/// Requests that wait for an address at once.
-const WAITING_MAX: usize = 1024;
-
-/// Their bytes, in one shard.
-const WAITING_BYTES_MAX: usize = 4 << 20;
+/// The flow to a Via's client.
+fn flow_to_via(config: &Config, via: &Via<'_>, connection: u64) -> Option<Flow> {
+    let remote = reply_address(via)?;
+    let transport = Transport::from_token(via.transport)?;
+    let listener = config.listener_for(transport, remote.ip())?;
+    let connection = (connection != 0).then_some(ConnectionId(connection));
+    // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
+    // would have us dial whomever its source names.
+    if transport.is_stream() && connection.is_none() {
+        return None;
+    }
+    Some(Flow { transport, listener, remote, connection })
+}

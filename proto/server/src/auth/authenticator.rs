@@ -1,0 +1,221 @@
+//! Digest authentication of requests: challenges, and the user that a request proves.
+
+use super::verify::{Outcome, Verifier};
+use super::{NonceAge, NonceMaker};
+use crate::env::{Env, derive};
+use crate::request::Request;
+use crate::{Aor, Authenticated, Config, LogEvent, LoginRefusal, Services};
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::time::Duration;
+use ringway_sansio::{Flow, Instant, Seed};
+use ringway_sip::digest::{Challenge, Credentials, unescape};
+use ringway_sip::{HeaderName, Message, ResponseWriter};
+use siphasher::sip::SipHasher13;
+
+/// Authenticates the senders of requests.
+///
+/// The nonces are this shard's; used nonce counts and counts of wrong passwords are common to all shards, behind [`Services`].
+pub(crate) struct Authenticator {
+    nonces: NonceMaker,
+    /// Key of the numbers that stand for requests in a replay window.
+    request_key: [u8; 16],
+    /// Buffer for the nonce of a challenge.
+    nonce: Vec<u8>,
+}
+
+impl Authenticator {
+    /// All shards have the same `seed`, because they accept each other's nonces.
+    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16) -> Self {
+        Self {
+            nonces: NonceMaker::new(&config.secret, seed, config.auth.nonce_lifetime, shard),
+            request_key: derive(&config.secret, b"request"),
+            nonce: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn set_nonce_lifetime(&mut self, lifetime: Duration) {
+        self.nonces.set_lifetime(lifetime);
+    }
+
+    /// Asks for the password of the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the request of the caller
+    /// must not depend on the mode of the server. False when the request was answered.
+    pub(crate) fn authenticate_caller(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+    ) -> bool {
+        let mut from = Aor::default();
+        if !env.config.read_aor(&request.message.from().uri, &mut from) {
+            env.refuse_plainly(request, 403, "Caller Has No Name");
+            return false;
+        }
+        let user = self.authenticate(env, request, HeaderName::ProxyAuthorization, from.domain());
+        user.is_some_and(|user| is_address_of(env, request, &user, &from))
+    }
+
+    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
+    pub(crate) fn prove_owner<'p>(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        aor: &'p Aor,
+    ) -> Option<Authenticated<&'p Aor>> {
+        if !env.config.auth.enabled {
+            return Some(Authenticated::danger_everyone_is_believed(aor));
+        }
+        let user = self.authenticate(env, request, HeaderName::Authorization, aor.domain())?;
+        is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
+    }
+
+    /// The user whose password the request proves; `None` when it was answered instead.
+    pub(crate) fn authenticate(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) -> Option<Vec<u8>> {
+        let now = env.cx.now;
+        let mark = || request_mark(&self.request_key, now, request.message, &request.flow);
+        let verifier = Verifier {
+            now,
+            config: env.config,
+            services: env.services,
+            nonces: &self.nonces,
+            domain,
+            source: request.flow.remote.ip(),
+        };
+        match verifier.verify(request.message, &request.uri, header, mark) {
+            Outcome::Proven { user, names_server } => {
+                env.counters.authenticated += 1;
+                env.counters.digest_uri_server += u64::from(names_server);
+                return Some(user);
+            }
+            Outcome::Challenge { is_stale } => {
+                if !is_stale {
+                    self.observe_unusable_digest(env, request, header, domain);
+                }
+                self.challenge(env, request, header, is_stale);
+            }
+            Outcome::Wrong { user } => {
+                env.counters.wrong_passwords += 1;
+                let reason = match env.services.is_known(&user, domain) {
+                    true => LoginRefusal::WrongPassword,
+                    false => LoginRefusal::UnknownUser,
+                };
+                observe_login(env, request, &user, reason);
+                self.challenge(env, request, header, false);
+            }
+            Outcome::Slowed { user } => {
+                env.counters.slowed_logins += 1;
+                observe_login(env, request, &user, LoginRefusal::Slowed);
+                let retry = |response: &mut ResponseWriter<'_>| {
+                    response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
+                };
+                env.refuse(request, 503, "Too Many Wrong Passwords", retry);
+            }
+            Outcome::Malformed => env.refuse_plainly(request, 400, "Bad Credentials Header"),
+            Outcome::OtherUri => {
+                env.counters.digest_uri_other += 1;
+                env.refuse_plainly(request, 400, "Digest URI Is Not The Request-URI");
+            }
+        }
+        None
+    }
+
+    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
+    /// its source a request is no login: the address may be forged.
+    fn observe_unusable_digest(
+        &self,
+        env: &Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) {
+        for value in request.message.lines_of(header) {
+            let Ok(Some(given)) = Credentials::parse(value) else { continue };
+            if unescape(given.realm).as_ref() != env.config.auth.realm.as_bytes() {
+                continue;
+            }
+            let nonce = self.nonces.check(env.cx.now, request.flow.remote.ip(), given.nonce);
+            if !matches!(nonce, NonceAge::Fresh(_)) {
+                continue;
+            }
+            let user = unescape(given.username);
+            let reason = match env.services.is_known(&user, domain) {
+                true => LoginRefusal::Unusable,
+                false => LoginRefusal::UnknownUser,
+            };
+            return observe_login(env, request, &user, reason);
+        }
+    }
+
+    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
+    /// INVITE in a dialog.
+    fn challenge(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        is_stale: bool,
+    ) {
+        env.counters.challenged += 1;
+        let (status, phrase, name) = match header {
+            HeaderName::ProxyAuthorization => {
+                (407, "Proxy Authentication Required", HeaderName::ProxyAuthenticate)
+            }
+            _ => (401, "Unauthorized", HeaderName::WwwAuthenticate),
+        };
+        self.nonce.clear();
+        self.nonces.write(env.cx.now, request.flow.remote.ip(), &mut self.nonce);
+        let (auth, nonce) = (&env.config.auth, &self.nonce);
+        env.refuse(request, status, phrase, |response| {
+            for algorithm in &auth.algorithms {
+                let challenge =
+                    Challenge { realm: auth.realm.as_bytes(), nonce, algorithm: algorithm.name(), is_stale };
+                response.header_with(name, |out| challenge.write(out));
+            }
+        });
+    }
+}
+
+/// True when `user` is that of `address`; a request of another user is refused.
+fn is_address_of(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    user: &[u8],
+    address: &Aor,
+) -> bool {
+    if user == address.user() {
+        return true;
+    }
+    observe_login(env, request, user, LoginRefusal::NotItsAddress);
+    env.refuse_plainly(request, 403, "Not Your Address");
+    false
+}
+
+fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
+    let address = request.flow.remote;
+    env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
+}
+
+/// A number that stands for a request and its source; on a stream also for its time.
+fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    // All of it: a request that differs in anything is another one.
+    hash.write(message.as_bytes());
+    match flow.remote.ip() {
+        core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
+        core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
+    }
+    hash.write_u16(flow.remote.port());
+    // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
+    if flow.transport.is_reliable() {
+        hash.write_u64(now.as_nanos());
+    }
+    hash.finish()
+}
+
+/// Retry-After for a client whose password was not checked, in seconds.
+const SLOWED_RETRY_S: u64 = 10;

@@ -1,0 +1,108 @@
+//! The environment of the components: configuration, services, keys, counters.
+
+use crate::refused::RefusedInDialog;
+use crate::request::Request;
+use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
+use alloc::sync::Arc;
+use ringway_sansio::{Context, Instant};
+
+/// Owner of what every component of one shard uses.
+pub(crate) struct Environment<S> {
+    config: Arc<Config>,
+    services: S,
+    keys: Keys,
+    counters: Counters,
+    refused_in_dialog: RefusedInDialog,
+    started_s: u64,
+}
+
+/// The context and the environment of one input.
+pub(crate) struct Env<'e, S> {
+    pub(crate) cx: Context<'e, Action>,
+    pub(crate) config: &'e Config,
+    pub(crate) services: &'e S,
+    pub(crate) keys: &'e Keys,
+    pub(crate) counters: &'e mut Counters,
+    pub(crate) refused_in_dialog: &'e mut RefusedInDialog,
+    /// Start of this server, in seconds since the epoch.
+    pub(crate) started_s: u64,
+}
+
+/// Keys of the server's own marks, each for one purpose, all from the one secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// To tags of responses that are sent without a transaction.
+    pub(crate) tag: [u8; 16],
+    /// Record-Route tokens.
+    pub(crate) route: [u8; 16],
+    /// Loop marks in branches.
+    pub(crate) looped: [u8; 16],
+}
+
+impl<S> Environment<S> {
+    pub(crate) fn new(config: Arc<Config>, services: S, now: Instant) -> Self {
+        let keys = Keys {
+            tag: derive(&config.secret, b"tag"),
+            route: derive(&config.secret, b"route"),
+            looped: derive(&config.secret, b"loop"),
+        };
+        Self {
+            config,
+            services,
+            keys,
+            counters: Counters::default(),
+            refused_in_dialog: RefusedInDialog::default(),
+            started_s: now.as_secs(),
+        }
+    }
+
+    pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) const fn services(&self) -> &S {
+        &self.services
+    }
+
+    pub(crate) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
+        Env {
+            cx: Context::new(cx.now, cx.out, cx.actions),
+            config: &self.config,
+            services: &self.services,
+            keys: &self.keys,
+            counters: &mut self.counters,
+            refused_in_dialog: &mut self.refused_in_dialog,
+            started_s: self.started_s,
+        }
+    }
+}
+
+impl<S: Services> Env<'_, S> {
+    /// Reports a step of a call to the log.
+    pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
+        let (message, flow) = (request.message.as_bytes(), Some(request.flow));
+        self.services.observe(self.cx.now, &LogEvent::Call { step, message, flow });
+    }
+}
+
+/// Derives the key for one purpose from the secret.
+pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+    use hmac::{Hmac, KeyInit, Mac};
+    let key = secret.as_slice();
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(key);
+    let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+    mac.update(purpose);
+    let mut derived = [0; 16];
+    for (to, from) in derived.iter_mut().zip(mac.finalize().into_bytes()) {
+        *to = from;
+    }
+    derived
+}

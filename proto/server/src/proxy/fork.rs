@@ -1,0 +1,424 @@
+//! Forwarding with state: the branches of a request, from its targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
+
+use super::Proxy;
+use super::breadth::Share;
+use super::context::{Branch, BranchId, BranchState, ResponseContext, Transactions};
+use super::forward::{Forwarding, Plan};
+use super::lookups::Lookup;
+use super::reach::{hop_to_target, resolved};
+use super::targets::{Target, Targets, target_uri};
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::{Hop, preprocess};
+use crate::{Action, CallStep, LogEvent, Services};
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Context, Flow, TimerKey};
+use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Start};
+use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
+
+impl Proxy {
+    /// Forwards with state: 100 to an INVITE, one client transaction for each target, all at once.
+    pub(super) fn fork(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        forwarding: Forwarding<'_, '_, '_>,
+    ) {
+        let Forwarding { request, targets, .. } = forwarding;
+        let message = request.message;
+        let branches = targets.list().len();
+        let strangers_user = targets.strangers_user();
+        let reserved = cost_of(message, branches);
+        if !self.reserve(env, request, strangers_user, reserved) {
+            return refuse_now(env, request, "Too Many Requests Under Way");
+        }
+        let is_invite = request.method == Method::Invite;
+        let reply = reply_flow(message.via(), request.flow);
+        let port = message.via().port.unwrap_or(DEFAULT_PORT);
+        let key = self.contexts.next_key();
+        let match_key = request.key.unwrap_or_else(|| transactions.key_of(message));
+        let Some(server) = transactions.start_server(match_key, is_invite, reply, port, key) else {
+            env.counters.overflow += 1;
+            self.release(env, request.flow, reserved, strangers_user);
+            return refuse_now(env, request, "Too Many Transactions");
+        };
+        if !request.is_verified() {
+            transactions.limit(server, Allowance::for_request(message.as_bytes().len()));
+        }
+        let context = ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
+        let key = self.contexts.insert(context);
+        if is_invite {
+            env.cx.out.keep(&request.flow, env.cx.now + env.config.timer_c);
+            // RFC 3261 §16.2: at once, so that the caller stops retransmitting.
+            let source = request.flow.remote;
+            transactions.respond(&mut env.cx, server, 100, |arena| {
+                let _ = ResponseWriter::answer(arena, message, 100, "Trying", source, None).finish();
+            });
+        }
+        for target in targets.list() {
+            self.start_branch(env, transactions, key, forwarding, target);
+        }
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Reserves the memory of a request; false, and counted, when a limit is reached.
+    fn reserve(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        strangers_user: Option<u64>,
+        bytes: usize,
+    ) -> bool {
+        if strangers_user.is_some_and(|user| !self.pending.has_room(user)) {
+            env.counters.over_user_requests += 1;
+            return false;
+        }
+        let is_stranger = !request.grant.sender.is_believed();
+        if !env.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
+            env.counters.over_memory += 1;
+            return false;
+        }
+        if let Some(user) = strangers_user {
+            self.pending.begin(user);
+        }
+        true
+    }
+
+    /// Gives back what [`Proxy::reserve`] reserved.
+    fn release(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        source: Flow,
+        reserved: usize,
+        strangers_user: Option<u64>,
+    ) {
+        env.services.release(source.remote.ip(), reserved);
+        if let Some(user) = strangers_user {
+            self.pending.end(user);
+        }
+    }
+
+    /// The caller has its final response, of this length. When no branch holds the request any more, most of what was reserved
+    /// goes back; the request still counts until its context ends.
+    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let user = context.strangers_user.take();
+        let kept = ANSWERED_BYTES + response;
+        // What a sender with a password has reserved for a short INVITE is not worth a lock: its callers are few.
+        let is_worth_it = !context.grant.sender.is_believed()
+            || !context.is_invite
+            || context.reserved > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved > kept {
+            let given = context.reserved - kept;
+            context.reserved = kept;
+            env.services.shrink(context.source.remote.ip(), given);
+        }
+        if let Some(user) = user {
+            self.pending.end(user);
+        }
+    }
+
+    fn start_branch(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+        forwarding: Forwarding<'_, '_, '_>,
+        target: &Target,
+    ) {
+        let Forwarding { request, routed, targets } = forwarding;
+        let hop = match target_uri(targets, target, routed) {
+            Some(uri) => hop_to_target(env, request.grant.reach, routed, target, &uri),
+            None => Hop::Unreachable,
+        };
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let number = context.branches.len();
+        let id = BranchId::new(key, number);
+        let mut branch = Branch {
+            state: BranchState::Done,
+            timer_c: TimerKey::NONE,
+            uri: Box::default(),
+            keeps_uri: target.keeps_uri,
+        };
+        match hop {
+            Hop::Flow(flow) => {
+                context.branches.push(branch);
+                let plan = Plan::new(env, forwarding, target, flow);
+                self.send_branch(env, transactions, id, &plan);
+            }
+            Hop::Name { host, port, transport } => {
+                let query = self.lookups.start(&mut env.cx, host, Lookup::Branch(id));
+                branch.uri = targets.uri(target).into();
+                branch.state = BranchState::Resolving { query, port, transport };
+                context.branches.push(branch);
+            }
+            Hop::Unreachable => {
+                context.branches.push(branch);
+                context.fail_branch(number, 480);
+            }
+        }
+    }
+
+    fn send_branch(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        plan: &Plan<'_, '_, '_>,
+    ) {
+        let (key, number) = id.parts();
+        let (request, flow) = (plan.request(), plan.flow());
+        let is_invite = request.method == Method::Invite;
+        let space = &mut self.space;
+        let outgoing = Outgoing { flow, is_invite, owner: id };
+        let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
+            plan.write(space, branch, arena);
+        });
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let Some(client) = client else {
+            env.counters.overflow += 1;
+            return context.fail_branch(number, 503);
+        };
+        env.counters.forwarded += 1;
+        if let Some(original) = &context.request {
+            transactions.share(client, original);
+        }
+        let timer_c = if is_invite {
+            env.observe_call(&Request { flow, ..*request }, CallStep::Forwarded);
+            self.timer_c.arm(env.cx.now + env.config.timer_c, id)
+        } else {
+            TimerKey::NONE
+        };
+        if let Some(branch) = context.branches.get_mut(number) {
+            branch.state = BranchState::Sent { client, rings: false };
+            branch.timer_c = timer_c;
+        }
+    }
+
+    /// The address of a branch's host was looked up.
+    pub(super) fn on_branch_resolved(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        query: u64,
+        address: Option<IpAddr>,
+    ) {
+        let (key, number) = id.parts();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let reach = context.grant.reach;
+        let Some(branch) = context.branches.get_mut(number) else { return };
+        let BranchState::Resolving { query: waits_for, port, transport } = branch.state else { return };
+        if waits_for != query {
+            return;
+        }
+        branch.state = BranchState::Done;
+        let hop = match address {
+            Some(ip) => resolved(env, reach, SocketAddr::new(ip, port), transport),
+            None => Hop::Unreachable,
+        };
+        match hop {
+            Hop::Flow(flow) => self.send_stored(env, transactions, id, flow),
+            Hop::Name { .. } | Hop::Unreachable => context.fail_branch(number, 480),
+        }
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Sends a branch from the stored request.
+    fn send_stored(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        flow: Flow,
+    ) {
+        let (key, number) = id.parts();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let bytes = context.request.clone().unwrap_or_default();
+        let (source, grant, branches) = (context.source, context.grant, context.branches.len());
+        if let Ok(message) = Message::parse(&bytes, &env.config.message_limits)
+            && let Start::Request { method, uri } = *message.start()
+            && let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri)
+            && let Some(branch) = context.branches.get_mut(number)
+        {
+            let share = Share::of(env.config, &message, branches).unwrap_or_default();
+            let targets = Targets::of_one(&core::mem::take(&mut branch.uri), branch.keeps_uri, share);
+            let request = Request { message: &message, method, uri, flow: source, key: None, grant };
+            let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
+            if let Some(target) = targets.list().first() {
+                let plan = Plan::new(env, forwarding, target, flow);
+                self.send_branch(env, transactions, id, &plan);
+            }
+        }
+    }
+
+    /// A branch ended without a response that can be forwarded; `status` is that of the caller's response, if it is all there is.
+    pub(super) fn on_branch_failure(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        status: u16,
+    ) {
+        let (key, number) = id.parts();
+        self.end_branch(id);
+        if let Some(context) = self.contexts.get_mut(key) {
+            context.fail_branch(number, status);
+        }
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Ends a branch and its timer C.
+    pub(super) fn end_branch(&mut self, id: BranchId) {
+        if let Some(branch) = self.contexts.branch_mut(id) {
+            branch.state = BranchState::Done;
+            self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
+        }
+    }
+
+    /// Cancels all branches that still run: the caller gave up, or a response was chosen (RFC 3261 §16.7 step 10).
+    pub(super) fn cancel_branches(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        context.is_cancelled = true;
+        for branch in &mut context.branches {
+            match branch.state {
+                BranchState::Sent { client, .. } => {
+                    if !transactions.cancel(cx, client) {
+                        branch.state = BranchState::Done;
+                    }
+                }
+                BranchState::Resolving { query, .. } => {
+                    self.lookups.end(query);
+                    branch.state = BranchState::Done;
+                }
+                BranchState::Done => {}
+            }
+        }
+    }
+
+    /// Gives up everything: pending INVITEs are cancelled, and all callers without a final response get 503.
+    pub(crate) fn give_up(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        for key in self.contexts.keys() {
+            let Some(context) = self.contexts.get(key) else { continue };
+            if !transactions.is_answered(context.server) {
+                self.cancel_branches(&mut env.cx, transactions, key);
+                self.answer_caller(env, transactions, key, 503, "Stopping");
+            }
+        }
+    }
+
+    /// Handles a CANCEL (RFC 3261 §9.2, §16.10): cancels what the INVITE of the same branch started. Only the hop that sent the
+    /// INVITE may cancel it: a CANCEL from another address gets 481.
+    pub(crate) fn on_cancel(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        request: &Request<'_, '_>,
+    ) {
+        let is_same_hop = |reply: &Flow| {
+            reply.transport == request.flow.transport
+                && reply.remote.ip() == request.flow.remote.ip()
+                && reply.connection == request.flow.connection
+        };
+        match transactions.cancelled_by(request.message) {
+            Some((_, context, reply)) if is_same_hop(&reply) => {
+                env.reply(request, 200, "OK", |_| {});
+                self.cancel_context(env, transactions, context);
+            }
+            _ => env.reply(request, 481, "Call/Transaction Does Not Exist", |_| {}),
+        }
+    }
+
+    fn cancel_context(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        if !context.is_invite || transactions.is_answered(context.server) {
+            return;
+        }
+        if !context.is_cancelled {
+            self.observe_context(env, key, CallStep::Cancelled);
+        }
+        self.cancel_branches(&mut env.cx, transactions, key);
+        self.finish_if_done(env, transactions, key);
+    }
+
+    /// Nobody answered within timer C (RFC 3261 §16.8): a branch that rings is cancelled, another is given up.
+    pub(super) fn on_timer_c(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+    ) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        branch.timer_c = TimerKey::NONE;
+        let BranchState::Sent { client, rings } = branch.state else { return };
+        env.counters.timer_c += 1;
+        self.observe_context(env, id.context(), CallStep::TimedOut);
+        let ends = transactions.cancel(&mut env.cx, client);
+        if !rings || !ends {
+            self.on_branch_failure(env, transactions, id, 408);
+        }
+    }
+
+    /// Reports a step of a call whose request is kept.
+    pub(super) fn observe_context(&self, env: &Env<'_, impl Services>, key: SlabKey, step: CallStep) {
+        let open = self.contexts.get(key).filter(|context| context.is_invite);
+        if let Some(message) = open.and_then(|context| context.request.as_deref()) {
+            env.services.observe(env.cx.now, &LogEvent::Call { step, message, flow: None });
+        }
+    }
+
+    /// Ends a context whose server transaction is over: nothing more can be answered.
+    pub(super) fn drop_context(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        let Some(context) = self.contexts.remove(key) else { return };
+        self.release(env, context.source, context.reserved, context.strangers_user);
+        for branch in &context.branches {
+            self.timer_c.cancel(branch.timer_c);
+            // Nobody waits for it any more, and what it holds is not reserved any more.
+            match branch.state {
+                BranchState::Sent { client, .. } => transactions.drop_client(client),
+                BranchState::Resolving { query, .. } => {
+                    self.lookups.end(query);
+                }
+                BranchState::Done => {}
+            }
+        }
+    }
+}
+
+fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+    env.reply(request, 503, phrase, |response| {
+        response.header_number(HeaderName::RetryAfter, 5);
+    });
+}
+
+/// Bytes that a request makes this server keep at most, until its context ends: the request, as long a response, and for each
+/// branch the header that was written for it.
+fn cost_of(message: &Message<'_>, branches: usize) -> usize {
+    let whole = message.as_bytes().len();
+    let header = whole - message.body().len().min(whole);
+    CONTEXT_BYTES + 2 * whole + branches * (BRANCH_BYTES + header)
+}
+
+const SHRUNK_BYTES_MIN: usize = 16_384;
+/// What is left of an answered request, its response aside.
+const ANSWERED_BYTES: usize = 1024;
+/// A context with its server transaction, their timers and what allocating them costs.
+const CONTEXT_BYTES: usize = 2048;
+/// A branch with its client transaction, and what is added to the header.
+const BRANCH_BYTES: usize = 2048;

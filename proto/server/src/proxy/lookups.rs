@@ -1,0 +1,89 @@
+//! DNS lookups that forwarding waits for.
+
+use super::context::BranchId;
+use super::stateless::Waiting;
+use crate::Action;
+use crate::rate::SeededHash;
+use alloc::boxed::Box;
+use core::time::Duration;
+use hashbrown::HashMap;
+use ringway_sansio::{Context, Instant, Seed, Wheel};
+
+/// Purpose of a lookup of a host's address.
+#[derive(Debug)]
+pub(super) enum Lookup {
+    /// A branch of a request that is forwarded with state.
+    Branch(BranchId),
+    /// A request that is forwarded without state.
+    Stateless(Box<Waiting>),
+}
+
+/// Lookups under way, by query number. The numbers are ours, never a peer's.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    queries: HashMap<u64, Lookup, SeededHash>,
+    next_query: u64,
+    /// One entry for each lookup, because its answer may be lost.
+    deadlines: Wheel<u64>,
+    /// Number of [`Lookup::Stateless`].
+    waiting: usize,
+    /// Bytes of their requests.
+    waiting_bytes: usize,
+}
+
+impl Lookups {
+    /// Maximum number of requests without state that wait for an address.
+    const WAITING_MAX: usize = 1024;
+    /// Maximum of their bytes.
+    const WAITING_BYTES_MAX: usize = 4 << 20;
+    /// Longest time of a lookup; the driver answers earlier, if nothing is lost.
+    const DURATION_MAX: Duration = Duration::from_secs(10);
+
+    pub(super) fn new(seed: &Seed, now: Instant) -> Self {
+        Self {
+            queries: HashMap::with_hasher(SeededHash::new(seed)),
+            next_query: 1,
+            deadlines: Wheel::new(now),
+            waiting: 0,
+            waiting_bytes: 0,
+        }
+    }
+
+    /// True when one more request of `bytes` bytes may wait without state. Those with state have their memory reserved.
+    pub(super) const fn has_room(&self, bytes: usize) -> bool {
+        self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
+    }
+
+    /// Requests a lookup; returns its query number.
+    pub(super) fn start(&mut self, cx: &mut Context<'_, Action>, host: &str, lookup: Lookup) -> u64 {
+        let query = self.next_query;
+        self.next_query += 1;
+        if let Lookup::Stateless(waiting) = &lookup {
+            self.waiting += 1;
+            self.waiting_bytes += waiting.bytes_len();
+        }
+        self.deadlines.arm(cx.now + Self::DURATION_MAX, query);
+        self.queries.insert(query, lookup);
+        cx.actions.push(Action::Resolve { query, host: host.into() });
+        query
+    }
+
+    /// Ends a lookup; `None` when it ended before.
+    pub(super) fn end(&mut self, query: u64) -> Option<Lookup> {
+        let lookup = self.queries.remove(&query)?;
+        if let Lookup::Stateless(waiting) = &lookup {
+            self.waiting -= 1;
+            self.waiting_bytes -= waiting.bytes_len();
+        }
+        Some(lookup)
+    }
+
+    /// The next lookup whose time is over.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<u64> {
+        self.deadlines.expire(now)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.deadlines.next_due()
+    }
+}

@@ -1,0 +1,148 @@
+//! Target set of a request (RFC 3261 §16.5).
+
+use super::breadth::Share;
+use crate::location::{Binding, Kind, means};
+use crate::route::Routed;
+use alloc::vec::Vec;
+use core::ops::Range;
+use ringway_sansio::Flow;
+use ringway_sip::Uri;
+
+/// Target set of a request (RFC 3261 §16.5); its memory is used again for the next request.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// The user that a stranger's request is for.
+    strangers_user: Option<u64>,
+    text: Vec<u8>,
+    list: Vec<Target>,
+    share: Share,
+}
+
+/// One target.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    uri: Range<usize>,
+    /// The Request-URI stays as it came.
+    pub(super) keeps_uri: bool,
+    /// A flow that is known to reach it.
+    pub(super) flow: Option<Flow>,
+    /// Preference in thousandths.
+    q: u16,
+}
+
+impl Targets {
+    /// A set of one target, for a request that was kept.
+    pub(super) fn of_one(uri: &[u8], keeps_uri: bool, share: Share) -> Self {
+        let mut targets = Self { share, ..Self::default() };
+        targets.push(uri, keeps_uri, None, 1000);
+        targets
+    }
+
+    pub(super) fn list(&self) -> &[Target] {
+        &self.list
+    }
+
+    pub(super) const fn share(&self) -> Share {
+        self.share
+    }
+
+    pub(super) const fn set_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    pub(super) const fn strangers_user(&self) -> Option<u64> {
+        self.strangers_user
+    }
+
+    pub(super) const fn set_strangers_user(&mut self, user: u64) {
+        self.strangers_user = Some(user);
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.list.sort_by_key(|target| core::cmp::Reverse(target.q));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.list.clear();
+        self.strangers_user = None;
+    }
+
+    pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>, q: u16) {
+        let start = self.text.len();
+        self.text.extend_from_slice(uri);
+        self.list.push(Target { uri: start..self.text.len(), keeps_uri, flow, q });
+    }
+
+    /// Adds where a binding leads. A contact that stands there already, because an administrator put it there too, is
+    /// not called twice (RFC 3261 §16.5).
+    pub(super) fn push_binding(&mut self, binding: &Binding) {
+        let flow = flow_of(binding);
+        if let Some(same) = self.place_of(binding.uri())
+            && let Some(target) = self.list.get_mut(same)
+        {
+            target.flow = target.flow.or(flow);
+            target.q = target.q.max(binding.q);
+            return;
+        }
+        let start = self.text.len();
+        write_as_request_uri(binding.uri(), &mut self.text);
+        self.list.push(Target { uri: start..self.text.len(), keeps_uri: false, flow, q: binding.q });
+    }
+
+    fn place_of(&self, contact: &[u8]) -> Option<usize> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let contact = Uri::parse(contact).ok()?;
+        let is_same = |target: &Target| Uri::parse(self.uri(target)).is_ok_and(|uri| uri.equals(&contact));
+        self.list.iter().position(is_same)
+    }
+
+    pub(super) fn uri(&self, target: &Target) -> &[u8] {
+        self.text.get(target.uri.clone()).unwrap_or_default()
+    }
+}
+
+/// The target's URI; the Request-URI as it came where that is kept.
+pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Routed<'t>) -> Option<Uri<'t>> {
+    if target.keeps_uri { Some(routed.uri) } else { Uri::parse(targets.uri(target)).ok() }
+}
+
+/// Appends a contact as a Request-URI: without the headers and the method that it may have and a Request-URI may not (RFC
+/// 3261 §16.6 step 2, §19.1.1 table 1).
+fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
+    let parsed = match memchr::memchr2(b'?', b';', contact) {
+        Some(_) => Uri::parse(contact).ok(),
+        None => None,
+    };
+    let Some(uri) = parsed else { return out.extend_from_slice(contact) };
+    let bare = contact.strip_suffix(uri.headers()).unwrap_or(contact);
+    let bare = bare.strip_suffix(b"?").unwrap_or(bare);
+    let params = uri.params();
+    if !params.has(b"method") {
+        return out.extend_from_slice(bare);
+    }
+    out.extend_from_slice(bare.strip_suffix(params.as_bytes()).unwrap_or(bare));
+    for param in params.iter().filter(|param| !param.name.eq_ignore_ascii_case(b"method")) {
+        out.push(b';');
+        out.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
+}
+
+/// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
+fn flow_of(binding: &Binding) -> Option<Flow> {
+    let transport = binding.flow.transport;
+    match binding.kind {
+        Kind::Permanent => None,
+        Kind::FlowOnly => Some(binding.flow),
+        Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
+            Uri::parse(binding.uri()).is_ok_and(|uri| means(&uri, transport)).then_some(binding.flow)
+        }
+        Kind::Dialable => None,
+    }
+}

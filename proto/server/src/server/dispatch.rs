@@ -1,0 +1,286 @@
+//! The pipelines: of a request transaction, route (RFC 3261 §16.3 and §16.4), access rules, method; of a response transaction, proxy.
+
+use super::Server;
+use crate::auth::{Access, Authenticator, Facts, Grant, decide, live_mark};
+use crate::env::Env;
+use crate::method::{on_options, redirect};
+use crate::proxy::Response;
+use crate::request::Request;
+use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
+use crate::{Action, CallStep, Config, Mode, Services};
+use alloc::borrow::ToOwned;
+use ringway_sansio::{Context, Flow};
+use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
+use ringway_transaction::{Answer, Incoming};
+
+/// Domains of a request.
+#[derive(Clone, Copy, Debug)]
+struct Parties {
+    /// From is in a domain of ours.
+    from_us: bool,
+    /// The request is for a domain of ours.
+    to_us: bool,
+}
+
+impl Parties {
+    fn of(config: &Config, request: &Request<'_, '_>, routed: &Routed<'_>) -> Self {
+        Self {
+            from_us: config.is_claimed_by(&request.message.from().uri),
+            to_us: routed.next_route.is_none() && config.domain_of(&routed.uri).is_some(),
+        }
+    }
+}
+
+impl<S: Services> Server<S> {
+    /// Handles a well-formed request.
+    pub(super) fn on_request(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        message: &Message<'_>,
+        method: Method<'_>,
+        uri: Uri<'_>,
+        flow: Flow,
+    ) {
+        let env = &mut self.environment.env(cx);
+        let request = Request { message, method, uri, flow, key: None, grant: Grant::UNKNOWN };
+        if let Some(reason) = self.refuses
+            && message.to().tag().is_none()
+            && !matches!(method, Method::Ack | Method::Cancel)
+        {
+            // Retransmissions of what is under way are still recognized.
+            if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
+                refuse_new(env, &request, reason);
+            }
+            return;
+        }
+        // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
+        if method == Method::Register && is_for_registrar(env.config, message, &uri) {
+            return self.registrar.on_register(env, &mut self.authenticator, &request);
+        }
+        let key = match self.transactions.receive_request(&mut env.cx, message) {
+            Incoming::Absorbed => return,
+            Incoming::New(key) => key,
+            // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
+            Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
+        };
+        let request = Request { key: Some(key), ..request };
+        if method == Method::Ack && env.acknowledges_us(message, key) {
+            return;
+        }
+        if !is_reasonable(env, &request, &uri) {
+            return;
+        }
+        let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else {
+            return env.refuse_plainly(&request, 400, "Bad Route");
+        };
+        if routed.from_last_route && !is_reasonable(env, &request, &routed.uri) {
+            return;
+        }
+        let parties = Parties::of(env.config, &request, &routed);
+        let to_us = parties.to_us;
+        if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
+            return self.proxy.on_cancel(env, &mut self.transactions, &request);
+        }
+        if method == Method::Register && to_us {
+            return self.registrar.on_register(env, &mut self.authenticator, &request);
+        }
+        if method == Method::Options && to_us && routed.uri.user().is_none() {
+            return on_options(env, &request);
+        }
+        // The CANCEL of a stateless proxy goes where its INVITE went.
+        if method != Method::Cancel && !may_be_forwarded(env, &request, &routed) {
+            return;
+        }
+        let authenticator = &mut self.authenticator;
+        let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
+        let request = Request { grant, ..request };
+        observe_accepted(env, &request);
+        match (env.config.mode, to_us) {
+            (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
+            (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
+            (Mode::Proxy, _) => {
+                let (transactions, table) = (&mut self.transactions, self.registrar.table());
+                self.proxy.forward(env, transactions, table, &request, &routed);
+            }
+        }
+    }
+
+    /// Handles a well-formed response.
+    pub(super) fn on_response(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        message: &Message<'_>,
+        status: u16,
+        flow: Flow,
+    ) {
+        let env = &mut self.environment.env(cx);
+        env.counters.responses += 1;
+        let mut sent_to = flow;
+        let is_peer = |target: &Flow| {
+            sent_to = *target;
+            is_peer(env.config, target, &flow, message)
+        };
+        let answer = self.transactions.receive_response(&mut env.cx, message, status, is_peer);
+        let mut response = Response { message, status, flow: &flow, sent_to: None };
+        match answer {
+            Answer::Pass { owner, .. } => {
+                response.sent_to = Some(&sent_to);
+                self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
+            }
+            Answer::Absorbed => {}
+            Answer::Stateless { connection, target } => {
+                let to = (connection, target);
+                self.proxy.forward_stateless_response(env, &self.transactions, &response, to);
+            }
+            Answer::Elsewhere => env.counters.responses_from_elsewhere += 1,
+            Answer::Stray => env.counters.stray += 1,
+        }
+    }
+}
+
+fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: &str) {
+    env.counters.refused += 1;
+    env.reply(request, 503, reason, |response| {
+        response.header_number(HeaderName::RetryAfter, 5);
+    });
+}
+
+/// True for a REGISTER for one of our domains that goes no further.
+fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bool {
+    uri.scheme() == Scheme::Sip
+        && uri.headers().is_empty()
+        && !message.has(HeaderName::Route)
+        && config.domain_of(uri).is_some()
+}
+
+/// Checks the scheme and the headers of a URI (RFC 3261 §16.3). False when the request was answered.
+fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
+    match uri.scheme() {
+        Scheme::Sip => {}
+        // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not speak.
+        Scheme::Sips | Scheme::Tel | Scheme::Other => {
+            env.refuse_plainly(request, 416, "Unsupported URI Scheme");
+            return false;
+        }
+    }
+    // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. They would be a way to have other headers sent.
+    if !uri.headers().is_empty() {
+        env.refuse_plainly(request, 400, "Headers In Request-URI");
+        return false;
+    }
+    true
+}
+
+/// Checks length, Max-Forwards, loops and Proxy-Require (RFC 3261 §16.3 steps 3 to 5). False when the request was answered.
+fn may_be_forwarded(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+) -> bool {
+    let message = request.message;
+    if message.as_bytes().len() > FORWARDED_BYTES_MAX {
+        env.refuse_plainly(request, 513, "Message Too Large");
+    } else if message.max_forwards() == Some(0) {
+        env.refuse_plainly(request, 483, "Too Many Hops");
+    } else if is_loop(env, message, routed) {
+        env.refuse_plainly(request, 482, "Loop Detected");
+    } else if message.has(HeaderName::ProxyRequire) {
+        env.refuse_extensions(request, HeaderName::ProxyRequire);
+    } else {
+        return true;
+    }
+    false
+}
+
+/// True when a Via of ours shows that this very request was here before (RFC 3261 §16.3 step 4).
+fn is_loop<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
+    // The only Via of a request is its client's.
+    if message.has_one_via() {
+        return false;
+    }
+    let mut expected = None;
+    own_vias(env.config, message).any(|via| {
+        let branch = via.branch.unwrap_or_default();
+        let at = memchr::memmem::rfind(branch, LOOP_MARK).unwrap_or(0);
+        let mark = branch.get(at + LOOP_MARK.len()..);
+        let expected = *expected.get_or_insert_with(|| {
+            ringway_sip::hex16(loop_hash(env.config, &env.keys.looped, message, routed))
+        });
+        mark == Some(expected.as_slice())
+    })
+}
+
+/// Applies the access rules. `None` when the request was answered, or dropped.
+fn accept_caller(
+    env: &mut Env<'_, impl Services>,
+    authenticator: &mut Authenticator,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    parties: Parties,
+) -> Option<Grant> {
+    let facts = Facts {
+        method: request.method,
+        from_us: parties.from_us,
+        to_us: parties.to_us,
+        mark: live_mark(env, request, routed),
+        is_trusted: env.config.is_trusted(request.flow.remote.ip()),
+        asks_passwords: env.config.auth.enabled,
+        asks_in_dialog: env.config.auth.in_dialog,
+        strangers: env.config.auth.strangers,
+    };
+    match decide(&facts) {
+        Access::Forward(grant) => Some(grant),
+        Access::Challenge(grant) if parties.from_us => {
+            authenticator.authenticate_caller(env, request).then_some(grant)
+        }
+        Access::Challenge(grant) => {
+            env.counters.strangers_refused += 1;
+            let domain = env.config.domain_of(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
+            let header = HeaderName::ProxyAuthorization;
+            authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
+        }
+        Access::Refuse(status, phrase) => {
+            env.refuse_plainly(request, status, phrase);
+            None
+        }
+        Access::Drop => {
+            env.counters.stray += 1;
+            None
+        }
+    }
+}
+
+/// Reports an INVITE or BYE that was accepted.
+fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
+    match request.method {
+        Method::Invite if request.message.to().tag().is_none() => {
+            env.observe_call(request, CallStep::Begun);
+        }
+        Method::Bye => env.observe_call(request, CallStep::Bye),
+        _ => {}
+    }
+}
+
+/// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
+/// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
+/// for each other.
+fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
+    if target.transport == source.transport {
+        let is_same = match (target.transport.is_stream(), target.connection) {
+            (false, _) => {
+                let fills_rport = message.via().rport().is_some();
+                config.is_same_place(target.remote.ip(), source.remote.ip())
+                    && (!fills_rport || target.remote.port() == source.remote.port())
+            }
+            (true, Some(connection)) => source.connection == Some(connection),
+            (true, None) => target.remote == source.remote,
+        };
+        if is_same {
+            return true;
+        }
+    }
+    config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
+}
+
+/// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
+const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;
