@@ -1,17 +1,18 @@
 //! The user agent: its accounts, calls and requests, and what it does with what comes.
 
-use crate::account::{self, AccountState, BadAccount, Registration};
+use crate::account::{AccountState, Registration};
 use crate::call::Call;
 use crate::connections::Peers;
-use crate::event::text;
-use crate::request::{Answer, Purpose, Request, key_of, number_of};
-use crate::way::Names;
-use crate::{AccountId, Action, AgentEvent, CallId, Config, Counters, MessageDirection, SipFramer, Trace};
+use crate::draft::Purpose;
+use crate::next_hop::Names;
+use crate::request::{Answer, Request};
+use crate::text::text;
+use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
 use alloc::vec::Vec;
 use ringway_media::Entropy;
 use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
-use ringway_transaction::{BranchKey, Notice, Slab, SlabKey, Transactions};
+use ringway_transaction::{BranchKey, Notice, SipFramer, Slab, SlabKey, Transactions};
 
 /// A phone's signalling for one or more accounts: registrations, calls, queries.
 ///
@@ -66,7 +67,7 @@ pub(crate) enum Timer {
 impl UserAgent {
     /// A user agent that does nothing yet. `seed` is its only source of chance, and keys for calls grow from it.
     pub fn new(config: Config, seed: Seed, now: Instant) -> Result<Self, BadAccount> {
-        account::check(&config)?;
+        crate::account::check(&config)?;
         let mut secrets = Entropy::new(&seed.part(SECRETS));
         let mut visible = Entropy::new(&seed.part(VISIBLE));
         let branch_key = BranchKey::new(secrets.bytes());
@@ -107,7 +108,7 @@ impl UserAgent {
     pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
         let added_from = cx.out.len();
         self.is_stopping = true;
-        let calls: Vec<CallId> = self.calls.iter().map(|(key, _)| CallId(number_of(key))).collect();
+        let calls: Vec<CallId> = self.calls.iter().map(|(key, _)| CallId::from_key(key)).collect();
         for call in calls {
             self.end_call(cx, call, None);
         }
@@ -157,12 +158,12 @@ impl UserAgent {
 
     /// A text that nobody can guess, of 16 hexadecimal digits: a tag.
     pub(crate) fn new_tag(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.visible.bytes::<8>())
+        crate::text::hex(&self.visible.bytes::<8>())
     }
 
     /// The same twice as long: a Call-ID.
     pub(crate) fn new_call_id(&mut self) -> Vec<u8> {
-        account::challenge::hex(&self.visible.bytes::<16>())
+        crate::text::hex(&self.visible.bytes::<16>())
     }
 
     /// Hands an answer to whom the request was for. A final answer ends the request, except for an INVITE's 2xx.
@@ -210,7 +211,7 @@ impl UserAgent {
             | Purpose::Bye(call)
             | Purpose::Refer(call)
             | Purpose::Report(call) => {
-                let dialog = &mut self.calls.get_mut(key_of(call.0))?.dialog;
+                let dialog = &mut self.calls.get_mut(call.key())?.dialog;
                 dialog.local_cseq = dialog.local_cseq.saturating_add(1);
                 Some(dialog.local_cseq)
             }
@@ -401,7 +402,3 @@ impl core::fmt::Debug for UserAgent {
 const SECRETS: u64 = 0;
 const TIMING: u64 = 1;
 const VISIBLE: u64 = 2;
-
-/// Names a query (OPTIONS).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueryId(pub u64);

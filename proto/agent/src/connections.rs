@@ -1,8 +1,7 @@
 //! The connections that requests go by, and the requests that end with them.
 
-use crate::Action;
-use crate::UserAgent;
 use crate::request::Request;
+use crate::{Action, UserAgent};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{ConnectionId, Context, Flow, Transport};
@@ -46,7 +45,7 @@ impl Peers {
 impl UserAgent {
     /// The flow of a request to `to`; over a stream the connection that the other side of its dialog uses, if that is its address.
     pub(crate) fn flow_to(&self, key: SlabKey, to: SocketAddr) -> Option<Flow> {
-        let transport = self.requests.get(key)?.draft.way.transport;
+        let transport = self.requests.get(key)?.draft.next_hop.transport;
         let listener = self.config.listener_for(transport, to.ip())?;
         Some(match transport {
             Transport::Udp => Flow::udp(listener, to),

@@ -21,22 +21,26 @@ mod config;
 mod connections;
 mod counters;
 mod dialog;
+mod draft;
 mod event;
+mod ids;
 mod method;
+mod next_hop;
 mod reply;
 mod request;
 mod session;
-mod way;
+mod text;
 
-pub use account::{AccountId, BadAccount};
-pub use agent::{QueryId, UserAgent};
-pub use call::{CallError, CallId, CallState, Role};
+pub use account::BadAccount;
+pub use agent::UserAgent;
+pub use call::{CallError, CallState, Role};
 pub use config::{
     Account, Config, FirstHop, InDialogChallenges, LargeRequests, Limits, Listener, Secret, ServerAddress,
     Trace,
 };
 pub use counters::Counters;
 pub use event::{Action, AgentEvent, By, Ended, MessageDirection};
+pub use ids::{AccountId, CallId, QueryId};
+pub use next_hop::RouteError;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
-pub use way::NoWay;

@@ -1,8 +1,8 @@
 //! Answers to requests that came.
 
-use crate::event::text;
-use crate::request::{Body, write_contact};
+use crate::draft::{Body, write_contact};
 use crate::session::{NotAcceptable, SDP};
+use crate::text::text;
 use crate::{AccountId, Action, CallId, Config, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};

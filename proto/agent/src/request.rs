@@ -1,4 +1,4 @@
-//! Requests of ours, from the draft to the final answer: finding the way, sending, being challenged.
+//! Requests of ours, from the draft to the final answer: finding the next hop, sending, being challenged.
 //!
 //! ```text
 //!   submit ──► name? ── no ──────────────► sent ──► 1xx, 2xx, failure: to its purpose
@@ -13,76 +13,19 @@
 //! The place of an INVITE that was accepted stays until no 2xx can come any more, because each of them is acknowledged
 //! from here.
 
-use crate::account::challenge::{Unanswered, hex};
+use crate::account::challenge::Unanswered;
 use crate::agent::Timer;
-use crate::event::text;
-use crate::way::Way;
-use crate::{AccountId, Action, CallId, Config, LargeRequests, QueryId, UserAgent};
+use crate::draft::{Draft, Purpose, write_request};
+use crate::ids::{key_of, number_of};
+use crate::text::{hex, text};
+use crate::{Action, LargeRequests, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{ConnectionId, Context, Flow, Instant, TimerKey, Token, Transport};
-use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
+use ringway_sip::{HeaderName, Message, Method};
 use ringway_transaction::{ClientId, Outgoing, SlabKey, may_send_to};
 use smallvec::SmallVec;
-
-/// A request as far as it does not depend on the way it takes.
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub(crate) account: AccountId,
-    pub(crate) method: Method<'static>,
-    pub(crate) uri: Vec<u8>,
-    /// Route values, in order.
-    pub(crate) routes: Vec<Vec<u8>>,
-    pub(crate) from: Vec<u8>,
-    pub(crate) to: Vec<u8>,
-    pub(crate) call_id: Vec<u8>,
-    pub(crate) cseq: u32,
-    pub(crate) contact: ContactField,
-    pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
-    pub(crate) body: Option<Body>,
-    pub(crate) way: Way,
-    pub(crate) is_in_dialog: bool,
-    /// The flow of the other side's last request in its dialog. A phone that can be reached by its own connection only names that
-    /// connection's address as its contact.
-    pub(crate) peer: Option<Flow>,
-}
-
-/// Whether a request says where we are; where depends on how it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContactField {
-    None,
-    /// Where requests inside the dialog go.
-    Target,
-    /// What is registered, and for how long.
-    Binding {
-        expires_s: u32,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Body {
-    pub(crate) content_type: &'static str,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// What a request is for, and so who gets its answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Register(AccountId),
-    Invite(CallId),
-    /// A change of a session (RFC 3261 §14).
-    Reinvite(CallId),
-    Bye(CallId),
-    Refer(CallId),
-    /// A report to whoever asked for a transfer.
-    Report(CallId),
-    Query(QueryId),
-    /// The ACK of a 2xx to the INVITE at this place.
-    Ack(SlabKey),
-    /// Nobody cares: the BYE of a second dialog.
-    Nobody,
-}
 
 /// A request under way.
 #[derive(Debug)]
@@ -221,14 +164,14 @@ impl UserAgent {
             return;
         };
         self.wheel.cancel(request.timer);
-        let way = request.draft.way.clone();
+        let next_hop = request.draft.next_hop.clone();
         let Some(ip) = address.map(|ip| ip.to_canonical()).filter(|&ip| may_send_to(ip)) else {
             self.counters.names_not_found += 1;
             return self.fail(cx, key, 503, "no address was found for the host name");
         };
-        let is_displaced = self.names.remember(cx.now, &way.host, ip);
+        let is_displaced = self.names.remember(cx.now, &next_hop.host, ip);
         self.counters.names_displaced += u64::from(is_displaced);
-        if let Err(why) = self.transmit(cx, key, SocketAddr::new(ip, way.port)) {
+        if let Err(why) = self.transmit(cx, key, SocketAddr::new(ip, next_hop.port)) {
             self.fail(cx, key, 503, why.reason());
         }
     }
@@ -356,12 +299,12 @@ impl UserAgent {
     /// Looks the next hop up, or sends.
     fn find_way(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) -> Result<(), NotSent> {
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
-        let way = request.draft.way.clone();
-        if let Some(ip) = way.ip().or_else(|| self.names.find(cx.now, &way.host)) {
-            return self.transmit(cx, key, SocketAddr::new(ip, way.port));
+        let next_hop = request.draft.next_hop.clone();
+        if let Some(ip) = next_hop.ip().or_else(|| self.names.find(cx.now, &next_hop.host)) {
+            return self.transmit(cx, key, SocketAddr::new(ip, next_hop.port));
         }
         request.timer = self.wheel.arm(cx.now + self.config.timers.t1 * 64, Timer::Lookup(key));
-        cx.actions.push(Action::Resolve { query: number_of(key), host: way.host.into() });
+        cx.actions.push(Action::Resolve { query: number_of(key), host: next_hop.host.into() });
         Ok(())
     }
 
@@ -484,96 +427,10 @@ impl UserAgent {
     }
 }
 
-/// Appends a request; nothing when a value in it is unsafe.
-fn write_request(
-    config: &Config,
-    draft: &Draft,
-    credentials: &[(HeaderName, Vec<u8>)],
-    flow: Flow,
-    branch: &[u8],
-    out: &mut Vec<u8>,
-) {
-    let Some(own) = config.address_of(flow.listener) else { return };
-    let mut request = RequestWriter::new(out, draft.method, &draft.uri);
-    request.header_with(HeaderName::Via, |out| {
-        out.extend_from_slice(match flow.transport {
-            Transport::Udp => b"SIP/2.0/UDP ",
-            Transport::Tcp => b"SIP/2.0/TCP ",
-        });
-        write_host(out, own);
-        out.extend_from_slice(b";rport;branch=");
-        out.extend_from_slice(branch);
-    });
-    for route in &draft.routes {
-        request.header(HeaderName::Route, route);
-    }
-    request.header_number(HeaderName::MaxForwards, 70);
-    request.header(HeaderName::From, &draft.from);
-    request.header(HeaderName::To, &draft.to);
-    request.header(HeaderName::CallId, &draft.call_id);
-    request.header_with(HeaderName::CSeq, |out| {
-        ringway_sip::write_number(out, u64::from(draft.cseq));
-        out.push(b' ');
-        out.extend_from_slice(draft.method.as_bytes());
-    });
-    match draft.contact {
-        ContactField::None => {}
-        ContactField::Target => {
-            request.header_with(HeaderName::Contact, |out| write_contact(config, draft.account, flow, out));
-        }
-        ContactField::Binding { expires_s } => {
-            request.header_with(HeaderName::Contact, |out| {
-                write_contact(config, draft.account, flow, out);
-                out.extend_from_slice(b";expires=");
-                ringway_sip::write_number(out, u64::from(expires_s));
-            });
-        }
-    }
-    for (name, value) in draft.fields.iter().chain(credentials) {
-        request.header(*name, value);
-    }
-    if !config.user_agent.is_empty() {
-        request.header(HeaderName::UserAgent, config.user_agent.as_bytes());
-    }
-    let _ = match &draft.body {
-        Some(body) => request.finish_with_body(body.content_type, &body.bytes),
-        None => request.finish(),
-    };
-}
-
-/// Appends where we are reached by what is sent back along `flow`.
-pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out: &mut Vec<u8>) {
-    let account = config.account(account);
-    let address = account.and_then(|account| account.contact).or_else(|| config.address_of(flow.listener));
-    out.extend_from_slice(b"<sip:");
-    if let Some(user) = account.and_then(|account| account.user()) {
-        out.extend_from_slice(user);
-        out.push(b'@');
-    }
-    if let Some(address) = address {
-        write_host(out, address);
-    }
-    match flow.transport {
-        Transport::Udp => {}
-        Transport::Tcp => out.extend_from_slice(b";transport=tcp"),
-    }
-    out.push(b'>');
-}
-
 /// The tag in a From or To of ours.
 fn tag_of(value: &[u8]) -> Vec<u8> {
     let parsed = ringway_sip::NameAddr::parse(value).ok();
     parsed.and_then(|value| value.tag()).unwrap_or_default().to_vec()
-}
-
-/// A key as the number that a lookup or a [`CallId`](crate::CallId) carries.
-pub(crate) fn number_of(key: SlabKey) -> u64 {
-    (u64::from(key.generation) << 32) | u64::from(key.index)
-}
-
-/// And back.
-pub(crate) fn key_of(number: u64) -> SlabKey {
-    SlabKey { index: number as u32, generation: (number >> 32) as u32 }
 }
 
 /// RFC 3261 §18.1.1: where the path's MTU is not known.

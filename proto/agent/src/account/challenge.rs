@@ -9,8 +9,8 @@
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
 //! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
 
-use crate::event::text;
 use crate::request::Request;
+use crate::text::{hex, text, unfolded};
 use crate::{Account, Action, InDialogChallenges, Secret, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -353,20 +353,6 @@ fn username_of(account: &Account) -> Option<Vec<u8>> {
         out.push(byte);
     }
     Some(out)
-}
-
-/// A value that came over several lines on one.
-pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
-    value.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect()
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.extend_from_slice(alloc::format!("{byte:02x}").as_bytes());
-    }
-    out
 }
 
 /// Challenges of one response that are looked at.

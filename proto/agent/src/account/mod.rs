@@ -6,14 +6,10 @@ mod registration;
 pub(crate) use registration::{Registration, preloaded_route};
 
 use crate::account::challenge::Wallet;
-use crate::{Account, Config};
+use crate::{Account, AccountId, Config};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sip::{Scheme, Uri};
-
-/// Names an account: its place in [`Config::accounts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccountId(pub usize);
 
 /// An account of the configuration is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,10 +11,11 @@
 //!   unregister(): Registered, Waiting, BackingOff ──► Removing ── any answer ──► Idle
 //! ```
 
-use crate::account::challenge::{hex, unfolded};
 use crate::agent::Timer;
-use crate::request::{Answer, ContactField, Draft, Purpose, write_contact};
-use crate::way::Way;
+use crate::draft::{ContactField, Draft, Purpose, write_contact};
+use crate::next_hop::NextHop;
+use crate::request::Answer;
+use crate::text::{hex, unfolded};
 use crate::{AccountId, Action, AgentEvent, FirstHop, ServerAddress, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -208,9 +209,10 @@ impl UserAgent {
         self.wheel.cancel(registration.timer);
         let uri = account.registrar_uri();
         let target = Uri::parse(&uri).map_err(|_| String::from("the domain is not one"))?;
-        let way = account.way_to(&target).map_err(|why| alloc::format!("{why}"))?;
+        let next_hop = account.next_hop_to(&target).map_err(|why| alloc::format!("{why}"))?;
         let address = account.name_addr();
-        let routes = account.server.as_ref().map(|server| preloaded_route(server, &way)).unwrap_or_default();
+        let routes =
+            account.server.as_ref().map(|server| preloaded_route(server, &next_hop)).unwrap_or_default();
         let draft = Draft {
             account: id,
             method: Method::Register,
@@ -222,7 +224,7 @@ impl UserAgent {
             contact: ContactField::Binding { expires_s: registration.expires_s },
             fields: Vec::new(),
             body: None,
-            way,
+            next_hop,
             is_in_dialog: false,
             peer: None,
             uri,
@@ -331,15 +333,17 @@ impl UserAgent {
 }
 
 /// The Route that names the outbound proxy, where that is wanted.
-pub(crate) fn preloaded_route(server: &ServerAddress, way: &Way) -> Vec<Vec<u8>> {
+pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec<Vec<u8>> {
     match server.first_hop {
         FirstHop::Plain => Vec::new(),
         FirstHop::Route => {
-            let transport = match way.transport {
+            let transport = match next_hop.transport {
                 Transport::Udp => "",
                 Transport::Tcp => ";transport=tcp",
             };
-            alloc::vec![alloc::format!("<sip:{}:{}{transport};lr>", way.host, way.port).into_bytes()]
+            alloc::vec![
+                alloc::format!("<sip:{}:{}{transport};lr>", next_hop.host, next_hop.port).into_bytes()
+            ]
         }
     }
 }

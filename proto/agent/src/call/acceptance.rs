@@ -9,9 +9,8 @@
 //! ```
 
 use crate::agent::Timer;
-use crate::call::{CallId, CallState};
 use crate::session::{Carried, NotAcceptable, carried};
-use crate::{Action, AgentEvent, By, UserAgent};
+use crate::{Action, AgentEvent, By, CallId, CallState, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Context, TimerKey};
@@ -86,9 +85,7 @@ impl UserAgent {
 
     pub(crate) fn repeat_success(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let t2 = self.config.timers.t2;
-        let Some(acceptance) =
-            self.calls.get_mut(crate::request::key_of(id.0)).and_then(|call| call.acceptance.as_mut())
-        else {
+        let Some(acceptance) = self.calls.get_mut(id.key()).and_then(|call| call.acceptance.as_mut()) else {
             return;
         };
         let response = &acceptance.response;

@@ -1,9 +1,9 @@
 //! The end of a call, from whichever side and in whichever state.
 
-use crate::call::{CallError, CallId, CallState};
+use crate::draft::Purpose;
 use crate::reply::phrase_of;
-use crate::request::{Answer, Purpose, key_of};
-use crate::{Action, AgentEvent, By, Ended, UserAgent};
+use crate::request::Answer;
+use crate::{Action, AgentEvent, By, CallError, CallId, CallState, Ended, UserAgent};
 use ringway_sansio::Context;
 use ringway_sip::Method;
 
@@ -91,7 +91,7 @@ impl UserAgent {
 
     /// Whatever the answer to a BYE is, the call is gone.
     pub(crate) fn on_bye_answer(&mut self, id: CallId) {
-        self.calls.remove(key_of(id.0));
+        self.calls.remove(id.key());
     }
 
     /// The other side has said BYE.
@@ -111,7 +111,7 @@ impl UserAgent {
     pub(crate) fn drop_call(&mut self, id: CallId) {
         self.end_acceptance(id);
         self.stop_changes(id);
-        if let Some(call) = self.calls.remove(key_of(id.0)) {
+        if let Some(call) = self.calls.remove(id.key()) {
             self.wheel.cancel(call.ring);
         }
     }

@@ -1,15 +1,14 @@
 //! Calls that come (RFC 3261 §13.3), from the INVITE to the answer.
 
-use crate::account::challenge::unfolded;
 use crate::agent::Timer;
+use crate::call::Call;
 use crate::call::acceptance::{Acceptance, Accepting};
-use crate::call::{Call, CallError, CallId, CallState, Role};
 use crate::dialog::Dialog;
-use crate::event::text;
+use crate::draft::Body;
 use crate::reply::{Asked, add_abilities, add_contact, finish, phrase_of, write_refusal};
-use crate::request::{Body, key_of, number_of};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
-use crate::{AccountId, Action, AgentEvent, By, Config, UserAgent};
+use crate::text::{text, unfolded};
+use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Config, Role, UserAgent};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
@@ -78,9 +77,9 @@ impl UserAgent {
         let message = asked.message;
         let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
-        let id = CallId(number_of(self.calls.insert(call)));
+        let id = CallId::from_key(self.calls.insert(call));
         let Some(server) = self.begin(cx, asked, Some(id)) else {
-            self.calls.remove(key_of(id.0));
+            self.calls.remove(id.key());
             return;
         };
         let ring = self.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
@@ -114,7 +113,7 @@ impl UserAgent {
         media: LocalMedia,
     ) -> Result<(), CallError> {
         let limits = self.config.limits;
-        let call = self.calls.get_mut(key_of(id.0)).ok_or(CallError::NoCall)?;
+        let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
         let unanswered = call.unanswered.as_ref().filter(|_| call.state == CallState::Ringing);
         let unanswered = unanswered.ok_or(CallError::WrongState)?;
         let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);

@@ -30,9 +30,8 @@ mod reoffer;
 mod transfer;
 
 use crate::dialog::Dialog;
-use crate::request::{key_of, number_of};
 use crate::session::Session;
-use crate::{AccountId, NoWay, UserAgent};
+use crate::{AccountId, CallId, RouteError, UserAgent};
 use acceptance::Acceptance;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -43,10 +42,6 @@ pub(crate) use reoffer::Reoffer;
 use ringway_sansio::TimerKey;
 use ringway_sip::Message;
 use ringway_transaction::SlabKey;
-
-/// Names a call; a number is not used again for long after the call is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub u64);
 
 /// Why a call cannot be made, answered, or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +57,7 @@ pub enum CallError {
     /// The agent is shutting down.
     Stopping,
     /// Nothing can be sent to this URI.
-    NoWay(NoWay),
+    Route(RouteError),
     /// The request could not be sent; why, for a person.
     NotSent(&'static str),
     /// The other side's session description is not acceptable; the call was refused with this status.
@@ -84,7 +79,7 @@ impl core::fmt::Display for CallError {
             Self::WrongState => f.write_str("the call is not in a state for this"),
             Self::TooManyCalls => f.write_str("there are too many calls"),
             Self::Stopping => f.write_str("the phone is shutting down"),
-            Self::NoWay(why) => write!(f, "{why}"),
+            Self::Route(why) => write!(f, "{why}"),
             Self::NotSent(why) => f.write_str(why),
             Self::Refused { status, reason } => write!(f, "{status} {reason}"),
             Self::BadStatus => f.write_str("this status code cannot be used here"),
@@ -206,15 +201,15 @@ impl UserAgent {
 
     /// All calls that are not over.
     pub fn calls(&self) -> impl Iterator<Item = (CallId, CallState)> {
-        self.calls.iter().map(|(key, call)| (CallId(number_of(key)), call.state))
+        self.calls.iter().map(|(key, call)| (CallId::from_key(key), call.state))
     }
 
     pub(crate) fn call_at(&self, call: CallId) -> Option<&Call> {
-        self.calls.get(key_of(call.0))
+        self.calls.get(call.key())
     }
 
     pub(crate) fn call_mut(&mut self, call: CallId) -> Option<&mut Call> {
-        self.calls.get_mut(key_of(call.0))
+        self.calls.get_mut(call.key())
     }
 
     /// Calls that count towards the limit.
@@ -231,6 +226,6 @@ impl UserAgent {
                 call.early.iter().any(|early| early.dialog.is(message.call_id(), local_tag, remote_tag));
             is_early || call.dialog.is(message.call_id(), local_tag, remote_tag)
         });
-        found.map(|(key, _)| CallId(number_of(key)))
+        found.map(|(key, _)| CallId::from_key(key))
     }
 }

@@ -1,14 +1,15 @@
 //! Calls that we make (RFC 3261 §13.2): the INVITE, the dialogs that its answers make, and the one that stays.
 
-use crate::account::challenge::unfolded;
 use crate::agent::Timer;
-use crate::call::{Call, CallError, CallId, CallState, Role};
+use crate::call::Call;
 use crate::dialog::Dialog;
+use crate::draft::{Body, ContactField, Draft, Purpose};
+use crate::next_hop::NextHop;
 use crate::reply::{ALLOW, SUPPORTED};
-use crate::request::{Answer, Body, ContactField, Draft, Purpose, key_of, number_of};
+use crate::request::Answer;
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
-use crate::way::Way;
-use crate::{AccountId, Action, AgentEvent, By, NoWay, UserAgent};
+use crate::text::unfolded;
+use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Role, RouteError, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_media::sdp::LocalMedia;
@@ -72,11 +73,11 @@ impl UserAgent {
             uri.push('@');
             uri.push_str(&String::from_utf8_lossy(domain));
         }
-        let parsed = Uri::parse(uri.as_bytes()).map_err(|_| CallError::NoWay(NoWay::Malformed))?;
+        let parsed = Uri::parse(uri.as_bytes()).map_err(|_| CallError::Route(RouteError::Malformed))?;
         if !parsed.headers().is_empty() {
-            return Err(CallError::NoWay(NoWay::Malformed));
+            return Err(CallError::Route(RouteError::Malformed));
         }
-        account.way_to(&parsed).map_err(CallError::NoWay)?;
+        account.next_hop_to(&parsed).map_err(CallError::Route)?;
         Ok(uri.into_bytes())
     }
 
@@ -95,9 +96,9 @@ impl UserAgent {
         }
         let (call_id, local_tag) = (self.new_call_id(), self.new_tag());
         let account = self.config.account(invitation.account).ok_or(CallError::NoAccount)?;
-        let uri = Uri::parse(&invitation.target).map_err(|_| CallError::NoWay(NoWay::Malformed))?;
-        let way = account.way_to(&uri).map_err(CallError::NoWay)?;
-        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &way));
+        let uri = Uri::parse(&invitation.target).map_err(|_| CallError::Route(RouteError::Malformed))?;
+        let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
+        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
@@ -106,10 +107,10 @@ impl UserAgent {
         let mut call = Call::new(invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);
         call.referred_by = invitation.referred_by;
-        let mut draft = invite_draft(&call, way, body);
+        let mut draft = invite_draft(&call, next_hop, body);
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
-        let id = CallId(number_of(self.calls.insert(call)));
+        let id = CallId::from_key(self.calls.insert(call));
         self.submit_invite(cx, id, draft)?;
         let ring = self.wheel.arm(cx.now + self.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
@@ -132,7 +133,7 @@ impl UserAgent {
                 Ok(())
             }
             Err(why) => {
-                self.calls.remove(key_of(id.0));
+                self.calls.remove(id.key());
                 Err(CallError::NotSent(why.reason()))
             }
         }
@@ -339,11 +340,11 @@ impl UserAgent {
         if call.redirects >= self.config.limits.redirects_max {
             return false;
         }
-        let Some((uri, way)) = best_contact(message, &call.dialog.target) else { return false };
+        let Some((uri, next_hop)) = best_contact(message, &call.dialog.target) else { return false };
         let Some(old) = call.invite.and_then(|key| self.requests.get(key)) else { return false };
         let mut draft = old.draft.clone();
         draft.uri.clone_from(&uri);
-        draft.way = way;
+        draft.next_hop = next_hop;
         draft.routes.clear();
         let Some(call) = self.call_mut(id) else { return false };
         call.redirects += 1;
@@ -394,7 +395,7 @@ impl UserAgent {
 }
 
 /// An INVITE, the first or another one, with an offer.
-pub(crate) fn invite_draft(call: &Call, way: Way, body: Body) -> Draft {
+pub(crate) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
         account: call.account,
@@ -408,7 +409,7 @@ pub(crate) fn invite_draft(call: &Call, way: Way, body: Body) -> Draft {
         contact: ContactField::Target,
         fields: abilities(),
         body: Some(body),
-        way,
+        next_hop,
         is_in_dialog: false,
         peer: None,
     }
@@ -425,21 +426,21 @@ fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), N
 }
 
 /// The contact with the greatest q that is not where the call went already.
-fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, Way)> {
-    let mut best: Option<(u16, Vec<u8>, Way)> = None;
+fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
+    let mut best: Option<(u16, Vec<u8>, NextHop)> = None;
     for value in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
         let Ok(contact) = NameAddr::parse(value) else { continue };
         let uri = contact.uri;
-        let Ok(way) = Way::of_uri(&uri) else { continue };
+        let Ok(next_hop) = NextHop::of_uri(&uri) else { continue };
         if !uri.headers().is_empty() || uri.as_bytes() == but {
             continue;
         }
         let q = contact.params.value(b"q").and_then(ringway_sip::grammar::q_thousandths).unwrap_or(1000);
         if best.as_ref().is_none_or(|(known, _, _)| q > *known) {
-            best = Some((q, unfolded(uri.as_bytes()), way));
+            best = Some((q, unfolded(uri.as_bytes()), next_hop));
         }
     }
-    best.map(|(_, uri, way)| (uri, way))
+    best.map(|(_, uri, next_hop)| (uri, next_hop))
 }
 
 /// Contacts of a redirection that are looked at.

@@ -11,10 +11,10 @@
 
 use crate::agent::Timer;
 use crate::call::outgoing::Invitation;
-use crate::call::{CallError, CallId};
+use crate::draft::{Body, ContactField, Purpose};
 use crate::reply::phrase_of;
-use crate::request::{Answer, Body, ContactField, Purpose};
-use crate::{Action, UserAgent};
+use crate::request::Answer;
+use crate::{Action, CallError, CallId, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_media::sdp::LocalMedia;

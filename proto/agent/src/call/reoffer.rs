@@ -15,10 +15,10 @@
 
 use crate::agent::Timer;
 use crate::call::outgoing::abilities;
-use crate::call::{CallError, CallId, CallState, Role};
-use crate::request::{Answer, Body, ContactField, Purpose, Request, key_of};
+use crate::draft::{Body, ContactField, Purpose};
+use crate::request::{Answer, Request};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
-use crate::{Action, AgentEvent, By, UserAgent};
+use crate::{Action, AgentEvent, By, CallError, CallId, CallState, Role, UserAgent};
 use core::time::Duration;
 use ringway_media::{Direction, MediaParams};
 use ringway_sansio::{Context, TimerKey};
@@ -240,7 +240,7 @@ impl UserAgent {
     }
 
     pub(crate) fn stop_reoffer(&mut self, id: CallId) {
-        if let Some(call) = self.calls.get_mut(key_of(id.0))
+        if let Some(call) = self.calls.get_mut(id.key())
             && let Reoffer::Waiting { timer, .. } = call.reoffer
         {
             self.wheel.cancel(timer);

@@ -7,12 +7,11 @@
 //!                         └ refused, NOTIFY 3xx-6xx, or nothing for long: TransferDone, the call goes on
 //! ```
 
-use crate::account::challenge::unfolded;
 use crate::agent::Timer;
-use crate::call::{CallError, CallId, CallState};
-use crate::event::text;
-use crate::request::{Answer, ContactField, Purpose};
-use crate::{Action, AgentEvent, UserAgent};
+use crate::draft::{ContactField, Purpose};
+use crate::request::Answer;
+use crate::text::{text, unfolded};
+use crate::{Action, AgentEvent, CallError, CallId, CallState, UserAgent};
 use ringway_sansio::{Context, TimerKey};
 use ringway_sip::{HeaderName, Message, Method, grammar};
 
@@ -44,7 +43,7 @@ impl UserAgent {
         if call.state != CallState::Established || call.transfer.is_some() {
             return Err(CallError::WrongState);
         }
-        let mut draft = call.dialog.draft(account, Method::Refer).map_err(CallError::NoWay)?;
+        let mut draft = call.dialog.draft(account, Method::Refer).map_err(CallError::Route)?;
         draft.contact = ContactField::Target;
         draft.fields = alloc::vec![
             (HeaderName::ReferTo, [b"<", &target[..], b">"].concat()),

@@ -1,8 +1,7 @@
 //! BYE (RFC 3261 §15.1.2).
 
-use crate::Action;
-use crate::UserAgent;
 use crate::reply::Asked;
+use crate::{Action, UserAgent};
 use ringway_sansio::Context;
 
 impl UserAgent {

@@ -1,8 +1,7 @@
 //! CANCEL (RFC 3261 §9.2).
 
-use crate::call::CallState;
 use crate::reply::Asked;
-use crate::{Action, By, UserAgent};
+use crate::{Action, By, CallState, UserAgent};
 use ringway_sansio::Context;
 
 impl UserAgent {

@@ -1,12 +1,11 @@
 //! INVITE: a new call, or a change of one (RFC 3261 §13.3, §14.2).
 
+use crate::call::Reoffer;
 use crate::call::acceptance::{Acceptance, Accepting};
-use crate::call::{CallId, CallState, Reoffer, Role};
 use crate::dialog::{Dialog, NoDialog};
 use crate::reply::{Asked, add_abilities, add_contact};
-use crate::request::number_of;
 use crate::session::{Carried, NotAcceptable, SDP, carried, check_offer};
-use crate::{AccountId, Action, AgentEvent, UserAgent};
+use crate::{AccountId, Action, AgentEvent, CallId, CallState, Role, UserAgent};
 use alloc::vec::Vec;
 use ringway_media::Direction;
 use ringway_sansio::Context;
@@ -100,7 +99,7 @@ impl UserAgent {
                 Replaced::Refused(486, "Busy Here")
             }
             CallState::Accepted | CallState::Established | CallState::Calling => {
-                Replaced::Call(CallId(number_of(key)))
+                Replaced::Call(CallId::from_key(key))
             }
             // RFC 3891 §3: only who made the early dialog may be taken out of it.
             CallState::Ringing | CallState::Cancelling => {

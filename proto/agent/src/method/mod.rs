@@ -8,11 +8,10 @@ mod options;
 mod refer;
 mod update;
 
-use crate::account::challenge::unfolded;
-use crate::call::CallId;
 use crate::dialog::Order;
 use crate::reply::{ALLOW, Asked, SUPPORTED};
-use crate::{AccountId, Action, UserAgent};
+use crate::text::unfolded;
+use crate::{AccountId, Action, CallId, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow};
 use ringway_sip::{HeaderName, Message, Method, Scheme, Uri, grammar};

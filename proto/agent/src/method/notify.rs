@@ -1,8 +1,7 @@
 //! NOTIFY (RFC 6665 §4.1.3): reports on a transfer that we asked for, and nothing else.
 
-use crate::Action;
-use crate::UserAgent;
 use crate::reply::Asked;
+use crate::{Action, UserAgent};
 use ringway_sansio::Context;
 use ringway_sip::{HeaderName, grammar};
 

@@ -1,10 +1,9 @@
 //! OPTIONS (RFC 3261 §11), asked and answered.
 
-use crate::call::CallError;
+use crate::draft::{ContactField, Draft, Purpose};
 use crate::reply::{Asked, add_abilities, add_contact};
-use crate::request::{ContactField, Draft, Purpose};
 use crate::session::SDP;
-use crate::{AccountId, Action, NoWay, QueryId, UserAgent};
+use crate::{AccountId, Action, CallError, QueryId, RouteError, UserAgent};
 use ringway_sansio::Context;
 use ringway_sip::{HeaderName, Method, Uri};
 
@@ -32,9 +31,9 @@ impl UserAgent {
         let target = self.full_target(id, target)?;
         let (call_id, tag) = (self.new_call_id(), self.new_tag());
         let account = self.config.account(id).ok_or(CallError::NoAccount)?;
-        let uri = Uri::parse(&target).map_err(|_| CallError::NoWay(NoWay::Malformed))?;
-        let way = account.way_to(&uri).map_err(CallError::NoWay)?;
-        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &way));
+        let uri = Uri::parse(&target).map_err(|_| CallError::Route(RouteError::Malformed))?;
+        let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
+        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
         let draft = Draft {
             account: id,
             method: Method::Options,
@@ -47,7 +46,7 @@ impl UserAgent {
             contact: ContactField::Target,
             fields: alloc::vec![(HeaderName::Accept, SDP.as_bytes().to_vec())],
             body: None,
-            way,
+            next_hop,
             is_in_dialog: false,
             peer: None,
         };

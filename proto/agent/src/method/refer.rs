@@ -1,11 +1,9 @@
 //! REFER (RFC 3515): the other side of a call wants us to call somebody else.
 
-use crate::account::challenge::unfolded;
-use crate::call::CallState;
-use crate::event::text;
+use crate::next_hop::NextHop;
 use crate::reply::{Asked, add_contact};
-use crate::way::Way;
-use crate::{Action, AgentEvent, UserAgent};
+use crate::text::{text, unfolded};
+use crate::{Action, AgentEvent, CallState, UserAgent};
 use alloc::vec::Vec;
 use ringway_sansio::Context;
 use ringway_sip::{HeaderName, Message, NameAddr, grammar};
@@ -50,7 +48,7 @@ fn wanted(message: &Message<'_>) -> Result<Wanted, (u16, &'static str)> {
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(bad) };
     let refer_to = NameAddr::parse(line).map_err(|_| bad)?;
     let uri = refer_to.uri;
-    Way::of_uri(&uri).map_err(|_| (416, "Unsupported URI Scheme"))?;
+    NextHop::of_uri(&uri).map_err(|_| (416, "Unsupported URI Scheme"))?;
     if uri.params().value(b"method").is_some_and(|method| method != b"INVITE") {
         return Err((501, "Only Calls Can Be Made"));
     }

@@ -1,10 +1,10 @@
 //! UPDATE (RFC 3311): a change of the session or of the remote target without an INVITE.
 
-use crate::call::{CallState, Reoffer};
+use crate::call::Reoffer;
+use crate::draft::Body;
 use crate::reply::{Asked, add_abilities, add_contact};
-use crate::request::Body;
 use crate::session::SDP;
-use crate::{Action, AgentEvent, UserAgent};
+use crate::{Action, AgentEvent, CallState, UserAgent};
 use ringway_sansio::Context;
 
 impl UserAgent {

@@ -11,7 +11,7 @@ use ringway_transaction::{DEFAULT_PORT, may_send_to};
 
 /// The next hop of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct NextHop {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) transport: Transport,
@@ -19,7 +19,7 @@ pub(crate) struct Way {
 
 /// Why nothing can be sent to a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoWay {
+pub enum RouteError {
     /// It is no URI, or one with headers.
     Malformed,
     /// It is no `sip:` URI.
@@ -32,7 +32,7 @@ pub enum NoWay {
     Address,
 }
 
-impl core::fmt::Display for NoWay {
+impl core::fmt::Display for RouteError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Malformed => "this is not a SIP URI like sip:bob@example.org",
@@ -44,31 +44,31 @@ impl core::fmt::Display for NoWay {
     }
 }
 
-impl core::error::Error for NoWay {}
+impl core::error::Error for RouteError {}
 
-impl Way {
+impl NextHop {
     /// The hop that a Request-URI or a Route names (RFC 3263 §4 as far as it goes without NAPTR and SRV: UDP and port
     /// 5060 where nothing else is said).
-    pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, NoWay> {
+    pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, RouteError> {
         match uri.scheme() {
             Scheme::Sip => {}
-            Scheme::Sips => return Err(NoWay::Tls),
-            Scheme::Tel | Scheme::Other => return Err(NoWay::Scheme),
+            Scheme::Sips => return Err(RouteError::Tls),
+            Scheme::Tel | Scheme::Other => return Err(RouteError::Scheme),
         }
         let transport = match uri.params().value(b"transport") {
             None => Transport::Udp,
             Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
             Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
-            Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(NoWay::Tls),
-            Some(_) => return Err(NoWay::Transport),
+            Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(RouteError::Tls),
+            Some(_) => return Err(RouteError::Transport),
         };
         let port = uri.port().unwrap_or(DEFAULT_PORT);
-        let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| NoWay::Malformed)?;
+        let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
         Self { host: host.into(), port, transport }.checked()
     }
 
     /// The hop to a configured server.
-    pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, NoWay> {
+    pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, RouteError> {
         let port = server.port.unwrap_or(DEFAULT_PORT);
         let text = server.host.as_str();
         // An IPv6 address may be configured without the brackets it has in a URI.
@@ -85,11 +85,11 @@ impl Way {
         Host::parse(self.host.as_bytes()).ok()?.ip().map(|ip| ip.to_canonical())
     }
 
-    fn checked(self) -> Result<Self, NoWay> {
-        Host::parse(self.host.as_bytes()).map_err(|_| NoWay::Malformed)?;
+    fn checked(self) -> Result<Self, RouteError> {
+        Host::parse(self.host.as_bytes()).map_err(|_| RouteError::Malformed)?;
         match self.ip() {
-            Some(ip) if !may_send_to(ip) => Err(NoWay::Address),
-            _ if self.port == 0 => Err(NoWay::Address),
+            Some(ip) if !may_send_to(ip) => Err(RouteError::Address),
+            _ if self.port == 0 => Err(RouteError::Address),
             _ => Ok(self),
         }
     }
@@ -97,11 +97,11 @@ impl Way {
 
 impl Account {
     /// Where requests outside dialogs go that the account sends to `uri`.
-    pub(crate) fn way_to(&self, uri: &Uri<'_>) -> Result<Way, NoWay> {
-        let direct = Way::of_uri(uri);
+    pub(crate) fn next_hop_to(&self, uri: &Uri<'_>) -> Result<NextHop, RouteError> {
+        let direct = NextHop::of_uri(uri);
         match &self.server {
             // The URI is the server's to understand, but what needs TLS on every hop must not go without.
-            Some(server) if direct != Err(NoWay::Tls) => Way::of_server(server),
+            Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
             Some(_) | None => direct,
         }
     }
@@ -139,22 +139,22 @@ const NAME_LIFETIME: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
-    fn of(uri: &str) -> Result<(String, u16, Transport), NoWay> {
-        Way::of_uri(&Uri::parse(uri.as_bytes()).unwrap()).map(|way| (way.host, way.port, way.transport))
+    fn of(uri: &str) -> Result<(String, u16, Transport), RouteError> {
+        NextHop::of_uri(&Uri::parse(uri.as_bytes()).unwrap()).map(|hop| (hop.host, hop.port, hop.transport))
     }
 
     #[test]
     fn the_hop_of_a_uri() {
         assert_eq!(of("sip:b@example.org"), Ok(("example.org".into(), 5060, Transport::Udp)));
         assert_eq!(of("sip:[::1]:5070;transport=TCP"), Ok(("[::1]".into(), 5070, Transport::Tcp)));
-        assert_eq!(of("sips:b@example.org"), Err(NoWay::Tls));
-        assert_eq!(of("sip:b@example.org;transport=tls"), Err(NoWay::Tls));
-        assert_eq!(of("sip:b@example.org;transport=sctp"), Err(NoWay::Transport));
-        assert_eq!(of("tel:+1"), Err(NoWay::Scheme));
+        assert_eq!(of("sips:b@example.org"), Err(RouteError::Tls));
+        assert_eq!(of("sip:b@example.org;transport=tls"), Err(RouteError::Tls));
+        assert_eq!(of("sip:b@example.org;transport=sctp"), Err(RouteError::Transport));
+        assert_eq!(of("tel:+1"), Err(RouteError::Scheme));
         for address in
             ["sip:b@0.0.0.0", "sip:b@255.255.255.255", "sip:b@224.0.0.1", "sip:b@192.0.2.1:0", "sip:[::]"]
         {
-            assert_eq!(of(address), Err(NoWay::Address), "{address}");
+            assert_eq!(of(address), Err(RouteError::Address), "{address}");
         }
     }
 
