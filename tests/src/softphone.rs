@@ -5,9 +5,8 @@ use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::{Codec, MediaParams, Suite};
 use ringway_sansio::{Context, Event, Instant, Seed, Transport};
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -163,7 +162,7 @@ impl World {
 
     /// Where a softphone's sound goes.
     pub fn sound_of(&self, host: HostId) -> LocalMedia {
-        let suites = vec![Suite::AeadAes256Gcm, Suite::AesCm128HmacSha1_80];
+        let suites = vec![CryptoSuite::AeadAes256Gcm, CryptoSuite::AesCm128HmacSha1_80];
         LocalMedia {
             rtp: SocketAddr::new(self.softphone_at(host).address.ip(), 4000),
             rtcp_port: 4001,

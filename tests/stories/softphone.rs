@@ -1,8 +1,8 @@
 //! The real phone and the real server.
 
 use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, Secret};
-use ringway_media::{Direction, Protection};
 use ringway_sansio::Transport;
+use ringway_sdp::{Direction, Protection};
 use ringway_server::Mode;
 use ringway_server::auth::Algorithm;
 use ringway_sim::{Faults, HostId};

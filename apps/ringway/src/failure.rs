@@ -1,6 +1,6 @@
 //! A command that did not do what it was asked: what it says, and the exit status.
 
-use ringway_linux::store::StoreError;
+use ringway_store::StoreError;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -64,8 +64,7 @@ impl From<StoreError> for Failure {
             StoreError::Unusable { .. } => Self::usage(error.to_string()),
             StoreError::Corrupt { .. }
             | StoreError::Newer { .. }
-            | StoreError::SymbolicLink { .. }
-            | StoreError::InUse { .. }
+            | StoreError::Journal(_)
             | StoreError::Io { .. }
             | StoreError::Database { .. }
             | StoreError::Random(_)

@@ -4,7 +4,7 @@ use crate::args::{ShowArgs, Shown};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use ringway_linux::admin::{Call, Connection, Registration};
+use ringway_admin::{Call, Connection, Registration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -112,6 +112,25 @@ fn after_a_flipped_bit_it_starts_with_the_rest_and_names_who_is_lost() {
 }
 
 #[test]
+fn a_damaged_copy_of_a_header_is_a_warning_and_loses_nothing() {
+    let folder = folder(10);
+    let server = Server::start(folder.path());
+    assert_eq!(server.register("bob", &[contact(1)]), 200);
+    drop(server);
+    let segment = folder.path().join("r.db.bindings.1");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let server = Server::start(folder.path());
+    let said = server.program.says("header");
+    assert!(
+        said.contains("WARN") && said.contains("r.db.bindings.1") && said.contains("nothing is lost"),
+        "{said}"
+    );
+    assert_eq!(server.registrations(folder.path()).len(), 1);
+}
+
+#[test]
 fn what_one_user_was_told_is_registered_is_there_after_a_restart_however_much_it_is() {
     let folder = folder(1000);
     let server = Server::start(folder.path());

@@ -118,12 +118,12 @@ impl<C: Card, N: Node> Station<C, N> {
         let mut reassembly = Vec::new();
         let mut listening = Vec::new();
         for (listener, port) in numbered {
-            match port.transport {
-                Transport::Udp => {
+            match port.transport.is_stream() {
+                false => {
                     let handle = self.stack.open_datagrams(port.number, REASSEMBLED_BYTES);
                     reassembly.extend(handle.map(|handle| (listener, handle)));
                 }
-                Transport::Tcp => listening.push((listener, port.number)),
+                true => listening.push((listener, port.number)),
             }
         }
         self.streams.listen(listening, message_bytes_max);
@@ -390,15 +390,15 @@ impl<C: Card, N: Node> Station<C, N> {
         for (packet, bytes) in served.out.packets() {
             let listener = usize::from(packet.flow.listener.0);
             let (flow, token) = (packet.flow, packet.token);
-            match (flow.transport, served.ports.get(listener), flow.remote) {
-                (Transport::Udp, Some(port), SocketAddr::V4(remote)) => {
+            match (flow.transport.is_stream(), served.ports.get(listener), flow.remote) {
+                (false, Some(port), SocketAddr::V4(remote)) => {
                     wire.send(now, port.number, remote, token, bytes);
                 }
-                (Transport::Tcp, Some(_), SocketAddr::V4(_)) => {
+                (true, Some(_), SocketAddr::V4(_)) => {
                     streams.send(stack, &mut wire.counters, (flow, token), bytes, now);
                 }
                 // There is no IPv6 here, and no such listener.
-                (Transport::Udp | Transport::Tcp, None, _) | (_, _, SocketAddr::V6(_)) => {
+                (_, None, _) | (_, _, SocketAddr::V6(_)) => {
                     wire.counters.no_route += 1;
                     wire.counters.unreachable += 1;
                     if token != Token::NONE {

@@ -11,11 +11,12 @@ pub trait ActionSink<A>: Send + Sync {
     /// Takes the wishes of one call to the node of `shard`, before the packets of that call are sent. It answers with
     /// the number that [`ActionSink::stored_through`] will have reached once all of them are on disk; the numbers a
     /// worker is given never decrease. A sink that stores nothing answers 0. With
-    /// [`Durability::Strict`](crate::Durability::Strict) it is called after each call, else only when there are wishes.
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored) it is called after each call of the node,
+    /// otherwise only when there are actions.
     fn act(&self, worker: usize, shard: u16, actions: Drain<'_, A>) -> u64;
 
-    /// How far everything asked for is on disk. Read only with [`Durability::Strict`](crate::Durability::Strict);
-    /// after it has risen, call [`Inboxes::wake`](crate::Inboxes::wake).
+    /// How far everything asked for is on disk. Read only with
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored); after it has risen, call [`Inboxes::wake`](crate::Inboxes::wake).
     fn stored_through(&self) -> u64;
 }
 

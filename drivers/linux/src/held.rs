@@ -4,6 +4,16 @@ use ringway_sansio::{Flow, Instant, Outbox, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Treatment of packets that a node marked with [`Outbox::hold_last`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkedPackets {
+    /// They are sent at once.
+    #[default]
+    SendAtOnce,
+    /// They are held until [`ActionSink::stored_through`](crate::ActionSink::stored_through) reaches their number.
+    HoldUntilStored,
+}
+
 /// A worker's packets that are kept back, in the order they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Held {

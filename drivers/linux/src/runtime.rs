@@ -3,16 +3,17 @@
 use crate::action::ActionSink;
 use crate::clock::Clock;
 use crate::counters::{Counters, Counts};
+use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
 use crate::listen::{Bound, Listen};
 use crate::listing::Connections;
 use crate::shard::Shards;
 use crate::sources::Sources;
-use crate::store::Durability;
 use crate::sys;
 use crate::trace::{Direction, MessageTrace};
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Flow, MemoryBound, Node, Seed, ShardKey, StreamLimits};
+use ringway_sansio::{Event, Flow, MemoryBound, Node, Seed, ShardKey};
+use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -26,8 +27,8 @@ use std::time::{Duration, Instant};
 pub struct Config {
     /// The time the nodes see; give the one they were made with.
     pub clock: Clock,
-    /// Whether packets that promise something is stored wait until it is.
-    pub durability: Durability,
+    /// Treatment of packets that confirm that something is stored.
+    pub marked_packets: MarkedPackets,
     /// The longest message a stream may bring, bytes.
     pub max_message_bytes: usize,
     /// Connections open at a time, accepted and dialled together; more are refused.
@@ -51,7 +52,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             clock: Clock::new(),
-            durability: Durability::Relaxed,
+            marked_packets: MarkedPackets::SendAtOnce,
             max_message_bytes: 65_535,
             max_connections: 20_000,
             max_connections_per_source: 0,
@@ -257,7 +258,7 @@ impl Tally {
 /// What all workers of a runtime share.
 pub(crate) struct Common {
     pub(crate) clock: Clock,
-    pub(crate) durability: Durability,
+    pub(crate) marked_packets: MarkedPackets,
     pub(crate) max_message_bytes: usize,
     pub(crate) max_connections: usize,
     pub(crate) datagram_batch: usize,
@@ -287,7 +288,7 @@ impl Common {
     fn new(config: &Config, inboxes: Inboxes) -> Self {
         Self {
             clock: config.clock,
-            durability: config.durability,
+            marked_packets: config.marked_packets,
             max_message_bytes: config.max_message_bytes,
             max_connections: config.max_connections,
             datagram_batch: config.datagram_batch,

@@ -43,6 +43,7 @@ mod tests {
     #[test]
     fn signals_arrive_as_messages() {
         let signals = watch().unwrap();
+        signal_hook::low_level::raise(SIGXFSZ).unwrap();
         for (number, expected) in
             [(SIGHUP, Signal::Reload), (SIGTERM, Signal::Terminate), (SIGINT, Signal::Terminate)]
         {

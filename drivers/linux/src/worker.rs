@@ -5,21 +5,19 @@
 //! packets that the nodes write in one batch are sent at its end.
 
 use crate::action::ActionSink;
-use crate::connection::{Filled, More};
 use crate::counters::Counters;
-use crate::held::Held;
+use crate::held::{Held, MarkedPackets};
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
-use crate::store::Durability;
+use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    Closing, ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
-    Transport,
+    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -133,7 +131,7 @@ impl<N: Node> Worker<N> {
     pub(crate) fn new(parts: Parts<N>) -> Self {
         let Parts { index, common, counters, shards, sink, epoll, sockets } = parts;
         let now = common.clock.now();
-        let is_strict = common.durability == Durability::Strict;
+        let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
         let epoll = Arc::new(epoll);
         let (mut udp, mut listening) = (Vec::new(), Vec::new());
         for (listener, socket) in sockets.into_iter().enumerate() {
@@ -260,7 +258,7 @@ impl<N: Node> Worker<N> {
         if filled == Filled::Nothing {
             return;
         }
-        let broken = loop {
+        let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
             let frames = streams.frames(id, *now, |flow, bytes| {
                 common.trace(Direction::Received, &flow, bytes);
@@ -269,13 +267,13 @@ impl<N: Node> Worker<N> {
             match frames {
                 Frames::More => self.flush(),
                 Frames::All => break false,
-                Frames::Broken => break true,
+                Frames::Last => break true,
             }
         };
-        if broken || filled == Filled::Ended {
+        if is_last {
             // Answers to the last messages go out before the end.
             self.flush();
-            self.streams.close(id, if broken { Closing::Framing } else { Closing::Ended });
+            self.streams.finish(id);
         }
     }
 
@@ -346,9 +344,9 @@ impl<N: Node> Worker<N> {
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
         let asked = batch.asked_through;
-        let stored = match common.durability {
-            Durability::Relaxed => u64::MAX,
-            Durability::Strict => nodes.sink.stored_through(),
+        let stored = match common.marked_packets {
+            MarkedPackets::SendAtOnce => u64::MAX,
+            MarkedPackets::HoldUntilStored => nodes.sink.stored_through(),
         };
         let must_wait = |packet: &Packet| packet.after_store && stored < asked;
         let mut sending = send.begin();
@@ -365,8 +363,8 @@ impl<N: Node> Worker<N> {
                 continue;
             }
             common.trace(Direction::Sent, &packet.flow, bytes);
-            match packet.flow.transport {
-                Transport::Udp => {
+            match packet.flow.transport.is_stream() {
+                false => {
                     let listener = usize::from(packet.flow.listener.0);
                     let Some(Some(socket)) = udp.get(listener) else {
                         counters.send_errors.one();
@@ -385,7 +383,7 @@ impl<N: Node> Worker<N> {
                         debug_assert!(false, "an empty batch of socket {socket:?} has room");
                     }
                 }
-                Transport::Tcp => {
+                true => {
                     let more = match packets.peek() {
                         Some((next, _)) if next.flow == packet.flow && !must_wait(next) => More::Follows,
                         Some(_) | None => More::None,

@@ -4,7 +4,7 @@
 mod io_node;
 
 use io_node::{Ledger, Talker, address, client, events, receive, start, start_with, until};
-use ringway_linux::{Bound, Config, Durability, NoActions, Runtime, StartError};
+use ringway_linux::{Bound, Config, MarkedPackets, NoActions, Runtime, StartError};
 use ringway_sansio::{Event, Flow, ListenerId, Token};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
     let sink = Arc::new(Ledger::default());
-    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, config, Arc::clone(&sink));
     let (patient, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
     patient.send(b"2 store alice").unwrap();
@@ -35,7 +35,7 @@ fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
 #[test]
 fn the_stores_call_wakes_a_worker() {
     let sink = Arc::new(Ledger::default());
-    let config = Config { durability: Durability::Strict, ..Config::default() };
+    let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
     let socket = client(address(&runtime, 0));
     // A worker that nobody wakes sleeps for up to 250 ms. The median, because one of them may have had no processor.

@@ -1,6 +1,7 @@
 //! The network under a machine of a few lines: it answers each `ping N` with `pong N`, and can send pings at a pace.
 //!
-//! Tested: rates of the faults, order, the same seed, links, streams and their ends, reports, wakes, crashes.
+//! Tested: rates of the faults, order, the same seed, links, streams and their ends, slow readers, half-open connections, limits,
+//! reports, wakes, crashes.
 
 use super::*;
 use ringway_sansio::{
@@ -180,6 +181,81 @@ fn a_keep_alive_is_answered() {
     net.sim.run_for(ms(1000));
     let sent: Vec<_> = net.sim.trace().packets().map(|seen| seen.bytes.clone()).collect();
     assert!(sent.contains(&b"!\n".to_vec()), "{}", net.sim.trace());
+}
+
+#[test]
+fn a_peer_that_reads_late_gets_everything() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.set_reading(net.server, Reading::Paused);
+    (0..9000).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
+    net.sim.run_for(ms(20_000));
+    assert_eq!(net.heard(), [0], "more waits than both sockets hold");
+    net.sim.set_reading(net.server, Reading::AtOnce);
+    net.sim.run_for(ms(20_000));
+    let expected: Vec<_> = [0].into_iter().chain(0..9000).collect();
+    assert_eq!((net.heard(), net.pongs()), (expected.clone(), expected));
+}
+
+#[test]
+fn a_peer_that_never_reads_is_closed_at_the_write_stall() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.set_reading(net.server, Reading::Paused);
+    (0..9000).for_each(|number| net.ping(tcp_flow(), number, Token(1 + u64::from(number))));
+    net.sim.run_for(ms(29_000));
+    assert_eq!(net.sim.connections(net.client).len(), 1);
+    net.sim.run_for(ms(2000));
+    assert!(net.sim.connections(net.client).is_empty());
+    let last = Entry::Event(Event::Unreachable(Token(9000)));
+    assert!(net.client_log.borrow().contains(&last), "what was never written is reported");
+}
+
+#[test]
+fn a_half_open_connection_ends_at_a_limit() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.vanish(net.server);
+    net.ping(tcp_flow(), 1, Token(7));
+    net.sim.run_for(ms(7_400_000));
+    assert_eq!(net.sim.connections(net.client).len(), 1, "nobody says that the peer is gone");
+    net.sim.run_for(ms(200_000));
+    assert!(net.sim.connections(net.client).is_empty(), "the idle time is over");
+}
+
+#[test]
+fn a_message_that_never_becomes_whole_ends_its_connection() {
+    let mut net = Net::new(1, Faults::default());
+    net.send(tcp_flow(), Token::NONE, b"pi");
+    net.sim.run_for(ms(9000));
+    assert_eq!(net.sim.connections(net.server).len(), 1);
+    net.sim.run_for(ms(2000));
+    assert_eq!((net.sim.connections(net.server).len(), net.sim.connections(net.client).len()), (0, 0));
+}
+
+#[test]
+fn a_handshake_that_is_lost_ends_at_the_connect_limit() {
+    let mut net = Net::new(1, Faults { delay: ms(20)..ms(30), ..Faults::default() });
+    net.ping(tcp_flow(), 1, Token(5));
+    net.sim.set_link(net.server, net.client, Faults::cut());
+    net.sim.run_for(ms(3900));
+    assert!(net.client_log.borrow().is_empty());
+    net.sim.run_for(ms(200));
+    assert_eq!(*net.client_log.borrow(), [Entry::Event(Event::Unreachable(Token(5)))]);
+}
+
+#[test]
+fn what_a_cut_link_loses_of_a_stream_arrives_when_it_is_mended() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(2);
+    net.sim.set_link(net.client, net.server, Faults::cut());
+    (2..5).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
+    net.sim.run_for(ms(5000));
+    assert_eq!(net.heard(), [0, 1]);
+    net.sim.set_link(net.client, net.server, Faults::default());
+    net.ping(tcp_flow(), 5, Token::NONE);
+    net.sim.run_for(ms(5000));
+    assert_eq!(net.heard(), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]

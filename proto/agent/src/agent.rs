@@ -9,8 +9,7 @@ use crate::request::{Answer, Request};
 use crate::text::text;
 use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
 use alloc::vec::Vec;
-use ringway_media::Entropy;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
+use ringway_sansio::{Context, Deadline, Entropy, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, Notice, SipFramer, Slab, SlabKey, Transactions};
 

@@ -4,7 +4,7 @@ use crate::request::Request;
 use crate::{Action, UserAgent};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, Context, Flow, Transport};
+use ringway_sansio::{ConnectionId, Context, Flow};
 use ringway_transaction::SlabKey;
 
 /// The connections that responses to us came by, by the peer's address: the driver sends by them what is for that address.
@@ -34,7 +34,7 @@ impl Peers {
 
     /// `None` for datagrams, and for a peer whose connection is not known.
     pub(crate) fn connection_to(&self, flow: Flow) -> Option<ConnectionId> {
-        if flow.transport != Transport::Tcp {
+        if !flow.transport.is_stream() {
             return None;
         }
         let known = self.known.iter().find(|(remote, _)| *remote == flow.remote);
@@ -47,14 +47,9 @@ impl UserAgent {
     pub(crate) fn flow_to(&self, key: SlabKey, to: SocketAddr) -> Option<Flow> {
         let transport = self.requests.get(key)?.draft.next_hop.transport;
         let listener = self.config.listener_for(transport, to.ip())?;
-        Some(match transport {
-            Transport::Udp => Flow::udp(listener, to),
-            Transport::Tcp => {
-                let peer = self.requests.get(key)?.draft.peer;
-                let peer = peer.filter(|peer| peer.transport == Transport::Tcp && peer.remote == to);
-                peer.unwrap_or_else(|| Flow::dial(listener, to))
-            }
-        })
+        let peer = self.requests.get(key)?.draft.peer.filter(|_| transport.is_stream());
+        let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
+        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None }))
     }
 
     /// A connection is gone: requests that went by it fail at once (RFC 3261 §8.1.3.1). A request by a connection that no

@@ -3,7 +3,7 @@
 use crate::next_hop::NextHop;
 use crate::{AccountId, CallId, Config, QueryId};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Method, RequestWriter, write_host};
 use ringway_transaction::SlabKey;
 
@@ -77,10 +77,9 @@ pub(crate) fn write_request(
     let Some(own) = config.address_of(flow.listener) else { return };
     let mut request = RequestWriter::new(out, draft.method, &draft.uri);
     request.header_with(HeaderName::Via, |out| {
-        out.extend_from_slice(match flow.transport {
-            Transport::Udp => b"SIP/2.0/UDP ",
-            Transport::Tcp => b"SIP/2.0/TCP ",
-        });
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(flow.transport.via_token().as_bytes());
+        out.push(b' ');
         write_host(out, own);
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch);
@@ -134,9 +133,6 @@ pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out
     if let Some(address) = address {
         write_host(out, address);
     }
-    match flow.transport {
-        Transport::Udp => {}
-        Transport::Tcp => out.extend_from_slice(b";transport=tcp"),
-    }
+    out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
     out.push(b'>');
 }

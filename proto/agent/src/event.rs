@@ -4,8 +4,8 @@ use crate::{AccountId, CallId, QueryId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_media::MediaParams;
 use ringway_sansio::Flow;
+use ringway_sdp::MediaParams;
 
 /// What is not a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::{Host, Scheme, Uri};
-use ringway_transaction::{DEFAULT_PORT, may_send_to};
+use ringway_transaction::may_send_to;
 
 /// The next hop of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,20 +56,18 @@ impl NextHop {
             Scheme::Tel | Scheme::Other => return Err(RouteError::Scheme),
         }
         let transport = match uri.params().value(b"transport") {
-            None => Transport::Udp,
-            Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
-            Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
+            None => Transport::DEFAULT,
             Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(RouteError::Tls),
-            Some(_) => return Err(RouteError::Transport),
+            Some(name) => Transport::from_token(name).ok_or(RouteError::Transport)?,
         };
-        let port = uri.port().unwrap_or(DEFAULT_PORT);
+        let port = uri.port().unwrap_or(transport.default_port());
         let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
         Self { host: host.into(), port, transport }.checked()
     }
 
     /// The hop to a configured server.
     pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, RouteError> {
-        let port = server.port.unwrap_or(DEFAULT_PORT);
+        let port = server.port.unwrap_or(server.transport.default_port());
         let text = server.host.as_str();
         // An IPv6 address may be configured without the brackets it has in a URI.
         let host = if text.contains(':') && !text.starts_with('[') {

@@ -407,7 +407,7 @@ impl UserAgent {
 
     /// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.
     fn too_large_for(&self, request: &Request, flow: Flow) -> Option<Flow> {
-        if flow.transport != Transport::Udp
+        if flow.transport.is_reliable()
             || request.switched == Switched::BackToUdp
             || self.config.large_requests == LargeRequests::StayOnUdp
         {

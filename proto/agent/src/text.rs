@@ -16,9 +16,5 @@ pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.extend_from_slice(alloc::format!("{byte:02x}").as_bytes());
-    }
-    out
+    base16ct::lower::encode_string(bytes).into_bytes()
 }

@@ -63,6 +63,10 @@ pub trait Framer {
     /// Adds bytes as they arrived.
     fn push(&mut self, bytes: &[u8]);
 
+    /// Notes that the bytes so far end a message, because the layer below preserves boundaries (a WebSocket, RFC 7118 §5). A
+    /// framer that finds the ends by itself ignores it.
+    fn message_end(&mut self) {}
+
     /// The next whole message. `Ok(None)`: more bytes are needed. After an error the connection is of no use and
     /// must be closed: nobody can say where the next message begins.
     fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError>;

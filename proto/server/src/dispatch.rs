@@ -87,6 +87,7 @@ impl<S: Services> Server<S> {
         }
         let Some(grant) = self.accept_caller(cx, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
+        self.observe_accepted(cx.now, &request);
         match (self.config.mode, to_us) {
             (Mode::Redirect, true) => self.redirect(cx, &request, &routed),
             (Mode::Redirect, false) => self.refuse_plainly(cx, &request, 404, "Not Found"),
@@ -155,7 +156,8 @@ impl<S: Services> Server<S> {
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
-    /// be required.
+    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
+    /// response stays within its allowance.
     pub(crate) fn refuse_extensions(
         &mut self,
         cx: &mut Context<'_, Action>,
@@ -164,8 +166,12 @@ impl<S: Services> Server<S> {
     ) {
         let message = request.message;
         self.counters.refused += 1;
+        let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(cx, request, 420, "Bad Extension", |response| {
-            for value in message.values(name) {
+            for value in message.values(name).take(UNSUPPORTED_MAX) {
+                let bytes = b"Unsupported: \r\n".len() + value.len();
+                let Some(left) = room.checked_sub(bytes) else { break };
+                room = left;
                 response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
             }
         });
@@ -312,18 +318,22 @@ impl<S: Services> Server<S> {
             }
             Outcome::Challenge { is_stale } => {
                 if !is_stale {
-                    self.observe_refused_login(cx.now, request, header, domain);
+                    self.observe_unusable_digest(cx.now, request, header, domain);
                 }
                 self.challenge(cx, request, header, is_stale);
             }
-            Outcome::Wrong => {
+            Outcome::Wrong { user } => {
                 self.counters.wrong_passwords += 1;
-                self.observe_refused_login(cx.now, request, header, domain);
+                let reason = match self.services.is_known(&user, domain) {
+                    true => LoginRefusal::WrongPassword,
+                    false => LoginRefusal::UnknownUser,
+                };
+                self.refused_login(cx.now, request, &user, reason);
                 self.challenge(cx, request, header, false);
             }
-            Outcome::Slowed => {
+            Outcome::Slowed { user } => {
                 self.counters.slowed_logins += 1;
-                self.observe_refused_login(cx.now, request, header, domain);
+                self.refused_login(cx.now, request, &user, LoginRefusal::Slowed);
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
@@ -395,6 +405,9 @@ impl<S: Services> Server<S> {
 
 /// How long a request that this server sends to itself may take; 64·T1.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);
+
+/// Options that a 420 lists.
+const UNSUPPORTED_MAX: usize = 100;
 
 /// When a client whose password was not checked tries again, in seconds.
 const SLOWED_RETRY_S: u64 = 10;

@@ -1,6 +1,6 @@
 //! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
 
-use crate::auth::Algorithm;
+use crate::auth::NonceAge;
 use crate::server::Request;
 use crate::{BindingChange, Server, Services};
 use core::net::SocketAddr;
@@ -64,6 +64,8 @@ pub enum LoginRefusal {
     NotItsAddress,
     /// A digest that this server does not offer.
     Unusable,
+    /// The password was not checked: there were too many wrong ones.
+    Slowed,
 }
 
 /// Why a binding ended.
@@ -78,8 +80,10 @@ pub enum BindingEnd {
 /// What happened to a call. A proxy without dialog state sees no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// Its INVITE came.
+    /// Its INVITE came and may be forwarded.
     Begun,
+    /// Its INVITE was refused with this status before it was accepted.
+    Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
     /// A target accepted it with this status.
@@ -102,6 +106,7 @@ impl LoginRefusal {
             Self::UnknownUser => "unknown-user",
             Self::NotItsAddress => "not-its-address",
             Self::Unusable => "unusable-digest",
+            Self::Slowed => "slowed",
         }
     }
 }
@@ -112,8 +117,9 @@ impl<S: Services> Server<S> {
         self.services.observe(now, &LogEvent::Call { step, message, flow });
     }
 
-    /// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
-    pub(crate) fn observe_refused_login(
+    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
+    /// its source a request is no login: the address may be forged.
+    pub(crate) fn observe_unusable_digest(
         &self,
         now: Instant,
         request: &Request<'_, '_>,
@@ -125,16 +131,14 @@ impl<S: Services> Server<S> {
             if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
                 continue;
             }
+            let nonce = self.nonces.check(now, request.flow.remote.ip(), given.nonce);
+            if !matches!(nonce, NonceAge::Fresh(_)) {
+                continue;
+            }
             let user = unescape(given.username);
-            let offered = given.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let reason = if !self.services.is_known(&user, domain) {
-                LoginRefusal::UnknownUser
-            } else if given.qop.is_none()
-                || !offered.is_some_and(|one| self.config.auth.algorithms.contains(&one))
-            {
-                LoginRefusal::Unusable
-            } else {
-                LoginRefusal::WrongPassword
+            let reason = match self.services.is_known(&user, domain) {
+                true => LoginRefusal::Unusable,
+                false => LoginRefusal::UnknownUser,
             };
             return self.refused_login(now, request, &user, reason);
         }
@@ -151,8 +155,8 @@ impl<S: Services> Server<S> {
         self.services.observe(now, &LogEvent::LoginRefused { user, address, reason });
     }
 
-    /// An INVITE or BYE that is forwarded.
-    pub(crate) fn observe_forwarding(&self, now: Instant, request: &Request<'_, '_>) {
+    /// Reports an INVITE or BYE that was accepted.
+    pub(crate) fn observe_accepted(&self, now: Instant, request: &Request<'_, '_>) {
         match request.method {
             Method::Invite if request.message.to().tag().is_none() => {
                 self.observe_call(now, request, CallStep::Begun)

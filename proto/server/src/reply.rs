@@ -1,5 +1,6 @@
 //! Answers this server gives by itself.
 
+use crate::auth::Sender;
 use crate::server::Request;
 use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
@@ -67,7 +68,13 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         if request.method == Method::Invite {
-            self.observe_call(cx.now, request, CallStep::Failed(status));
+            let step = match request.grant.sender {
+                Sender::Unknown => CallStep::Refused(status),
+                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
+                    CallStep::Failed(status)
+                }
+            };
+            self.observe_call(cx.now, request, step);
         }
         self.refuse(cx, request, status, phrase, |_| {});
     }
@@ -108,16 +115,12 @@ impl<S: Services> Server<S> {
     /// The flow to a Via's client, for a response that is forwarded without state.
     pub(crate) fn flow_to_via(&self, via: &Via<'_>, connection: u64) -> Option<Flow> {
         let remote = ringway_transaction::reply_address(via)?;
-        let transport = match via.transport {
-            name if name.eq_ignore_ascii_case(b"TCP") => Transport::Tcp,
-            name if name.eq_ignore_ascii_case(b"UDP") => Transport::Udp,
-            _ => return None,
-        };
+        let transport = Transport::from_token(via.transport)?;
         let listener = self.config.listener_for(transport, remote.ip())?;
         let connection = (connection != 0).then_some(ringway_sansio::ConnectionId(connection));
         // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
         // would have us dial whomever its source names.
-        if transport == Transport::Tcp && connection.is_none() {
+        if transport.is_stream() && connection.is_none() {
             return None;
         }
         Some(Flow { transport, listener, remote, connection })

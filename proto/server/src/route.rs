@@ -94,15 +94,14 @@ pub(crate) fn preprocess<'a>(
 /// The way to a URI that is not ours to look up (RFC 3263, as far as it needs no SRV and NAPTR records).
 pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
     let transport = match uri.params().value(b"transport") {
-        Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
-        Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
-        Some(_) => return Hop::Unreachable,
-        None => Transport::Udp,
+        Some(name) => Transport::from_token(name),
+        None => Some(Transport::DEFAULT),
     };
+    let Some(transport) = transport else { return Hop::Unreachable };
     if uri.scheme() != ringway_sip::Scheme::Sip {
         return Hop::Unreachable;
     }
-    let port = uri.port().unwrap_or(DEFAULT_PORT);
+    let port = uri.port().unwrap_or(transport.default_port());
     if config.domain_of(uri).is_some() {
         return own_hop(config, transport);
     }
@@ -160,9 +159,7 @@ pub(crate) fn write_own_route(
 ) {
     out.extend_from_slice(b"<sip:");
     write_host(out, host);
-    if transport == Transport::Tcp {
-        out.extend_from_slice(b";transport=tcp");
-    }
+    out.extend_from_slice(transport.uri_parameter().as_bytes());
     out.extend_from_slice(b";lr;rw=");
     token.write(key, message, made_s, out);
     out.push(b'>');

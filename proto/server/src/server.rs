@@ -12,9 +12,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{
-    Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Token, Transport, Wheel,
-};
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Token, Wheel};
 use ringway_sip::{EditSpace, Message, Method, Start, Uri};
 use ringway_transaction::{BranchKey, MatchKey, Notice, Slab, SlabKey, Transactions};
 use siphasher::sip::SipHasher13;
@@ -330,7 +328,7 @@ impl<S: Services> Node for Server<S> {
             if !self.services.admit(cx.now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
                 self.counters.over_rate += 1;
                 // A datagram is dropped: the client sends it again, later. A stream's client does not.
-                if flow.transport == Transport::Udp {
+                if !flow.transport.is_reliable() {
                     return;
                 }
                 if let Ok(message) = Message::parse(bytes, &self.config.message_limits) {
@@ -427,14 +425,14 @@ impl<S> core::fmt::Debug for Server<S> {
 /// for each other.
 fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
     if target.transport == source.transport {
-        let is_same = match (target.transport, target.connection) {
-            (Transport::Udp, _) => {
+        let is_same = match (target.transport.is_stream(), target.connection) {
+            (false, _) => {
                 let fills_rport = message.via().rport().is_some();
                 config.is_same_place(target.remote.ip(), source.remote.ip())
                     && (!fills_rport || target.remote.port() == source.remote.port())
             }
-            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
-            (Transport::Tcp, None) => target.remote == source.remote,
+            (true, Some(connection)) => source.connection == Some(connection),
+            (true, None) => target.remote == source.remote,
         };
         if is_same {
             return true;

@@ -13,8 +13,9 @@ use ringway_sansio::{
     Transport, Wheel,
 };
 use ringway_server::SipFramer;
-use ringway_sim::{Effects, SimFramer, SimNode};
+use ringway_sim::{Effects, SimConnection, SimNode};
 use ringway_sip::{Limits, Message, Start, Uri};
+use ringway_stream::{Connection, Origin, PassThrough};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers, Transactions};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -268,17 +269,18 @@ impl Phone {
             Some(ip) => SocketAddr::new(ip, uri.port().unwrap_or(5060)),
             None => self.server,
         };
-        let named = uri.params().value(b"transport");
-        let wants_tcp = named.is_some_and(|name| name.eq_ignore_ascii_case(b"tcp"));
-        match self.transport {
-            Transport::Tcp if wants_tcp || named.is_none() => Flow::dial(ListenerId(1), remote),
-            Transport::Udp if wants_tcp => Flow::dial(ListenerId(1), remote),
-            Transport::Tcp | Transport::Udp => Flow::udp(ListenerId(0), remote),
+        let transport = match uri.params().value(b"transport") {
+            Some(name) => Transport::from_token(name).unwrap_or(Transport::DEFAULT),
+            None => self.transport,
+        };
+        match transport.is_stream() {
+            true => Flow { transport, ..Flow::dial(ListenerId(1), remote) },
+            false => Flow::udp(ListenerId(0), remote),
         }
     }
 
     fn contact_uri(&self) -> String {
-        let transport = if self.transport == Transport::Tcp { ";transport=tcp" } else { "" };
+        let transport = self.transport.uri_parameter();
         format!("sip:{}@{}{transport}", self.account.user, self.contact)
     }
 
@@ -300,8 +302,8 @@ impl SimNode for Phone {
         0
     }
 
-    fn framer(&self) -> Box<dyn SimFramer> {
-        Box::new(<SipFramer as Framer>::new(65_535))
+    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), PassThrough, now))
     }
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {

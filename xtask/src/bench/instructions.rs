@@ -4,13 +4,13 @@
 //! difference belongs to 3 N operations. The counts are recorded in a file of the repository, and `--check` fails when
 //! one has grown.
 
-use super::call::Carried;
-use super::drive::Extent;
-use super::machine;
 use super::record::Record;
-use super::register::Expect;
-use super::subject::{Operation, Place, Routing, Settings, Under};
 use anyhow::{Context, Result, bail};
+use ringway_lab::call::Carried;
+use ringway_lab::closed_loop::Extent;
+use ringway_lab::machine;
+use ringway_lab::register::Expect;
+use ringway_lab::subject::{Operation, Place, Routing, Settings, Under};
 use std::fs;
 use std::path::Path;
 

@@ -1,51 +1,35 @@
 //! `cargo xtask bench`: what Ringway costs, beside what the kernel alone costs and what another server costs.
 //!
-//! Does: start release binaries, load them with a generator of its own, read their CPU time, and print or write the
+//! Does: start release binaries, load them with `ringway-lab`, read their CPU time, and print or write the
 //! table of BENCHMARKS.md; count instructions; profile a row that misses its target.
 //!
 //! Does not: measure wall-clock throughput, for which generator and server would need machines of their own.
 //!
-//! Start reading at [`rows`]; [`drive`] is the closed loop that all load comes from.
+//! Start reading at [`rows`]; the load is that of `ringway_lab::closed_loop`.
 
 mod attacks;
-mod call;
-mod digest;
-mod drive;
-mod floor;
 mod instructions;
-mod machine;
-mod measure;
 mod parse;
 mod phone;
-mod process;
 mod profile;
 mod record;
-mod refused;
-mod register;
-mod registering;
 mod report;
 mod rows;
 mod sections;
-mod subject;
-mod sys;
-mod template;
-mod wire;
 mod without_sockets;
 
-pub(crate) use machine::{description as machine_description, process_cpu_ns};
-pub(crate) use measure::median;
 pub(crate) use record::Record;
-pub(crate) use registering::Registering;
 pub(crate) use sections::with_section;
 
 use anyhow::{Context, Result, bail};
-use measure::{Counting, Plan};
 use report::{Circumstances, Row, Verdict};
+use ringway_lab::measure::{Counting, Plan};
+use ringway_lab::subject::Place;
+use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use subject::Place;
 
 /// Measures what an operation costs in CPU time, and prints the table of BENCHMARKS.md.
 ///
@@ -288,7 +272,13 @@ fn place(folder: &Path) -> Result<Place> {
         .into_iter()
         .map(PathBuf::from)
         .find(|path| path.exists());
-    Ok(Place { ringway, kamailio, folder: folder.to_path_buf() })
+    Ok(Place { ringway, kamailio, floor_command, folder: folder.to_path_buf() })
+}
+
+fn floor_command() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    command.args(["bench", "floor"]);
+    Ok(command)
 }
 
 fn workspace() -> PathBuf {

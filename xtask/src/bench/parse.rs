@@ -1,11 +1,10 @@
-//! The row "parse": in this process, by this thread's CPU clock and its count of allocations.
+//! The row "parse": in this process, by this thread's CPU clock, its allocations counted.
 
-use super::machine;
-use super::measure::median;
 use super::report::Row;
-use super::sys;
-use super::template::{self, Carrier, Serial, Template, Values};
 use anyhow::{Result, anyhow, bail};
+use ringway_lab::machine;
+use ringway_lab::statistics::median;
+use ringway_lab::template::{self, Carrier, Serial, Template, Values};
 use ringway_sip::{Limits, Message};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -65,14 +64,17 @@ fn cost(template: &Template, repeats: u32) -> Result<Cost> {
     let mut readings = Vec::new();
     let mut allocations = 0;
     for _ in 0..=repeats {
-        let before = (machine::thread_cpu_ns(), sys::allocations());
-        for _ in 0..ROUNDS {
-            for message in &messages {
-                let _ = black_box(Message::parse(black_box(message), &limits));
+        let mut used = 0;
+        let counted = allocation_counter::measure(|| {
+            let before = machine::thread_cpu_ns();
+            for _ in 0..ROUNDS {
+                for message in &messages {
+                    let _ = black_box(Message::parse(black_box(message), &limits));
+                }
             }
-        }
-        let used = machine::thread_cpu_ns().saturating_sub(before.0);
-        allocations += sys::allocations() - before.1;
+            used = machine::thread_cpu_ns().saturating_sub(before);
+        });
+        allocations += counted.count_total;
         readings.push(used as f64 / f64::from(ROUNDS * MESSAGES));
     }
     // The first round warmed the caches.

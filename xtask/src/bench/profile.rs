@@ -1,12 +1,12 @@
 //! Where the time of a row goes: its dearest functions, by sampling, or by callgrind where there is no `perf`.
 
-use super::drive::Extent;
-use super::machine;
 use super::parse;
-use super::register::Expect;
 use super::rows::{Bench, RowName};
-use super::subject::{Operation, Settings, Under};
 use anyhow::{Context, Result, bail};
+use ringway_lab::closed_loop::Extent;
+use ringway_lab::machine;
+use ringway_lab::register::Expect;
+use ringway_lab::subject::{Operation, Settings, Under};
 use rustix::process::{Pid, getpid};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! Instructions per operation, recorded in a file of the repository, so that they cannot grow unseen.
 
-use super::machine;
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine;
 use std::fs;
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! The table, for the screen and for BENCHMARKS.md.
 
-use super::machine;
-use super::measure::Readings;
 use anyhow::Result;
+use ringway_lab::machine;
+use ringway_lab::measure::Readings;
 use std::fmt::Write as _;
 
 /// How a row stands to its target.

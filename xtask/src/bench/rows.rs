@@ -1,16 +1,16 @@
 //! The rows of the table: which servers each needs, and what it must reach.
 
-use super::call::Carried;
-use super::digest::Algorithm;
-use super::drive::Extent;
-use super::floor::Kind;
-use super::measure::{Contestant, Counting, Plan, Readings, measure};
 use super::parse;
-use super::refused::Ending;
-use super::register::Expect;
 use super::report::{Row, TimeTarget, Times};
-use super::subject::{Operation, Place, Routing, Settings, Store, Subject, Under};
 use anyhow::{Context, Result, anyhow};
+use ringway_lab::call::Carried;
+use ringway_lab::closed_loop::Extent;
+use ringway_lab::digest::Algorithm;
+use ringway_lab::floor::Kind;
+use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
+use ringway_lab::refused::Ending;
+use ringway_lab::register::Expect;
+use ringway_lab::subject::{Operation, Place, Routing, Settings, Store, Subject, Under};
 use std::fs;
 use std::thread;
 use std::time::Duration;

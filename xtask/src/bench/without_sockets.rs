@@ -1,15 +1,15 @@
 //! The rows about the server without sockets: the network loop and the server of the image, over a card that is memory, as a
 //! process of its own; beside them the server with sockets, in the same run.
 
-use super::digest::Algorithm;
-use super::machine::{self, GENERATOR_CPU, SERVER_CPU};
-use super::measure::{Contestant, Readings, measure};
-use super::register::Expect;
 use super::report::Row;
 use super::rows::{Bench, RowName};
-use super::subject::{Operation, Settings, Under};
 use super::{sections, workspace};
 use anyhow::{Context, Result, bail};
+use ringway_lab::digest::Algorithm;
+use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
+use ringway_lab::measure::{Contestant, Readings, measure};
+use ringway_lab::register::Expect;
+use ringway_lab::subject::{Operation, Settings, Under};
 use serde_json::Value;
 use std::process::Command;
 

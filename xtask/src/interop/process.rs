@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bench::process_cpu_ns;
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine::process_cpu_ns;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A running program. It is ended when this value goes.

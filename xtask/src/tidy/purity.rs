@@ -1,4 +1,4 @@
-//! What keeps `proto/` free of the operating system, and unsafe code in one place.
+//! Rules for dependencies between crates and for the places of unsafe code.
 
 use std::path::Path;
 
@@ -9,24 +9,31 @@ use super::File;
 /// Where unsafe code may be: system calls of what users run and of the load generator, the hardware where there is no
 /// system, and the C library that SRTP is compared with.
 const UNSAFE_PLACES: [&str; 4] =
-    ["drivers/linux/src/sys/", "apps/metal/image/src/", "xtask/src/bench/sys.rs", "xtask/src/libsrtp.rs"];
+    ["drivers/linux/src/sys/", "apps/metal/image/src/", "apps/lab/src/sys.rs", "xtask/src/libsrtp.rs"];
 
-/// `proto/` crates that must not know each other: (who, whom).
-const STRANGERS: [(&str, &str); 13] = [
-    ("proto/server", "ringway-agent"),
-    ("proto/server", "ringway-media"),
-    ("proto/agent", "ringway-server"),
-    ("proto/media", "ringway-sip"),
-    ("proto/media", "ringway-transaction"),
-    ("proto/media", "ringway-agent"),
-    ("proto/media", "ringway-server"),
-    ("proto/users", "ringway-transaction"),
-    ("proto/users", "ringway-server"),
-    ("proto/users", "ringway-agent"),
-    ("proto/users", "ringway-media"),
-    ("proto/sip", "ringway-"),
-    ("proto/sansio", "ringway-"),
+/// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
+const FORBIDDEN: [(&str, &[&[&str]]); 13] = [
+    ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/agent", &[&["ringway-server"], CIPHERS]),
+    ("proto/media", &[SIGNALLING]),
+    ("proto/srtp", &[SIGNALLING, &["ringway-zrtp", "ringway-media"]]),
+    ("proto/zrtp", &[SIGNALLING, &["ringway-srtp", "ringway-media"]]),
+    ("proto/sdp", &[SIGNALLING, CIPHERS]),
+    ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/stream", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
+    ("proto/sip", &[&["ringway-"]]),
+    ("proto/sansio", &[&["ringway-"]]),
+    ("drivers", &[SIGNALLING, SERVICES, &["hyper", "rusqlite", "tokio"]]),
+    ("services", &[SIGNALLING]),
+    ("services/journal", &[&["ringway-"]]),
 ];
+
+/// The crates of `proto/` that know SIP.
+const SIGNALLING: &[&str] = &["ringway-sip", "ringway-transaction", "ringway-agent", "ringway-server"];
+/// The crates of `proto/` that bring AES and elliptic curves.
+const CIPHERS: &[&str] = &["ringway-srtp", "ringway-zrtp", "ringway-media"];
+/// The crates of `services/`.
+const SERVICES: &[&str] = &["ringway-admin", "ringway-journal", "ringway-store"];
 
 /// Unsafe code outside the files for it.
 pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
@@ -50,14 +57,15 @@ pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Crates of `proto/` that could reach an operating system.
+/// Crates of `proto/` that could reach an operating system, and forbidden dependencies of other crates.
 pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join("Cargo.toml")).context("cannot read the workspace's Cargo.toml")?;
     let workspace: toml::Table = text.parse().context("the workspace's Cargo.toml is not TOML")?;
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with("proto/")) {
-        if file.path.ends_with("/src/lib.rs") {
+    for file in files {
+        let is_pure = file.path.starts_with("proto/");
+        if is_pure && file.path.ends_with("/src/lib.rs") {
             for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
                 if !file.text.lines().any(|line| line == attribute) {
                     findings.push(file.finding(1, format!("{attribute} is missing")));
@@ -67,10 +75,32 @@ pub(super) fn crate_findings(root: &Path, files: &[File]) -> Result<Vec<String>>
         if file.path.ends_with("/Cargo.toml") {
             let manifest: toml::Table =
                 file.text.parse().with_context(|| format!("{} is not TOML", file.path))?;
-            findings.extend(dependency_findings(file, &manifest, &workspace));
+            findings.extend(forbidden_findings(file, &manifest));
+            if is_pure {
+                findings.extend(dependency_findings(file, &manifest, &workspace));
+            }
         }
     }
     Ok(findings)
+}
+
+fn forbidden_findings(file: &File, manifest: &toml::Table) -> Vec<String> {
+    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let is_forbidden = |name: &str| {
+        FORBIDDEN
+            .iter()
+            .filter(|(folder, _)| file.path.starts_with(&format!("{folder}/")))
+            .any(|(_, groups)| groups.iter().copied().flatten().any(|begin| name.starts_with(*begin)))
+    };
+    let names = dependencies.into_iter().flat_map(toml::Table::keys).filter(|name| is_forbidden(name));
+    names
+        .map(|name| file.finding(line_of(file, name), format!("this crate must not depend on {name}")))
+        .collect()
+}
+
+/// The line on which a manifest names a dependency, from 1.
+fn line_of(file: &File, name: &str) -> usize {
+    file.text.lines().position(|line| line.starts_with(name)).unwrap_or(0) + 1
 }
 
 fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Table) -> Vec<String> {
@@ -80,13 +110,7 @@ fn dependency_findings(file: &File, manifest: &toml::Table, workspace: &toml::Ta
     let shared = workspace.get("workspace").and_then(|table| table.get("dependencies"));
     let mut findings = Vec::new();
     for (name, own) in dependencies {
-        let at = file.text.lines().position(|line| line.starts_with(name.as_str())).unwrap_or(0) + 1;
-        let crosses = STRANGERS
-            .iter()
-            .any(|(who, whom)| file.path == format!("{who}/Cargo.toml") && name.starts_with(whom));
-        if crosses {
-            findings.push(file.finding(at, format!("this crate must not know {name}")));
-        }
+        let at = line_of(file, name);
         let from_workspace = own.get("workspace").and_then(toml::Value::as_bool) == Some(true);
         let Some(entry) = shared.and_then(|shared| shared.get(name)).filter(|_| from_workspace) else {
             findings.push(file.finding(at, format!("{name} must be named in the workspace's dependencies")));
@@ -110,12 +134,18 @@ mod tests {
         let workspace = r#"
             [workspace.dependencies]
             ringway-sip = { path = "proto/sip" }
+            ringway-srtp = { path = "proto/srtp" }
             ringway-linux = { path = "drivers/linux" }
             memchr = { version = "2", default-features = false }
             rand = "0.9"
         "#;
         let file = File { path: path.into(), text: manifest.into() };
-        dependency_findings(&file, &manifest.parse().unwrap(), &workspace.parse().unwrap())
+        let manifest = manifest.parse().unwrap();
+        let mut findings = forbidden_findings(&file, &manifest);
+        if path.starts_with("proto/") {
+            findings.extend(dependency_findings(&file, &manifest, &workspace.parse().unwrap()));
+        }
+        findings
     }
 
     #[test]
@@ -130,10 +160,28 @@ mod tests {
             );
         }
         let knows_sip = "[dependencies]\nringway-sip.workspace = true\n";
-        for stranger in ["proto/sip", "proto/media", "proto/sansio"] {
+        for stranger in ["proto/sip", "proto/sdp", "proto/srtp", "proto/zrtp", "proto/media", "proto/sansio"]
+        {
             assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_sip).len(), 1, "{stranger}");
         }
         assert!(found("proto/agent/Cargo.toml", knows_sip).is_empty());
+        let knows_ciphers = "[dependencies]\nringway-srtp.workspace = true\n";
+        for stranger in ["proto/agent", "proto/sdp", "proto/zrtp", "proto/server", "proto/users"] {
+            assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_ciphers).len(), 1, "{stranger}");
+        }
+        assert!(found("proto/media/Cargo.toml", knows_ciphers).is_empty());
+    }
+
+    #[test]
+    fn a_driver_knows_no_service_and_the_journal_no_crate_of_ours() {
+        for bad in ["ringway-store.workspace = true", "tokio = \"1\"", "ringway-sip.workspace = true"] {
+            let manifest = format!("[dependencies]\n{bad}\n");
+            assert_eq!(found("drivers/linux/Cargo.toml", &manifest).len(), 1, "{bad}");
+            assert!(found("apps/ringway/Cargo.toml", &manifest).is_empty(), "{bad}");
+        }
+        let knows_users = "[dependencies]\nringway-users.workspace = true\n";
+        assert_eq!(found("services/journal/Cargo.toml", knows_users).len(), 1);
+        assert!(found("services/store/Cargo.toml", knows_users).is_empty());
     }
 
     #[test]

@@ -19,13 +19,12 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::session::{MediaEvent, MediaSession, SecuredBy, SessionConfig, ZrtpSettings};
-use ringway_media::zrtp::{SasCheck, ZidCache, ZrtpConfig};
-use ringway_media::{Codec, Entropy, MediaParams, Suite};
-use ringway_sansio::{Context, Instant, Seed};
+use ringway_media::session::{self, MediaEvent, MediaSession, SessionConfig, ZrtpSettings};
+use ringway_sansio::{Context, Entropy, Instant, Seed};
 use ringway_screen::Level;
 use ringway_screen::phone::Command;
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
+use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
 impl<C: Card> PhoneMachine<C> {
     /// Does what a key asks for.
@@ -129,7 +128,7 @@ impl<C: Card> PhoneMachine<C> {
         };
         match event {
             MediaEvent::Digit(digit) => self.say(now, &format!("call: key pressed there: {digit}")),
-            MediaEvent::Secured(by) => self.on_secured(now, by),
+            MediaEvent::Secured { suite, sas } => self.on_secured(now, suite, sas),
             MediaEvent::Unprotected => self.warn(now, "sound: NOT PROTECTED any more"),
             MediaEvent::SecurityFailed(why) => self.give_up(now, &why.to_string()),
             MediaEvent::PeerNotZrtp => {
@@ -188,7 +187,7 @@ impl<C: Card> PhoneMachine<C> {
         }
         self.say(now, &format!("call: {from} calls"));
         if let Some(headset) = &mut self.headset {
-            headset.begin();
+            headset.start();
         }
         self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
         match self.settings.answer {
@@ -331,9 +330,9 @@ impl<C: Card> PhoneMachine<C> {
         self.say(now, if is_held { "call: the other side holds it" } else { "call: the other side is back" });
     }
 
-    fn on_secured(&mut self, now: Instant, by: SecuredBy) {
-        let suite = by.suite.name();
-        match by.sas {
+    fn on_secured(&mut self, now: Instant, suite: CryptoSuite, sas: Option<session::Sas>) {
+        let suite = suite.name();
+        match sas {
             Some(sas) => {
                 self.say(now, &format!("sound: SRTP {suite} by ZRTP; compare by voice: {}", sas.text));
                 if let Some(call) = &mut self.call {
@@ -435,8 +434,8 @@ impl<C: Card> PhoneMachine<C> {
 /// What protects the sound, as SDP negotiates it.
 fn policy(srtp: Srtp, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
     let suites = match role {
-        Role::Caller => Suite::OFFERED.to_vec(),
-        Role::Callee => Suite::ALL.to_vec(),
+        Role::Caller => CryptoSuite::OFFERED.to_vec(),
+        Role::Callee => CryptoSuite::ALL.to_vec(),
     };
     match (srtp, hello_hash) {
         (Srtp::None, _) => SecurityPolicy::None,
@@ -460,7 +459,7 @@ fn summary(stream: &Stream, counters: &PacedCounters) -> String {
     format!(
         "sound: {}; sent {} packets, the latest {:.2} ms behind its time, {} left out; received {}, {} lost, {} with a \
          wrong tag, {} again, delta at most {:.2} ms, jitter {:.2} ms, MOS {}",
-        view::security_in_words(&report.security),
+        view::security_in_words(report.security),
         report.sent.packets,
         counters.late_max.as_secs_f64() * 1000.0,
         counters.beats_skipped,

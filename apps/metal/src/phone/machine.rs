@@ -1,7 +1,7 @@
 //! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
 
+use super::Headset;
 use super::call::{Call, Phase};
-use super::headset::{Headset, Ringing};
 use super::settings::{Answer, PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::source::Source;
@@ -19,8 +19,9 @@ use ringway_agent::{
     Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
-use ringway_media::{Entropy, stun};
-use ringway_sansio::{Instant, Transport};
+use ringway_media::stun;
+use ringway_media::tone::Ringing;
+use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;

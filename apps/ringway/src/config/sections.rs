@@ -4,8 +4,8 @@ use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, Reader, Registrar, Routing,
     Section, StoreConfig, read_document,
 };
-use ringway_linux::store::{Durability, StoreUrl};
 use ringway_settings::{Connections, read_domains, read_listen};
+use ringway_store::{Durability, StoreUrl};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use ringway_agent::{
     AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
 };
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
-use ringway_media::sdp::LocalMedia;
 use ringway_sansio::{Context, Event, Transport};
+use ringway_sdp::LocalMedia;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -215,9 +215,18 @@ impl Telephone {
     /// What was agreed on, from signalling to sound.
     fn hand_over(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::EarlyMedia { call, params }
-            | AgentEvent::Answered { call, params }
-            | AgentEvent::MediaChanged { call, params } => {
+            AgentEvent::Progress { call, status: RINGING } => {
+                if let Some(line) = self.line(*call) {
+                    line.ring_there();
+                }
+            }
+            AgentEvent::Answered { call, params } => {
+                if let Some(line) = self.line(*call) {
+                    line.set_params(params.clone());
+                    line.answered();
+                }
+            }
+            AgentEvent::EarlyMedia { call, params } | AgentEvent::MediaChanged { call, params } => {
                 if let Some(line) = self.line(*call) {
                     line.set_params(params.clone());
                 }
@@ -319,6 +328,9 @@ fn start_resolver(bound: &Bound, is_ipv4: bool) -> Result<Resolver, Failure> {
 
 /// A phone without a screen has one.
 const ACCOUNT: AccountId = AccountId(0);
+
+/// RFC 3261 §21.1.2.
+const RINGING: u16 = 180;
 
 /// How often sound is asked what happened in it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

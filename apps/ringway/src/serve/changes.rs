@@ -3,8 +3,8 @@
 use super::Node;
 use super::services::SharedServices;
 use ringway_linux::Shards;
-use ringway_linux::store::{ChangeKind, Store};
 use ringway_server::shard_of_user;
+use ringway_store::{ChangeKind, Store};
 use std::sync::Arc;
 
 /// Follows the store's list of changes.

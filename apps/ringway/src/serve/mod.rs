@@ -17,12 +17,14 @@ use crate::failure::Failure;
 use crate::random;
 use changes::Follower;
 use limit_log::LimitLog;
-use ringway_linux::admin::{Admin, AdminServer, View};
+use ringway_admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
-use ringway_linux::store::{Durability, Journal, SnapshotSource, Store, Writer};
-use ringway_linux::{ActionSink, Bound, Clock, Inboxes, Listen, Resolver, Runtime, Shards, StreamLimits};
+use ringway_linux::{
+    ActionSink, Bound, Clock, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,
+};
 use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
+use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
@@ -73,16 +75,19 @@ impl Running {
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
-        let journal = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
+        let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
-        let writer = start_writer(journal, &config, bound.inboxes(), &shards_cell)?;
+        let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
         let resolver = start_resolver(bound.inboxes(), &settings)?;
         let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
         let runtime_config = ringway_linux::Config {
             clock,
-            durability: config.store.durability,
+            marked_packets: match config.store.durability {
+                Durability::Relaxed => MarkedPackets::SendAtOnce,
+                Durability::Strict => MarkedPackets::HoldUntilStored,
+            },
             max_message_bytes: config.limits.max_message_bytes,
             max_connections: config.limits.max_connections,
             max_connections_per_source: config.limits.max_connections_per_source,
@@ -188,7 +193,7 @@ impl Running {
                     self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
                 }
                 self.config = new_config;
-                say_open(&self.config);
+                warn_of_settings(&self.config);
                 say_other_realms(self.follower.store(), &self.config);
                 tracing::info!("configuration reloaded");
             }
@@ -202,7 +207,7 @@ impl Running {
 
     /// The one line on standard output, and what should be said aloud.
     fn say_started(&self) -> Result<(), Failure> {
-        say_open(&self.config);
+        warn_of_settings(&self.config);
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
             domains = %self.config.domains.join(","),
@@ -283,17 +288,11 @@ fn say_other_realms(store: &Store, config: &Config) {
     }
 }
 
-/// The bindings that were there before, from the journal into memory.
-fn recover(
-    config: &Config,
-    key: ShardKey,
-    nodes: &mut [Node],
-    now: Instant,
-) -> Result<Option<Journal>, Failure> {
-    let Some(path) = config.store.url.bindings() else { return Ok(None) };
+/// Reads the bindings of earlier runs from the journal into `nodes`.
+fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> Result<Bindings, Failure> {
     let count = nodes.len() as u16;
     let mut unreadable = 0_u64;
-    let journal = Journal::recover(&path, |aor, record| {
+    let bindings = Bindings::recover(&config.store.url, |aor, record| {
         let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
         let shard = shard_of_user(&key, user, count);
         if let Some(node) = nodes.get_mut(usize::from(shard))
@@ -302,42 +301,26 @@ fn recover(
             unreadable += 1;
         }
     })?;
-    let found = journal.recovery();
-    for damage in &found.damage {
-        tracing::error!("{damage}");
-    }
-    let names: Vec<String> = found.lost_users.names().collect();
-    for some in names.chunks(NAMES_AT_ONCE) {
-        tracing::error!(
-            "{}: last change lost of {}; what they had before it counts, and their phones register again by themselves",
-            path.display(),
-            some.join(", ")
-        );
-    }
-    if found.lost_users.more() > 0 {
-        tracing::error!("{}: last change lost of {} more", path.display(), found.lost_users.more());
-    }
     if unreadable > 0 {
-        tracing::warn!("{unreadable} registrations in {} could not be read and are left out", path.display());
+        tracing::warn!("{unreadable} registrations in the store cannot be read and are left out");
     }
-    Ok(Some(journal))
+    Ok(bindings)
 }
 
 fn start_writer(
-    journal: Option<Journal>,
+    bindings: Bindings,
     config: &Config,
     inboxes: Inboxes,
     shards: &Arc<OnceLock<Shards<Node>>>,
 ) -> Result<Writer, Failure> {
-    let Some(journal) = journal else { return Ok(Writer::memory()) };
-    let source = snapshot_source(Arc::clone(shards));
     let is_strict = config.store.durability == Durability::Strict;
-    let on_durable = Box::new(move |_| {
+    let on_durable = move |_| {
         if is_strict {
             inboxes.wake();
         }
-    });
-    Writer::start(journal, config.store.durability, source, on_durable)
+    };
+    bindings
+        .start(config.store.durability, snapshot_source(Arc::clone(shards)), on_durable)
         .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
 }
 
@@ -400,12 +383,9 @@ impl ActionSink<Action> for Sink {
     }
 }
 
-fn say_open(config: &Config) {
-    if !config.auth.enabled {
-        tracing::warn!(
-            "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] enabled = \
-             true unless this network is closed"
-        );
+fn warn_of_settings(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -441,9 +421,6 @@ const SHARDS_MAX: usize = 1024;
 /// Transactions of each kind at once, all shards together. One is kept for 32 s, so this is 60,000 calls a second; a call that
 /// was answered keeps about 600 bytes for that long.
 const TRANSACTIONS_MAX: usize = 2_000_000;
-
-/// Names in one line of the log.
-const NAMES_AT_ONCE: usize = 20;
 
 /// Users that a snapshot copies under one lock.
 const USERS_AT_ONCE: u32 = 256;

@@ -2,12 +2,12 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_linux::store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use ringway_sansio::{Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -57,7 +57,7 @@ impl SharedServices {
             writer: OnceLock::new(),
             last_stored: AtomicU64::new(0),
             keeps_bindings: config.store.url.bindings().is_some(),
-            is_strict: config.store.durability == ringway_linux::Durability::Strict,
+            is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
             seed,
         };

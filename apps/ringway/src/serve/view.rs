@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::services::SharedServices;
-use ringway_linux::admin::{Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
 use ringway_linux::{Clock, Connections, Runtime, Shards, Tally};
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
@@ -57,7 +57,7 @@ impl ServerView {
 impl View for ServerView {
     fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
         let total = self.sum(|node| node.location().bindings_len());
-        page_of(self.shard_count(), after, limit, total, |shard, place, count, items| {
+        page_over_shards(self.shard_count(), after, limit, total, |shard, place, count, items| {
             let walk = |node: &mut Node| {
                 node.location().bindings_from(place, count, |found| items.push(self.registration(found)))
             };
@@ -68,7 +68,7 @@ impl View for ServerView {
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let now = self.clock.now();
         let total = self.sum(|node| node.ringing_calls_len());
-        page_of(self.shard_count(), after, limit, total, |shard, place, count, items| {
+        page_over_shards(self.shard_count(), after, limit, total, |shard, place, count, items| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let walk = |node: &mut Node| {
                 node.ringing_calls(place, count, |call| {
@@ -210,69 +210,4 @@ fn add(sum: &mut ringway_transaction::Counters, one: &ringway_transaction::Count
     sum.stray_responses += one.stray_responses;
     sum.refused_full += one.refused_full;
     sum.unverified_limited += one.unverified_limited;
-}
-
-/// One page of a listing that goes through all shards, in order of their places. The cursor is a shard and a place in it.
-///
-/// `walk(shard, place, count, items)` locks the shard, adds what is in `count` places from `place` on and returns the place
-/// to go on from. `count` is at most [`PLACES_AT_ONCE`], so that messages wait for no more than these.
-fn page_of<T>(
-    shards: u16,
-    after: Option<&str>,
-    limit: usize,
-    total: u64,
-    mut walk: impl FnMut(u16, u32, u32, &mut Vec<T>) -> Option<u32>,
-) -> Page<T> {
-    let (mut shard, mut place) = after.and_then(read_cursor).unwrap_or((0, 0));
-    let mut page = Page { items: Vec::new(), total, next: None };
-    while shard < shards {
-        if page.items.len() >= limit {
-            page.next = Some(format!("{shard}.{place}"));
-            break;
-        }
-        let count = u32::try_from(limit - page.items.len()).unwrap_or(u32::MAX).min(PLACES_AT_ONCE);
-        match walk(shard, place, count, &mut page.items) {
-            Some(next) => place = next,
-            None => (shard, place) = (shard + 1, 0),
-        }
-    }
-    page
-}
-
-fn read_cursor(text: &str) -> Option<(u16, u32)> {
-    let (shard, place) = text.split_once('.')?;
-    Some((shard.parse().ok()?, place.parse().ok()?))
-}
-
-/// Places of a shard looked at under one lock: some 100 µs, even when each is a call whose INVITE must be parsed.
-const PLACES_AT_ONCE: u32 = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shards of 1,000, 0 and 300 places of which every third is taken.
-    #[test]
-    fn pages_follow_each_other_and_no_lock_is_held_over_more_than_64_places() {
-        const PLACES: [u32; 3] = [1000, 0, 300];
-        let mut longest = 0;
-        let mut walk = |shard: u16, place: u32, count: u32, items: &mut Vec<(u16, u32)>| {
-            longest = longest.max(count);
-            let end = PLACES[usize::from(shard)];
-            let taken = (place..end.min(place + count)).filter(|place| place % 3 == 0);
-            items.extend(taken.map(|place| (shard, place)));
-            (place + count < end).then_some(place + count)
-        };
-        let (mut listed, mut after) = (Vec::new(), None);
-        loop {
-            let page = page_of(3, after.as_deref(), 90, 434, &mut walk);
-            assert!(page.items.len() <= 90 && page.total == 434);
-            listed.extend(page.items);
-            let Some(next) = page.next else { break };
-            after = Some(next);
-        }
-        let all = (0..3).flat_map(|shard| (0..PLACES[usize::from(shard)]).map(move |place| (shard, place)));
-        assert!(listed.into_iter().eq(all.filter(|(_, place)| place % 3 == 0)));
-        assert_eq!(longest, PLACES_AT_ONCE);
-    }
 }

@@ -4,9 +4,10 @@ use crate::cable::{Frames, OWN, OWN_HARDWARE, PEER, PEER_HARDWARE, Plug};
 use crate::harness::Echo;
 use crate::tone;
 use ringway_ethernet::{Lease, PacedStation, Port, Station, Worked};
+use ringway_media::MediaSession;
 use ringway_media::session::{RTP_PORT, Report, SessionConfig};
-use ringway_media::{Codec, Direction, MasterKey, MediaParams, MediaSession, Protection, Suite};
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Seed, Token, Transport};
+use ringway_sdp::{Codec, CryptoSuite, Direction, MasterKey, MediaParams, Protection};
 use std::f64::consts::TAU;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -97,7 +98,7 @@ fn key(byte: u8) -> MasterKey {
 }
 
 fn params(to: Ipv4Addr, send: u8, receive: u8) -> MediaParams {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     MediaParams {
         remote: SocketAddr::from((to, PORTS[0])),
         remote_rtcp: SocketAddr::from((to, PORTS[1])),

@@ -20,8 +20,7 @@ use crate::{AccountId, Action, AgentEvent, FirstHop, ServerAddress, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::Entropy;
-use ringway_sansio::{ConnectionId, Context, Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Entropy, Flow, Instant, TimerKey, Token};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -337,12 +336,9 @@ pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec
     match server.first_hop {
         FirstHop::Plain => Vec::new(),
         FirstHop::Route => {
-            let transport = match next_hop.transport {
-                Transport::Udp => "",
-                Transport::Tcp => ";transport=tcp",
-            };
+            let parameter = next_hop.transport.uri_parameter();
             alloc::vec![
-                alloc::format!("<sip:{}:{}{transport};lr>", next_hop.host, next_hop.port).into_bytes()
+                alloc::format!("<sip:{}:{}{parameter};lr>", next_hop.host, next_hop.port).into_bytes()
             ]
         }
     }

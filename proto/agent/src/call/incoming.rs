@@ -12,9 +12,8 @@ use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Con
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::{Context, Flow};
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
 use ringway_transaction::ServerId;
 

@@ -12,9 +12,8 @@ use crate::text::unfolded;
 use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Role, RouteError, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::Context;
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 

@@ -17,8 +17,8 @@ use crate::request::Answer;
 use crate::{Action, CallError, CallId, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::sdp::LocalMedia;
 use ringway_sansio::{Context, TimerKey};
+use ringway_sdp::LocalMedia;
 use ringway_sip::{HeaderName, Method};
 
 /// What the other side wants.

@@ -20,8 +20,8 @@ use crate::request::{Answer, Request};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{Action, AgentEvent, By, CallError, CallId, CallState, Role, UserAgent};
 use core::time::Duration;
-use ringway_media::{Direction, MediaParams};
 use ringway_sansio::{Context, TimerKey};
+use ringway_sdp::{Direction, MediaParams};
 use ringway_sip::{Message, Method};
 use ringway_transaction::SlabKey;
 

@@ -7,8 +7,8 @@ use crate::reply::{Asked, add_abilities, add_contact};
 use crate::session::{Carried, NotAcceptable, SDP, carried, check_offer};
 use crate::{AccountId, Action, AgentEvent, CallId, CallState, Role, UserAgent};
 use alloc::vec::Vec;
-use ringway_media::Direction;
 use ringway_sansio::Context;
+use ringway_sdp::Direction;
 use ringway_sip::{HeaderName, Message, Params, ResponseWriter, grammar};
 use ringway_transaction::ServerId;
 

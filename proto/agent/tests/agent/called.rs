@@ -4,8 +4,7 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended};
-use ringway_media::Suite;
-use ringway_media::sdp::SecurityPolicy;
+use ringway_sdp::{CryptoSuite, SecurityPolicy};
 
 fn offer() -> String {
     sdp("10.0.0.2", 7000)
@@ -241,7 +240,7 @@ fn what_cannot_be_a_call_is_refused_without_disturbing_anybody() {
 #[test]
 fn what_cannot_be_agreed_on_is_refused_when_it_is_answered() {
     let mut table = Table::direct();
-    let policy = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let call = table.ringing(&invite("c", 1, Some(&offer())));
     let result = table.ask(|agent, cx| agent.answer(cx, call, media_with(policy)));
     assert!(matches!(result, Err(CallError::Refused { status: 488, .. })), "{result:?}");

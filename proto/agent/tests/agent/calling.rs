@@ -4,8 +4,7 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, RouteError};
-use ringway_media::sdp::SecurityPolicy;
-use ringway_media::{Direction, Protection, Suite};
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 use std::time::Duration;
 
 fn bob() -> String {
@@ -244,7 +243,7 @@ fn refusals_and_silence_end_the_call() {
 }
 
 fn optional_srtp() -> SecurityPolicy {
-    SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: None }
+    SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None }
 }
 
 /// Calls with this protection and is refused once; the INVITE, and the next one if there is one.
@@ -318,7 +317,7 @@ fn a_call_is_made_again_with_savp_once_and_only_where_srtp_is_optional() {
     assert!(matches!(table.events().as_slice(), [AgentEvent::Ended { cause, .. }] if cause.status == 488));
     assert!(table.agent.is_empty());
 
-    let sdes = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let sdes = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     for (policy, status) in [
         (SecurityPolicy::None, 488),
         (SecurityPolicy::Zrtp { hello_hash: [1; 32] }, 488),

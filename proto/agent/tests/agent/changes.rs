@@ -2,9 +2,8 @@
 
 use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
-use ringway_media::sdp::SecurityPolicy;
-use ringway_media::{Direction, Protection, Suite};
 use ringway_sansio::Event;
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 
 fn hold(table: &mut Table, call: CallId) {
     table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
@@ -298,7 +297,7 @@ fn a_change_without_an_offer_is_answered_with_ours() {
 #[test]
 fn a_peer_that_takes_srtp_away_is_refused_and_the_call_goes_on() {
     let policy =
-        || SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: None };
+        || SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None };
     let crypto = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&sdp_with("10.0.0.2", 7000, crypto))));
@@ -365,7 +364,7 @@ fn silence_after_a_change_ends_the_call_with_a_bye() {
 
 #[test]
 fn an_answer_to_our_change_that_drops_srtp_ends_the_call() {
-    let policy = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER}");
     let call =

@@ -3,9 +3,8 @@
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::Codec;
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
 use ringway_sansio::{Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
+use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
 use std::time::Duration;
 

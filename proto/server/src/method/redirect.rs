@@ -2,10 +2,10 @@
 
 use crate::route::Routed;
 use crate::server::Request;
-use crate::{Action, Aor, Server, Services};
+use crate::{Action, Aor, CallStep, Server, Services};
 use alloc::vec::Vec;
 use ringway_sansio::Context;
-use ringway_sip::{HeaderName, Uri};
+use ringway_sip::{HeaderName, Method, Uri};
 use ringway_transaction::Allowance;
 
 impl<S: Services> Server<S> {
@@ -38,6 +38,9 @@ impl<S: Services> Server<S> {
             }
         }
         self.counters.redirected += 1;
+        if request.method == Method::Invite {
+            self.observe_call(cx.now, request, CallStep::Failed(302));
+        }
         self.refuse(cx, request, 302, "Moved Temporarily", |response| {
             for (q, uri) in &found {
                 response.header_with(HeaderName::Contact, |out| {

@@ -169,14 +169,14 @@ impl Plan<'_, '_, '_> {
         if self.target.flow.is_none() {
             return Side::Contact(Place::of_flow(key, &self.flow));
         }
-        match (self.flow.connection, self.flow.transport) {
+        match (self.flow.connection, self.flow.transport.is_stream()) {
             (Some(connection), _) => {
                 let contact = Uri::parse(self.targets.uri(self.target)).ok();
                 let place = contact.and_then(|uri| place_on(self.config, key, &uri, self.flow.remote.ip()));
                 Side::Connection(connection, place.unwrap_or(Place::NONE))
             }
-            (None, Transport::Udp) => Side::Address(self.flow.listener, self.flow.remote),
-            (None, Transport::Tcp) => Side::Contact(Place::of_flow(key, &self.flow)),
+            (None, false) => Side::Address(self.flow.listener, self.flow.remote),
+            (None, true) => Side::Contact(Place::of_flow(key, &self.flow)),
         }
     }
 
@@ -192,12 +192,9 @@ impl Plan<'_, '_, '_> {
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
-        let transport: &[u8] = match self.flow.transport {
-            Transport::Udp => b"UDP ",
-            Transport::Tcp => b"TCP ",
-        };
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(transport);
+        out.extend_from_slice(self.flow.transport.via_token().as_bytes());
+        out.push(b' ');
         write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
         out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
@@ -233,7 +230,7 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
                     && reply.transport.is_reliable()
                     && !is_private(hop.remote.ip())
                     && hop.remote.port() != reply.remote.port())
-                || (hop.remote == reply.remote && (hop.transport, reply.transport) == (Transport::Udp, Transport::Udp));
+                || (hop.remote == reply.remote && !hop.transport.is_stream() && !reply.transport.is_stream());
             is_allowed.then(|| Place::of_flow(key, &hop))
         }
         Some(Hop::Name { .. } | Hop::Unreachable) | None => None,
@@ -247,10 +244,13 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
 
 /// True for a URI that names the very address of a datagram flow.
 pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
-    flow.transport == Transport::Udp
+    !flow.transport.is_stream()
         && uri.port() == Some(flow.remote.port())
         && uri.host().ip() == Some(flow.remote.ip())
-        && uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"udp"))
+        && uri
+            .params()
+            .value(b"transport")
+            .is_none_or(|name| Transport::from_token(name) == Some(flow.transport))
 }
 
 /// The place of a URI that names the host `ip`.

@@ -13,7 +13,7 @@ pub(crate) use forward::{LOOP_MARK, write_q};
 pub(crate) use pending::Pending;
 
 use crate::auth::Reach;
-use crate::location::{Binding, Kind, means_tcp};
+use crate::location::{Binding, Kind, means};
 use crate::route::{Hop, Routed, hop_of, hop_to};
 use crate::server::{Action, Request};
 use crate::token::{Place, Side};
@@ -121,7 +121,6 @@ impl<S: Services> Server<S> {
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
     ) {
-        self.observe_forwarding(cx.now, request);
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
@@ -184,10 +183,10 @@ impl<S: Services> Server<S> {
             return None;
         }
         // The connection alone leads there: when it is gone, nothing is dialled instead.
-        let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
+        let listener = self.config.listeners.iter().position(|listener| listener.transport.is_stream());
         let remote = dialled.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
         Some(Flow {
-            transport: Transport::Tcp,
+            transport: dialled.map_or(Transport::Tcp, |flow| flow.transport),
             listener: dialled.map_or_else(
                 || {
                     ringway_sansio::ListenerId(
@@ -267,13 +266,14 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
 
 /// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
 fn flow_of(binding: &Binding) -> Option<Flow> {
-    match (binding.kind, binding.flow.transport) {
-        (Kind::Permanent, _) => None,
-        (Kind::FlowOnly, _) => Some(binding.flow),
-        (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| means_tcp(&uri)).then_some(binding.flow)
+    let transport = binding.flow.transport;
+    match binding.kind {
+        Kind::Permanent => None,
+        Kind::FlowOnly => Some(binding.flow),
+        Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
+            Uri::parse(binding.uri()).is_ok_and(|uri| means(&uri, transport)).then_some(binding.flow)
         }
-        (Kind::Dialable, _) => None,
+        Kind::Dialable => None,
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn is_stale(challenge: &Sent) -> bool {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    base16ct::lower::encode_string(bytes)
 }
 
 #[test]

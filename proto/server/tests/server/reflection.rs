@@ -1,6 +1,6 @@
 //! What one datagram makes the server send to its source, which may be forged.
 
-use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, requests};
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, requests};
 use std::time::Duration;
 
 const EVE: &str = "sip:eve@example.net";
@@ -48,6 +48,30 @@ fn a_challenge_is_at_most_three_times_its_request_or_800_bytes() {
         let tagged = crate::harness::request(method, to).to("<sip:bob@example.org>;tag=x");
         let (out, received) = reflected(&mut world, STRANGER, &tagged);
         assert!(out > 0 && out <= (3 * received).max(800), "{method}: {out} for {received}");
+    }
+}
+
+#[test]
+fn a_420_lists_as_many_options_as_fit() {
+    for (method, to, field) in [
+        ("OPTIONS", "sip:example.org", "Require"),
+        ("REGISTER", "sip:example.org", "Require"),
+        ("INVITE", "sip:bob@example.org", "Proxy-Require"),
+    ] {
+        for count in [1, 20, 100, 1000] {
+            let options: Vec<String> = (0..count).map(|number| format!("o{number}")).collect();
+            let request =
+                crate::harness::request(method, to).line(&format!("{field}: {}", options.join(",")));
+            let answer = only(world().udp(STRANGER, &request));
+            let (out, received) = (answer.bytes.len(), request.wire().len());
+            assert!(answer.status() == 420 && out <= (3 * received).max(800), "{out} for {received}");
+            let listed = answer.headers("Unsupported");
+            assert!(options.starts_with(&listed) && listed.len() >= count.min(15), "{count}: {listed:?}");
+        }
+        let options: Vec<String> = (0..100).map(|number| format!("o{number}")).collect();
+        let request = crate::harness::request(method, to).line(&format!("{field}: {}", options.join(",")));
+        let answer = only(world().tcp(1, STRANGER, &request.tcp()));
+        assert_eq!(answer.headers("Unsupported"), options, "a connection proves its address");
     }
 }
 

@@ -1,13 +1,13 @@
 //! An INVITE to accounts that are registered at each other.
 
 use super::super::report::Row;
-use super::super::subject::Place;
-use super::super::template::DOMAIN;
-use super::flood::wait;
-use super::message::Draft;
-use super::peer::{Peer, STRANGER};
-use super::target::{Target, aor, name};
 use anyhow::{Context, Result};
+use ringway_lab::attack::flood::wait;
+use ringway_lab::attack::message::Draft;
+use ringway_lab::attack::peer::{Peer, STRANGER};
+use ringway_lab::attack::target::{Target, aor, name};
+use ringway_lab::subject::Place;
+use ringway_lab::template::DOMAIN;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

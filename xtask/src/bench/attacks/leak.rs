@@ -1,11 +1,11 @@
 //! Requests to a contact whose final responses have one Via, the server's.
 
 use super::super::report::Row;
-use super::super::subject::Place;
-use super::flood::{Flood, request, wait};
-use super::script::{Contact, Script, T1};
-use super::target::{Target, aor};
 use anyhow::Result;
+use ringway_lab::attack::flood::{Flood, request, wait};
+use ringway_lab::attack::script::{Contact, Script, T1};
+use ringway_lab::attack::target::{Target, aor};
+use ringway_lab::subject::Place;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

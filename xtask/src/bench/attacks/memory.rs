@@ -1,13 +1,13 @@
 //! Large INVITEs to a user with ten silent contacts.
 
-use super::super::measure::median;
 use super::super::report::Row;
-use super::super::subject::Place;
-use super::flood::{Flood, request, wait};
-use super::peer::Peer;
-use super::script::{Contact, Script, bind};
-use super::target::{Target, aor};
 use anyhow::{Result, anyhow};
+use ringway_lab::attack::flood::{Flood, request, wait};
+use ringway_lab::attack::peer::Peer;
+use ringway_lab::attack::script::{Contact, Script, bind};
+use ringway_lab::attack::target::{Target, aor};
+use ringway_lab::statistics::median;
+use ringway_lab::subject::Place;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -7,21 +7,17 @@
 //!
 //! Start reading at [`Attack::rows`]; one module for each attack.
 
-mod flood;
 mod fork_bomb;
 mod leak;
 mod memory;
-mod message;
-mod peer;
 mod reflection;
-mod script;
 mod shards;
-mod target;
 
 use super::report::{Row, Verdict};
-use super::subject::Place;
-use super::{machine, place, with_section};
+use super::{place, with_section};
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine;
+use ringway_lab::subject::Place;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! Requests whose source address may be forged: bytes that the server sends there, and whether anybody else gets any.
 
 use super::super::report::Row;
-use super::super::subject::Place;
-use super::super::template::DOMAIN;
-use super::flood::{drain, wait};
-use super::message::{Draft, status};
-use super::peer::{Peer, STRANGER};
-use super::script::{Contact, Script, T1, bind};
-use super::target::{Target, aor};
 use anyhow::{Context, Result};
+use ringway_lab::attack::flood::{drain, wait};
+use ringway_lab::attack::message::{Draft, status};
+use ringway_lab::attack::peer::{Peer, STRANGER};
+use ringway_lab::attack::script::{Contact, Script, T1, bind};
+use ringway_lab::attack::target::{Target, aor};
+use ringway_lab::subject::Place;
+use ringway_lab::template::DOMAIN;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 

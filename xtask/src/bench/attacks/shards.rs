@@ -1,15 +1,15 @@
 //! Small INVITEs, most of them to users that do not exist, while other users register and are asked with OPTIONS.
 
-use super::super::measure::median;
 use super::super::report::Row;
-use super::super::subject::Place;
-use super::super::template::DOMAIN;
-use super::flood::{Flood, request};
-use super::message::{Draft, status};
-use super::peer::{Peer, first_line};
-use super::script::bind;
-use super::target::{Target, aor};
 use anyhow::{Result, anyhow, bail};
+use ringway_lab::attack::flood::{Flood, request};
+use ringway_lab::attack::message::{Draft, status};
+use ringway_lab::attack::peer::{Peer, first_line};
+use ringway_lab::attack::script::bind;
+use ringway_lab::attack::target::{Target, aor};
+use ringway_lab::statistics::median;
+use ringway_lab::subject::Place;
+use ringway_lab::template::DOMAIN;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -3,12 +3,12 @@
 //! A call with SRTP and one without run at the same time, each between two processes on two processors, so that whatever
 //! else the machine does hits them alike; beside them threads that only sleep to each beat, as the floor. Both sides judge what they receive by the kernel's time stamps.
 
-use super::super::machine::{GENERATOR_CPU, SERVER_CPU};
 use super::super::report::Verdict;
-use super::beats::{Beats, Lateness};
-use super::handset::{Handset, number};
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
+use ringway_lab::phone::handset::{Handset, number};
+use ringway_lab::phone::sleep_floor::{Lateness, SleepFloor, TICK_MS};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ impl Timing {
     }
 
     fn worse(self, other: Self) -> Self {
-        let off = |timing: &Self| (timing.delta_mean - BEAT_MS).abs();
+        let off = |timing: &Self| (timing.delta_mean - TICK_MS).abs();
         Self {
             delta_max: self.delta_max.max(other.delta_max),
             delta_mean: if off(&self) >= off(&other) { self.delta_mean } else { other.delta_mean },
@@ -145,7 +145,7 @@ impl Timing {
 
     fn is_on_time(&self) -> bool {
         self.delta_max <= DELTA_MAX_MS
-            && (self.delta_mean - BEAT_MS).abs() <= DELTA_MEAN_OFF_MS
+            && (self.delta_mean - TICK_MS).abs() <= DELTA_MEAN_OFF_MS
             && self.jitter_mean <= JITTER_MEAN_MS
             && self.lost == 0.0
     }
@@ -154,7 +154,7 @@ impl Timing {
     fn changes_from(&self, other: &Self) -> [f64; 3] {
         [
             self.delta_max - other.delta_max,
-            (self.delta_mean - BEAT_MS).abs() - (other.delta_mean - BEAT_MS).abs(),
+            (self.delta_mean - TICK_MS).abs() - (other.delta_mean - TICK_MS).abs(),
             self.jitter_mean - other.jitter_mean,
         ]
     }
@@ -166,12 +166,12 @@ impl Timing {
 
 /// A call without SRTP and one with it, and the floor, at the same time.
 fn measure(ringway: &Path, packets: u32) -> Result<([Measured; 2], Lateness)> {
-    let seconds = f64::from(packets) * BEAT_MS / 1000.0;
+    let seconds = f64::from(packets) * TICK_MS / 1000.0;
     let plain = Pair::start(ringway, &["--srtp", "none"], seconds)?;
     // Half a beat apart, so that neither sends when the other does.
     std::thread::sleep(Duration::from_millis(10));
     let protected = Pair::start(ringway, &["--srtp", "sdes", "--suite", "AES_CM_128_HMAC_SHA1_80"], seconds)?;
-    let beats = Beats::start(seconds);
+    let beats = SleepFloor::start(seconds);
     let shares = watch(&plain, &protected, seconds)?;
     let [plain_share, protected_share] = shares;
     let measured = [plain.end(plain_share, packets)?, protected.end(protected_share, packets)?];
@@ -243,9 +243,6 @@ impl Pair {
         })
     }
 }
-
-/// From one packet to the next.
-pub(super) const BEAT_MS: f64 = 20.0;
 
 /// Packets of the first moment are before the call stands on both sides.
 const MARGIN_S: f64 = 0.2;

@@ -6,17 +6,16 @@
 //!
 //! Start reading at [`rows`]: a new measurement is a module here and a line there.
 
-mod beats;
 mod call;
-mod handset;
 mod setup;
 mod srtp;
 mod table;
 
 use super::report::Verdict;
-use super::subject::Place;
-use super::{machine, place, with_section};
+use super::{place, with_section};
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine;
+use ringway_lab::subject::Place;
 use std::path::Path;
 use table::PhoneRow;
 

@@ -1,12 +1,12 @@
 //! The row "call set-up": from the first INVITE to the answer, through the server, with digest and SDES.
 
-use super::super::machine::{GENERATOR_CPU, SERVER_CPU};
-use super::super::measure::median;
-use super::super::process::Process;
 use super::super::report::Verdict;
-use super::handset::{Handset, number};
 use super::table::PhoneRow;
 use anyhow::{Context, Result, bail};
+use ringway_lab::machine::{GENERATOR_CPU, SERVER_CPU};
+use ringway_lab::phone::handset::{Handset, number};
+use ringway_lab::process::Process;
+use ringway_lab::statistics::median;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};

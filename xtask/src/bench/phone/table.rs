@@ -1,7 +1,7 @@
 //! The phone's table: a section of BENCHMARKS.md, behind the server's.
 
-use super::super::machine;
 use super::super::report::Verdict;
+use ringway_lab::machine;
 use std::fmt::Write as _;
 
 /// Where the section begins.

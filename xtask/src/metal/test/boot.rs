@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 
 use super::super::machine::{Machine, Medium};
 use super::figures;
-use crate::bench::median;
 use crate::interop::process::{Running, free_port};
 use crate::interop::{Scenario, Stage};
+use ringway_lab::statistics::median;
 
 pub(super) fn checks() -> Vec<Scenario> {
     KINDS

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::super::{Image, bytes_of};
-use crate::bench::{machine_description, with_section};
+use crate::bench::with_section;
 use crate::workspace::root;
 
 /// One line of the table.
@@ -35,7 +35,7 @@ pub(super) fn write() -> Result<()> {
          - QEMU's emulated processor (TCG), which is no PC: its times are those of booting, its instructions those of the \
          image (`-icount`), and packets a second are not measured through it. What a REGISTER costs without sockets on a \
          processor is in the table \"Without sockets\".\n- machine: {}\n\n| what | must reach | ringway | |\n|---|---|---|---|\n",
-        machine_description()
+        ringway_lab::machine::description()
     );
     for Figure { what, goal, got, is_met } in NOTED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let verdict = if *is_met { "met" } else { "**missed**" };

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, bail};
 use super::super::machine::{Machine, Medium};
 use super::booted::Booted;
 use super::figures;
-use crate::bench::{Record, Registering};
+use crate::bench::Record;
 use crate::interop::{Scenario, Stage};
 use crate::workspace::root;
+use ringway_lab::registering::Registering;
 
 pub(super) fn checks(writes: bool) -> Vec<Scenario> {
     vec![Scenario::new("instructions", move |stage: &Stage| count(stage, writes)).beside_others()]

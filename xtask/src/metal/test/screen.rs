@@ -12,10 +12,10 @@ use super::super::machine::{Machine, Medium};
 use super::super::{Image, elf};
 use super::booted::Booted;
 use super::figures;
-use crate::bench::Registering;
 use crate::interop::process::{PATIENCE, Running};
 use crate::interop::{Scenario, Stage};
 use crate::workspace::{root, target_dir};
+use ringway_lab::registering::Registering;
 
 pub(super) fn checks(makes_pictures: bool) -> Vec<Scenario> {
     let screen = move |stage: &Stage| screen(stage, makes_pictures);

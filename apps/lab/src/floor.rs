@@ -1,0 +1,154 @@
+//! The floor: what the kernel alone costs for the same messages.
+//!
+//! A server that reads nothing of a message but its first letter: it echoes a REGISTER, relays a call between two
+//! phones, or echoes a TCP stream. It runs as a process of its own, as every server measured here does, takes and sends
+//! up to 32 datagrams in a system call, and prints `ready` with its address.
+
+use crate::call::TRYING_BYTES;
+use crate::sys::{Inbound, Outbound, Wait};
+use crate::wire::{PHONE_SOCKETS, large_buffers};
+use anyhow::{Context, Result, anyhow};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+
+/// Datagrams in one system call, as a server would choose it.
+const FLOOR_BATCH: usize = 32;
+
+/// Treatment of messages by the floor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Sends datagrams back; an ACK gets no answer.
+    Echo,
+    /// Carries datagrams between the phones, and sends the start of an INVITE back in place of a 100.
+    Relay,
+    /// Only carries them.
+    RelayStateless,
+    /// Sends the bytes of connections back.
+    Stream,
+}
+
+impl Kind {
+    /// Every kind with its name on a command line.
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Echo, "echo"),
+        (Self::Relay, "relay"),
+        (Self::RelayStateless, "relay-stateless"),
+        (Self::Stream, "stream"),
+    ];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(kind, _)| *kind).ok_or_else(|| anyhow!("there is no floor {text:?}"))
+    }
+}
+
+/// Runs until the parent ends it. `phones`: the ports a relay carries between.
+///
+/// # Errors
+/// Whatever the sockets say.
+pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
+    match kind {
+        Kind::Echo | Kind::Relay | Kind::RelayStateless => {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
+            large_buffers(&socket)?;
+            ready("udp", socket.local_addr().context("read the floor's port")?);
+            carry_datagrams(&socket, kind, phones)
+        }
+        Kind::Stream => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
+            ready("tcp", listener.local_addr().context("read the floor's port")?);
+            echo_streams(&listener)
+        }
+    }
+}
+
+fn ready(transport: &str, address: SocketAddr) {
+    println!("ready {transport}:{address}");
+}
+
+fn carry_datagrams(socket: &UdpSocket, kind: Kind, phones: &[u16]) -> Result<()> {
+    let mut inbound = Inbound::new();
+    let mut outbound = Outbound::new();
+    loop {
+        let count = inbound
+            .receive(socket.as_fd(), FLOOR_BATCH, Wait::ForOne)
+            .context("receive on the floor's socket")?;
+        for index in 0..count {
+            let (bytes, sender) = (inbound.bytes(index), inbound.sender(index));
+            match kind {
+                Kind::Relay if bytes.starts_with(b"I") => {
+                    outbound.push(Some(sender), bytes.get(..TRYING_BYTES).unwrap_or(bytes));
+                    relay(bytes, sender, phones, &mut outbound);
+                }
+                Kind::Relay | Kind::RelayStateless => relay(bytes, sender, phones, &mut outbound),
+                Kind::Echo | Kind::Stream if bytes.starts_with(b"A") => {}
+                Kind::Echo | Kind::Stream => outbound.push(Some(sender), bytes),
+            }
+        }
+        outbound.flush(socket.as_fd()).context("send from the floor's socket")?;
+    }
+}
+
+/// A request goes to the next phone socket, a response to the one before.
+fn relay(bytes: &[u8], sender: SocketAddrV4, phones: &[u16], outbound: &mut Outbound) {
+    let Some(from) = phones.iter().position(|&port| port == sender.port()) else { return };
+    let to = match bytes.first() {
+        Some(b'S') => (from + PHONE_SOCKETS - 1) % PHONE_SOCKETS,
+        _ => (from + 1) % PHONE_SOCKETS,
+    };
+    if let Some(&port) = phones.get(to) {
+        outbound.push(Some(SocketAddrV4::new(*sender.ip(), port)), bytes);
+    }
+}
+
+fn echo_streams(listener: &TcpListener) -> Result<()> {
+    const LISTENER: u64 = u64::MAX;
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll")?;
+    epoll::add(&poll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
+        .context("watch the listener")?;
+    let mut streams: HashMap<u64, TcpStream> = HashMap::new();
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+    let mut room = vec![0; 65_536];
+    let mut accepted = 0;
+    loop {
+        events.clear();
+        match epoll::wait(&poll, spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("wait on the floor's sockets"),
+        }
+        for event in &events {
+            let number = event.data.u64();
+            if number == LISTENER {
+                let (stream, _) = listener.accept().context("accept on the floor's socket")?;
+                stream.set_nodelay(true).context("set a connection")?;
+                epoll::add(&poll, &stream, epoll::EventData::new_u64(accepted), epoll::EventFlags::IN)
+                    .context("watch a connection")?;
+                streams.insert(accepted, stream);
+                accepted += 1;
+                continue;
+            }
+            let Some(stream) = streams.get_mut(&number) else { continue };
+            // A connection that ends, either way, is forgotten: the generator has what it wanted.
+            let count = stream.read(&mut room).unwrap_or_default();
+            if count == 0 || stream.write_all(room.get(..count).unwrap_or_default()).is_err() {
+                streams.remove(&number);
+            }
+        }
+    }
+}

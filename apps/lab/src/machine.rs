@@ -1,0 +1,150 @@
+//! The machine the figures are from, and who else was using it.
+
+use anyhow::{Context, Result, anyhow};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::process::Command;
+
+/// The processor of everything measured.
+pub const SERVER_CPU: usize = 0;
+
+/// The processor of the generator.
+pub const GENERATOR_CPU: usize = 1;
+
+/// CPU time this thread has used, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+/// Reads a clock, in nanoseconds.
+pub fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or_default()
+}
+
+/// Keeps this thread, and what it starts from now on, on one processor.
+///
+/// # Errors
+/// The processor is not there: a machine with one cannot keep server and generator apart.
+pub fn pin_to(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .with_context(|| format!("run on processor {cpu} (the measurements need two processors)"))
+}
+
+/// CPU time of a process's living threads, in nanoseconds.
+pub fn process_cpu_ns(pid: Pid) -> Result<u64> {
+    let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let mut sum = 0;
+    for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
+        let path = entry.with_context(|| folder.clone())?.path().join("schedstat");
+        // A thread may end between the listing and the reading.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        sum += text.split(' ').next().and_then(|first| first.parse::<u64>().ok()).unwrap_or_default();
+    }
+    Ok(sum)
+}
+
+/// Resident memory of a process, in bytes.
+pub fn resident_bytes(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().split(' ').next())
+        .and_then(|number| number.parse::<u64>().ok())
+        .map(|kibibytes| kibibytes * 1024)
+        .ok_or_else(|| anyhow!("{path} names no VmRSS"))
+}
+
+/// The machine's own counters at one moment, in clock ticks of all processors.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Ticks {
+    /// Ticks in which somebody ran.
+    pub busy: u64,
+    /// Ticks the hypervisor gave to others.
+    pub steal: u64,
+}
+
+impl Ticks {
+    /// Reads them now; zeros where the system tells nothing.
+    pub fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let numbers: Vec<u64> = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1)
+            .map(|number| number.parse().unwrap_or_default())
+            .collect();
+        let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
+        // user, nice, system, idle, iowait, irq, softirq, steal
+        Self { busy: at(0) + at(1) + at(2) + at(5) + at(6), steal: at(7) }
+    }
+
+    /// Nanoseconds in one tick.
+    pub fn ns() -> u64 {
+        1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+    }
+}
+
+/// Clock ticks this process, and every child it has waited for, have used so far.
+pub fn own_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    // utime, stime, cutime, cstime: fields 14 to 17 of proc(5), 12 to 15 behind the name.
+    fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// The load averages, as the system prints them.
+pub fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// One line about the machine: processors, kernel, compiler.
+pub fn description() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    // Not available_parallelism: this thread may be pinned to one of them.
+    let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown processor", |rest| rest.trim_start_matches([':', '\t', ' ']));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cpus} × {model}, Linux {}, {}", kernel.trim(), version_of("rustc", &["--version"]))
+}
+
+/// Millions of cycles a second that the processor's counter counts, as the system says.
+pub fn mhz() -> f64 {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("cpu MHz"));
+    line.and_then(|rest| rest.trim_start_matches([':', '\t', ' ']).parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The first line a program prints about itself, or that it is not there.
+pub fn version_of(program: &str, arguments: &[&str]) -> String {
+    Command::new(program).args(arguments).output().map_or_else(
+        |_| format!("{program}: not installed"),
+        |output| String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_time_and_memory() {
+        let own = rustix::process::getpid();
+        assert!(process_cpu_ns(own).unwrap() > 0);
+        assert!(resident_bytes(own).unwrap() > 100_000);
+        assert!(Ticks::now().busy >= own_ticks());
+        assert!(description().contains("Linux"));
+    }
+}

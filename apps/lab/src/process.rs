@@ -1,0 +1,146 @@
+//! A server that runs as a process of its own, is measured from outside, and is always ended.
+
+use crate::machine::{self, GENERATOR_CPU, SERVER_CPU};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Maximum time until a server is ready: it may have a million users to load.
+const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// Maximum time until a server ends by itself.
+const END_WAIT: Duration = Duration::from_secs(20);
+
+/// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
+pub struct Process {
+    child: Child,
+    pid: Pid,
+    name: &'static str,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Process {
+    /// Starts `command`; its standard error goes to `log`.
+    pub fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Self> {
+        let errors = File::create(log).with_context(|| log.display().to_string())?;
+        machine::pin_to(SERVER_CPU)?;
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
+        machine::pin_to(GENERATOR_CPU)?;
+        let mut child = spawned.with_context(|| format!("start {name}"))?;
+        let output = child.stdout.take().context("the server's standard output is not there")?;
+        let (sender, lines) = mpsc::channel();
+        // Reads to the end, so that the server never waits for somebody to read.
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let pid = Pid::from_child(&child);
+        Ok(Self { child, pid, name, lines })
+    }
+
+    /// Waits for the line that begins with `ready`, and returns it.
+    ///
+    /// # Errors
+    /// The server ended, or said nothing in time.
+    pub fn ready(&mut self) -> Result<String> {
+        let until = Instant::now() + READY_WAIT;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with("ready") => return Ok(line),
+                Ok(_) => {}
+                Err(_) => {
+                    let fate = self.fate();
+                    bail!("{} did not become ready{fate}", self.name)
+                }
+            }
+        }
+    }
+
+    /// CPU time of the server and all its children, in nanoseconds.
+    pub fn cpu_ns(&self) -> Result<u64> {
+        family(self.pid)?.into_iter().map(machine::process_cpu_ns).sum()
+    }
+
+    /// Resident memory of the server's own process, in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        machine::resident_bytes(self.pid)
+    }
+
+    /// The processes with their children, for a profiler.
+    pub fn family(&self) -> Result<Vec<Pid>> {
+        family(self.pid)
+    }
+
+    /// Words for an error message when the server has ended; empty while it runs.
+    pub fn fate(&mut self) -> &'static str {
+        match self.child.try_wait() {
+            Ok(Some(_)) => " (it ended)",
+            Ok(None) | Err(_) => "",
+        }
+    }
+
+    /// Asks it to end, waits, and insists after a while.
+    ///
+    /// # Errors
+    /// It had to be killed, or ended with an error.
+    pub fn stop(&mut self) -> Result<()> {
+        let ended = self.end()?;
+        if ended { Ok(()) } else { Err(anyhow!("{} did not end when asked to and was killed", self.name)) }
+    }
+
+    /// True when it ended by itself.
+    fn end(&mut self) -> Result<bool> {
+        let _ = kill_process(self.pid, Signal::TERM);
+        let until = Instant::now() + END_WAIT;
+        while Instant::now() < until {
+            if self.child.try_wait().context("wait for a server")?.is_some() {
+                return Ok(true);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill().context("kill a server")?;
+        self.child.wait().context("wait for a server")?;
+        Ok(false)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.end();
+        }
+    }
+}
+
+/// A process and all below it.
+fn family(root: Pid) -> Result<Vec<Pid>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").context("/proc")? {
+        let name = entry.context("/proc")?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
+            continue;
+        };
+        // "pid (name) state parent …": the name may hold anything, the last bracket ends it.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else { continue };
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if let Some(parent) = parent.and_then(Pid::from_raw) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = vec![root];
+    let mut index = 0;
+    while let Some(&member) = found.get(index) {
+        found.extend(parents.iter().filter(|(_, parent)| *parent == member).map(|(pid, _)| *pid));
+        index += 1;
+    }
+    Ok(found)
+}

@@ -1,0 +1,105 @@
+//! Access rules of the admin API: the bearer token and the Host header.
+
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::{HeaderMap, StatusCode};
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, SocketAddr};
+use subtle::ConstantTimeEq;
+
+/// Conditions that a request must meet.
+pub(crate) struct AccessCheck {
+    /// The hash of the token: comparing hashes tells nothing of the token's length.
+    token: Option<[u8; 32]>,
+    is_loopback: bool,
+}
+
+impl AccessCheck {
+    pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
+        Self {
+            token: (!token.is_empty()).then(|| Sha256::digest(token).into()),
+            is_loopback: address.ip().to_canonical().is_loopback(),
+        }
+    }
+
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// The status and the reason of the refusal.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        if self.is_loopback && !names_loopback(headers) {
+            let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.as_bytes().split_at_checked(7))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+            .map_or(&[][..], |(_, given)| given.trim_ascii());
+        let given: [u8; 32] = Sha256::digest(given).into();
+        if bool::from(given.ct_eq(token)) {
+            Ok(())
+        } else {
+            let why = "give the token of [admin] token as Authorization: Bearer TOKEN";
+            Err((StatusCode::UNAUTHORIZED, why))
+        }
+    }
+}
+
+/// True when the request was meant for this machine by a name that no foreign DNS can give it.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access_check(token: &str) -> AccessCheck {
+        AccessCheck::new("127.0.0.1:8060".parse().unwrap(), token)
+    }
+
+    fn headers(host: &str, authorization: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if !authorization.is_empty() {
+            headers.insert(AUTHORIZATION, authorization.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_loopback_listener_answers_only_to_loopback_names() {
+        for host in ["localhost", "LOCALHOST:8060", "127.0.0.1:8060", "[::1]:8060", "127.9.9.9"] {
+            assert_eq!(access_check("").check(&headers(host, "")), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "evil.example:8060", "localhost.evil.example", "192.0.2.1", "", ":80"] {
+            assert_eq!(
+                access_check("").check(&headers(host, "")).unwrap_err().0,
+                StatusCode::FORBIDDEN,
+                "{host}"
+            );
+        }
+        assert!(access_check("").check(&HeaderMap::new()).is_err());
+        let open = AccessCheck::new("192.0.2.1:8060".parse().unwrap(), "");
+        assert_eq!(open.check(&headers("pbx.example.org", "")), Ok(()));
+    }
+
+    #[test]
+    fn a_token_is_compared_as_a_whole() {
+        let check = access_check("s3cret");
+        assert_eq!(check.check(&headers("localhost", "Bearer s3cret")), Ok(()));
+        assert_eq!(check.check(&headers("localhost", "bearer s3cret")), Ok(()));
+        for wrong in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret"] {
+            let refused = check.check(&headers("localhost", wrong));
+            assert_eq!(refused.unwrap_err().0, StatusCode::UNAUTHORIZED, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
+//!
+//! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
+//! [`View`] of the running server; asks for a bearer token when one is set; on a loopback address answers only to
+//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding).
+//!
+//! Does not: change anything, or speak TLS. Its tokio runtime never touches the threads that carry SIP.
+//!
+//! Start reading at [`Admin::bind`].
+
+mod access;
+mod clients;
+mod pages;
+mod shard_pages;
+mod view;
+
+pub use shard_pages::page_over_shards;
+pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
+
+use access::AccessCheck;
+use axum::Router;
+use clients::Clients;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// The longest request head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// The most headers in a request.
+const HEADERS_MAX: usize = 64;
+/// Maximum time for a request's head, and between two requests of a connection.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum life of a connection.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
+/// Pause after accept failed, mostly for lack of file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+
+/// Error of binding the admin listener.
+#[derive(Debug, thiserror::Error)]
+#[error("[admin] listen {address}: {source}; {}", advice(source))]
+pub struct AdminError {
+    /// The address asked for.
+    pub address: SocketAddr,
+    /// The system's reason.
+    pub source: io::Error,
+}
+
+/// A bound admin listener, not yet served.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Admin {
+    /// Binds `address`; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind(address: SocketAddr) -> Result<Self, AdminError> {
+        let bind = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok(Self { listener, address })
+        };
+        bind().map_err(|source| AdminError { address, source })
+    }
+
+    /// The address that was bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves `view` on a thread of its own until the result is stopped or dropped. A request must carry `token` as
+    /// `Authorization: Bearer`, unless it is empty.
+    ///
+    /// # Errors
+    /// The system gives no thread or no event queue.
+    pub fn serve(self, view: Arc<dyn View>, token: &str) -> io::Result<AdminServer> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let clients = Arc::new(Clients::default());
+        let shown = Arc::clone(&clients);
+        let router =
+            pages::router(view, Arc::clone(&clients), Arc::new(AccessCheck::new(self.address, token)));
+        let (stop, stopped) = oneshot::channel();
+        let listener = self.listener;
+        let thread = Builder::new().name("admin".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    result = accept(listener, router, &shown) => if let Err(error) = result {
+                        tracing::error!("the admin listener stopped: {error}; restart the server to have it back");
+                    },
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(AdminServer { address: self.address, clients, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// A served admin listener.
+#[derive(Debug)]
+pub struct AdminServer {
+    address: SocketAddr,
+    clients: Arc<Clients>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminServer {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections closed to make room for newer ones, since the start.
+    pub fn clients_displaced(&self) -> u64 {
+        self.clients.displaced()
+    }
+
+    /// Closes the listener and all connections, and ends the thread.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It fails when the thread has ended by itself.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        let (slot, displaced) = loop {
+            match clients.enter(peer.ip(), Instant::now()) {
+                Ok(entered) => break entered,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            // A connection that takes too long is closed without a response.
+            tokio::select! {
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router)) => {}
+                _ = displaced => {}
+            }
+            drop(slot);
+        });
+        // Many connections at once must not keep earlier ones from being served.
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: Router) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("an admin connection ended: {error}");
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program uses the port: stop it, or choose another port",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another port",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address: choose one that it has",
+        _ => "choose another address or port",
+    }
+}

@@ -1,0 +1,130 @@
+//! The interface between the admin API and the running server, and the items of its listings.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The running server as an administrator sees it. Called from the admin thread; it should lock briefly.
+pub trait View: Send + Sync {
+    /// Registered and permanent contacts, from the first after the cursor `after` on, at most `limit`.
+    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration>;
+
+    /// Calls that nobody has answered yet.
+    fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call>;
+
+    /// Open stream connections.
+    fn connections(&self, after: Option<&str>, limit: usize) -> Page<Connection>;
+
+    /// Counters and gauges.
+    fn stats(&self) -> Stats;
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Number of items in all pages.
+    pub total: u64,
+    /// Cursor of the next page; `None`: this was the last.
+    pub next: Option<String>,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), total: 0, next: None }
+    }
+}
+
+/// A contact of an address-of-record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The address-of-record, as `sip:alice@example.org`.
+    pub aor: String,
+    /// The contact URI.
+    pub contact: String,
+    /// Its transport: `udp`, `tcp`.
+    pub transport: String,
+    /// Source of its registration; `None` for a permanent contact.
+    pub address: Option<String>,
+    /// Seconds left; `None` for a permanent contact.
+    pub expires_s: Option<u64>,
+    /// Its preference, 0 to 1 (RFC 3261 §20.10).
+    pub q: f64,
+    /// True when an administrator added it.
+    pub permanent: bool,
+}
+
+/// A call that nobody has answered yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its Call-ID.
+    pub call_id: String,
+    /// The caller's URI.
+    pub from: String,
+    /// The URI that was called.
+    pub to: String,
+    /// Its state: `trying`, `ringing`.
+    pub state: String,
+    /// Seconds since it began.
+    pub age_s: u64,
+}
+
+/// An open stream connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// `tcp`.
+    pub transport: String,
+    /// The peer.
+    pub address: String,
+    /// Our end.
+    pub local: String,
+    /// Seconds since it was opened.
+    pub age_s: u64,
+}
+
+/// Figures, in the order they are shown.
+pub type Stats = Vec<Stat>;
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stat {
+    /// Lower-case words joined by `_`, units last; the metric is called `ringway_NAME`.
+    pub name: Cow<'static, str>,
+    /// Description in one line.
+    pub help: &'static str,
+    /// Counter or gauge.
+    pub kind: MetricKind,
+    /// A label of the metric and its value; in the flat list of `/api/stats` the name is then `NAME.VALUE`. Figures of
+    /// one name must stand together.
+    pub label: Option<(&'static str, Cow<'static, str>)>,
+    /// The figure.
+    pub value: f64,
+}
+
+impl Stat {
+    /// A figure that only grows.
+    pub fn counter(name: impl Into<Cow<'static, str>>, help: &'static str, value: u64) -> Self {
+        Self { name: name.into(), help, kind: MetricKind::Counter, label: None, value: value as f64 }
+    }
+
+    /// A figure that goes up and down.
+    pub fn gauge(name: impl Into<Cow<'static, str>>, help: &'static str, value: f64) -> Self {
+        Self { name: name.into(), help, kind: MetricKind::Gauge, label: None, value }
+    }
+
+    /// The same with a label.
+    #[must_use]
+    pub fn labelled(mut self, label: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+        self.label = Some((label, value.into()));
+        self
+    }
+}
+
+/// Kind of a metric, as Prometheus defines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}

@@ -1,0 +1,143 @@
+//! The admin API over real sockets.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use ringway_admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, View};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A server with three registrations.
+struct Three;
+
+impl View for Three {
+    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+        let all = ["alice", "bob", "carol"];
+        let first = after.map_or(0, |after| after.parse().unwrap_or(all.len()));
+        let items: Vec<_> = all.iter().skip(first).take(limit).map(|name| registration(name)).collect();
+        let end = first + items.len();
+        Page { items, total: 3, next: (end < all.len()).then(|| end.to_string()) }
+    }
+
+    fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn connections(&self, _: Option<&str>, _: usize) -> Page<Connection> {
+        Page::default()
+    }
+
+    fn stats(&self) -> Stats {
+        vec![Stat::counter("registers_total", "REGISTER requests.", 3)]
+    }
+}
+
+fn registration(name: &str) -> Registration {
+    Registration {
+        aor: format!("sip:{name}@example.org"),
+        contact: format!("sip:{name}@192.0.2.1:5060"),
+        transport: "udp".to_owned(),
+        address: Some("192.0.2.1:5060".to_owned()),
+        expires_s: Some(3599),
+        q: 0.7,
+        permanent: false,
+    }
+}
+
+/// Sends `request` and gives status and body.
+fn ask(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
+}
+
+#[test]
+fn registrations_come_in_parts_with_a_cursor() {
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let (status, body) = get(server.address(), "/api/registrations?limit=2");
+    assert_eq!(status, 200);
+    assert_eq!(
+        body,
+        "{\"next\":\"2\",\"registrations\":[\
+         {\"address\":\"192.0.2.1:5060\",\"aor\":\"sip:alice@example.org\",\"contact\":\"sip:alice@192.0.2.1:5060\",\
+         \"expires_s\":3599,\"permanent\":false,\"q\":0.7,\"transport\":\"udp\"},\
+         {\"address\":\"192.0.2.1:5060\",\"aor\":\"sip:bob@example.org\",\"contact\":\"sip:bob@192.0.2.1:5060\",\
+         \"expires_s\":3599,\"permanent\":false,\"q\":0.7,\"transport\":\"udp\"}],\"total\":3}\n"
+    );
+    let (_, body) = get(server.address(), "/api/registrations?after=2&limit=2");
+    assert!(body.contains("carol") && !body.contains("bob") && body.contains("\"next\":null"), "{body}");
+    assert_eq!(get(server.address(), "/api/registrations?limit=many").0, 400);
+    assert_eq!(
+        get(server.address(), "/api/calls"),
+        (200, "{\"calls\":[],\"next\":null,\"total\":0}\n".into())
+    );
+    assert_eq!(
+        get(server.address(), "/api/stats"),
+        (200, "{\"admin_clients_displaced\":0,\"registers_total\":3}\n".into())
+    );
+    let (status, body) = get(server.address(), "/metrics");
+    assert!(status == 200 && body.contains("\nringway_registers_total 3\n"), "{body}");
+    assert!(get(server.address(), "/").1.contains("/api/registrations"));
+    assert_eq!(get(server.address(), "/nothing").0, 404);
+}
+
+#[test]
+fn requests_that_should_not_be_served_are_not() {
+    let server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "t0ken").unwrap();
+    let address = server.address();
+    let request = |line: &str, headers: &str| ask(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
+    let good = "Host: localhost\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n";
+    assert_eq!(request("GET /api/stats", good).0, 200);
+    assert_eq!(request("POST /api/stats", good).0, 405);
+    assert_eq!(request("GET /api/stats", "Host: localhost\r\nConnection: close\r\n").0, 401);
+    assert_eq!(request("GET /metrics", "Host: localhost\r\nConnection: close\r\n").0, 401);
+    let rebound = good.replace("localhost", "rebound.example");
+    assert_eq!(request("GET /api/stats", &rebound).0, 403);
+    let many: String = (0..100).map(|n| format!("X-{n}: y\r\n")).collect();
+    assert_eq!(request("GET /api/stats", &format!("{good}{many}")).0, 431);
+    let long = format!("{good}X-Long: {}\r\n", "y".repeat(100_000));
+    let mut stream = TcpStream::connect(address).unwrap();
+    let _ = stream.write_all(format!("GET / HTTP/1.1\r\n{long}\r\n").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "a head of 100,000 bytes was served");
+    assert_eq!(request("GET /api/stats", good).0, 200);
+}
+
+#[test]
+fn clients_that_hang_keep_nobody_from_being_served() {
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let address = server.address();
+    let mut hanging = Vec::new();
+    for (crowd, begun) in [(64, ""), (64, "GET /api/stats HTTP/1.1\r\nHost: loc"), (436, "G")] {
+        for _ in 0..crowd {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // Those who came first may have been closed by now.
+            let _ = stream.write_all(begun.as_bytes());
+            hanging.push(stream);
+        }
+        let start = Instant::now();
+        assert_eq!(get(address, "/api/registrations").0, 200, "beside {} that hang", hanging.len());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+    assert!(!get(address, "/api/stats").1.contains("\"admin_clients_displaced\":0,"));
+}
+
+#[test]
+fn a_stopped_listener_frees_its_port_and_a_taken_one_is_named() {
+    let mut server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let address = server.address();
+    let error = Admin::bind(address).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
+    server.stop();
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,111 @@
+//! Damage of a journal: the files and the keys that lost records.
+
+use crate::record::LostKey;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
+
+/// Maximum number of lost keys that are kept.
+const KEYS_MAX: usize = 1_000;
+
+/// A file of the journal that is damaged or missing. Its text says where, how much is lost and where the file is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Offset of the damage in bytes; `None`: the file is missing.
+    pub offset: Option<u64>,
+    /// Records that are lost, or at least so many.
+    pub lost: u64,
+    /// False: there may be more than `lost`.
+    pub is_exact: bool,
+    /// Under which name the damaged file is kept, or why it is not.
+    pub kept: Result<PathBuf, String>,
+    /// Missing files, this one and those numbered after it.
+    missing: u64,
+}
+
+impl Damage {
+    pub(crate) fn at(file: &Path, offset: u64, lost: u64, is_exact: bool) -> Self {
+        let kept = Err(String::new());
+        Self { file: file.to_owned(), offset: Some(offset), lost, is_exact, kept, missing: 0 }
+    }
+
+    pub(crate) fn missing(file: &Path, files: u64) -> Self {
+        let kept = Err(String::new());
+        Self { file: file.to_owned(), offset: None, lost: 0, is_exact: false, kept, missing: files }
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.offset.is_none()
+    }
+
+    pub(super) fn files(&self) -> u64 {
+        if self.is_missing() { self.missing } else { 1 }
+    }
+}
+
+impl Display for Damage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.file.display())?;
+        let Some(offset) = self.offset else {
+            return write!(
+                f,
+                "missing ({} files from this one on): all records in it are lost; the others were \
+                 read",
+                self.missing
+            );
+        };
+        let at_least = if self.is_exact { "" } else { "at least " };
+        let records = if self.lost == 1 { "record" } else { "records" };
+        write!(
+            f,
+            "damaged at byte {offset}: {at_least}{} {records} lost, all others were read; ",
+            self.lost
+        )?;
+        match &self.kept {
+            Ok(kept) => write!(f, "the file is kept as {}", kept.display()),
+            Err(why) => write!(f, "the file could not be kept: {why}"),
+        }
+    }
+}
+
+/// Keys whose last record is damaged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostKeys {
+    /// By key: false when the key itself is damaged.
+    keys: BTreeMap<Vec<u8>, bool>,
+    more: u64,
+}
+
+impl LostKeys {
+    pub(crate) fn add(&mut self, lost: LostKey<'_>) {
+        if self.keys.len() < KEYS_MAX {
+            *self.keys.entry(lost.key.to_vec()).or_default() |= lost.is_certain;
+        } else if !self.keys.contains_key(lost.key) {
+            self.more += 1;
+        }
+    }
+
+    /// Removes `key`, of which a whole record came after the damaged one.
+    pub(crate) fn found_again(&mut self, key: &[u8]) {
+        if !self.keys.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// The keys, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = LostKey<'_>> {
+        self.keys.iter().map(|(key, is_certain)| LostKey { key, is_certain: *is_certain })
+    }
+
+    /// Number of lost keys beyond those of [`LostKeys::iter`].
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+
+    /// True when no damaged record has a key that can be read.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}

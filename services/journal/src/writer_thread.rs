@@ -1,0 +1,351 @@
+//! The journal's thread: takes the buffer, writes it, brings it to the disk, starts snapshots, outlives a failing disk.
+//!
+//! ```text
+//!            buffer not empty                      due (relaxed: every 500 ms; strict: at once)
+//!   rest ------------------------> write ---------------------------------------------------> sync -> durable
+//!     ^                              | error: said once, retried             error: what was written since the last
+//!     +--- all written ---<----------+ every second, `failed`                sync may be gone -> new segment, snapshot
+//! ```
+//! On a full disk, and at a file size limit, the same write is tried again. After any other failure, and after a failed sync in particular, the
+//! system may have thrown bytes away and call the next sync a success: that is a loss, and so are records dropped
+//! because too much waited. Only a new segment and a snapshot of the whole table answer a loss, and until then nothing
+//! more counts as durable. What waits when that segment begins is thrown away, because the table has it: behind the
+//! snapshot it could only bring an older state of some key back.
+
+use crate::Journal;
+use crate::snapshot::Snapshots;
+use crate::writer::{Durability, Pending, Shared, WriterEvent};
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Relaxed: how long records gather before they are written.
+const GATHER: Duration = Duration::from_millis(2);
+/// Relaxed: how often what was written is brought to the disk.
+const SYNC_EVERY: Duration = Duration::from_millis(500);
+/// Time after a failure until the next try.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Time after a failed snapshot until the next try, at first and at most.
+const SNAPSHOT_RETRY_MIN: Duration = Duration::from_secs(2);
+const SNAPSHOT_RETRY_MAX: Duration = Duration::from_secs(300);
+/// Maximum time of a stop when the disk fails.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
+/// Interval of the tries during a stop.
+const STOP_RETRY_EVERY: Duration = Duration::from_millis(50);
+/// A buffer that grew beyond this while the disk was slow is given back.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+pub(crate) struct WriterThread {
+    shared: Arc<Shared>,
+    journal: Journal,
+    durability: Durability,
+    snapshots: Snapshots,
+    on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
+    /// The batch that is being written, and the number of its last record.
+    batch: Vec<u8>,
+    batch_last: u64,
+    /// The number of the last record in a segment.
+    written: u64,
+    durable: u64,
+    synced_at: Instant,
+    /// Set while writing fails: not before this is it tried again.
+    retry_at: Option<Instant>,
+    failing_since: Option<Instant>,
+    /// Events after which only a snapshot helps, and how many of them one has answered.
+    losses: u64,
+    losses_answered: u64,
+    dropped_seen: u64,
+    /// While a snapshot is being written: how many losses it answers.
+    snapshot_answers: Option<u64>,
+    snapshot_retry: Duration,
+    snapshot_retry_at: Option<Instant>,
+    stopping: bool,
+}
+
+impl WriterThread {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        journal: Journal,
+        durability: Durability,
+        snapshots: Snapshots,
+        on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
+    ) -> Self {
+        Self {
+            shared,
+            journal,
+            durability,
+            snapshots,
+            on_event,
+            batch: Vec::new(),
+            batch_last: 0,
+            written: 0,
+            durable: 0,
+            synced_at: Instant::now(),
+            retry_at: None,
+            failing_since: None,
+            losses: 0,
+            losses_answered: 0,
+            dropped_seen: 0,
+            snapshot_answers: None,
+            snapshot_retry: SNAPSHOT_RETRY_MIN,
+            snapshot_retry_at: None,
+            stopping: false,
+        }
+    }
+
+    /// Works until it is stopped.
+    pub(crate) fn run(&mut self) {
+        while !self.rest() {
+            if self.durability == Durability::Relaxed && self.batch.is_empty() {
+                std::thread::sleep(GATHER);
+            }
+            self.turn();
+        }
+        self.finish();
+    }
+
+    /// Waits until there is something to do. True: to stop.
+    fn rest(&mut self) -> bool {
+        let deadline = self.next_deadline();
+        let shared = Arc::clone(&self.shared);
+        let mut pending = shared.lock();
+        loop {
+            let is_appended = !pending.bytes.is_empty() || pending.last > self.batch_last;
+            let is_work = pending.snapshot.is_some() || (self.retry_at.is_none() && is_appended);
+            if pending.stop || is_work {
+                break;
+            }
+            pending.sleeping = self.retry_at.is_none();
+            pending = match deadline {
+                None => shared.wake.wait(pending).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    shared.wake.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        pending.sleeping = false;
+        pending.stop
+    }
+
+    /// Time of the next work even if nothing is appended.
+    fn next_deadline(&self) -> Option<Instant> {
+        let is_unsynced = self.written > self.durable && !self.has_loss();
+        let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_EVERY);
+        let is_wanted = (self.has_loss() || self.journal.wants_snapshot()) && self.retry_at.is_none();
+        let snapshot = self.snapshot_retry_at.or_else(|| is_wanted.then(Instant::now));
+        let snapshot = snapshot.filter(|_| self.snapshot_answers.is_none());
+        [sync, self.retry_at, snapshot].into_iter().flatten().min()
+    }
+
+    /// One round of work: whatever of it is due.
+    fn turn(&mut self) {
+        let now = Instant::now();
+        self.end_snapshot(now);
+        if self.retry_at.is_none_or(|retry| now >= retry) {
+            self.retry_at = None;
+            self.begin_snapshot_if_due(now);
+            if let Err(error) = self.write().and_then(|()| self.sync_if_due(now)) {
+                self.fail(now, &error);
+            }
+        }
+        if self.retry_at.is_none() && !self.has_loss() {
+            self.recover(now);
+        }
+        self.shared.disk_bytes.store(self.journal.bytes(), Ordering::Relaxed);
+    }
+
+    /// Writes the batch that failed before, if there is one, and the buffer.
+    fn write(&mut self) -> io::Result<()> {
+        self.write_batch()?;
+        let shared = Arc::clone(&self.shared);
+        let mut pending = shared.lock();
+        self.see_dropped(&pending);
+        mem::swap(&mut self.batch, &mut pending.bytes);
+        self.batch_last = pending.last;
+        drop(pending);
+        self.write_batch()
+    }
+
+    fn write_batch(&mut self) -> io::Result<()> {
+        if !self.batch.is_empty() {
+            if let Err(error) = self.journal.append(&mut self.batch) {
+                if !matches!(
+                    error.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+                ) {
+                    self.losses += 1;
+                }
+                return Err(error);
+            }
+            self.shared.writes.fetch_add(1, Ordering::Relaxed);
+            self.shared.written_bytes.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+            self.batch.clear();
+            if self.batch.capacity() > BUFFER_KEPT_BYTES {
+                self.batch = Vec::new();
+            }
+        }
+        self.written = self.batch_last;
+        Ok(())
+    }
+
+    fn see_dropped(&mut self, pending: &Pending) {
+        if pending.dropped != self.dropped_seen {
+            self.dropped_seen = pending.dropped;
+            self.losses += 1;
+            self.shared.failed.store(true, Ordering::Release);
+        }
+    }
+
+    fn sync_if_due(&mut self, now: Instant) -> io::Result<()> {
+        let is_due = match self.durability {
+            Durability::Strict => true,
+            Durability::Relaxed => now >= self.synced_at + SYNC_EVERY,
+        };
+        if self.has_loss() || self.written <= self.durable || !is_due {
+            return Ok(());
+        }
+        self.synced_at = now;
+        self.sync()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if let Err(error) = self.journal.sync() {
+            self.losses += 1;
+            return Err(error);
+        }
+        self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+        self.publish(self.written);
+        Ok(())
+    }
+
+    fn publish(&mut self, number: u64) {
+        if number > self.durable {
+            self.durable = number;
+            self.shared.durable.store(number, Ordering::Release);
+            self.report(WriterEvent::Durable(number));
+        }
+    }
+
+    pub(crate) fn report(&self, event: WriterEvent<'_>) {
+        (self.on_event)(event);
+    }
+
+    /// True while something is lost that only a snapshot brings back.
+    fn has_loss(&self) -> bool {
+        self.losses > self.losses_answered
+    }
+
+    fn begin_snapshot_if_due(&mut self, now: Instant) {
+        let is_wanted = self.has_loss() || (self.journal.wants_snapshot() && !self.stopping);
+        let may_try = self.snapshot_retry_at.is_none_or(|retry| now >= retry);
+        if !is_wanted || !may_try || self.snapshot_answers.is_some() {
+            return;
+        }
+        if self.has_loss() {
+            self.discard_waiting();
+        } else if let Err(error) = self.sync() {
+            self.fail(now, &error);
+            return;
+        }
+        match self.journal.begin_segment() {
+            Ok(segment) => {
+                self.snapshot_answers = Some(self.losses);
+                self.snapshots.begin(segment);
+            }
+            Err(error) => {
+                self.fail_once(now, &error);
+                self.put_off_snapshot(now);
+            }
+        }
+    }
+
+    /// Throws away what the snapshot about to be taken makes unneeded, and what could undo it.
+    fn discard_waiting(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut pending = shared.lock();
+        self.see_dropped(&pending);
+        pending.bytes = Vec::new();
+        self.batch = Vec::new();
+        self.batch_last = pending.last;
+        self.written = pending.last;
+    }
+
+    fn end_snapshot(&mut self, now: Instant) {
+        let Some(result) = self.shared.lock().snapshot.take() else { return };
+        let Some(answered) = self.snapshot_answers.take() else { return };
+        match result {
+            Ok(bytes) => {
+                self.journal.snapshot_written(bytes);
+                self.shared.snapshots.fetch_add(1, Ordering::Relaxed);
+                self.snapshot_retry = SNAPSHOT_RETRY_MIN;
+                self.snapshot_retry_at = None;
+                self.losses_answered = self.losses_answered.max(answered);
+            }
+            Err(error) => {
+                self.fail_once(now, &error);
+                self.put_off_snapshot(now);
+            }
+        }
+    }
+
+    fn put_off_snapshot(&mut self, now: Instant) {
+        self.snapshot_retry_at = Some(now + self.snapshot_retry);
+        self.snapshot_retry = (self.snapshot_retry * 2).min(SNAPSHOT_RETRY_MAX);
+    }
+
+    /// Writing or syncing failed: wait, and try again.
+    fn fail(&mut self, now: Instant, error: &io::Error) {
+        self.retry_at = Some(now + RETRY_EVERY);
+        self.shared.failed.store(true, Ordering::Release);
+        self.fail_once(now, error);
+    }
+
+    /// Reports that the disk fails, once until it works again.
+    fn fail_once(&mut self, now: Instant, error: &io::Error) {
+        self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        if self.failing_since.is_none() {
+            self.failing_since = Some(now);
+            self.report(WriterEvent::Failing(error));
+        }
+    }
+
+    /// Reports that the disk works again, if it failed before.
+    fn recover(&mut self, now: Instant) {
+        self.shared.failed.store(false, Ordering::Release);
+        if self.snapshot_retry_at.is_some() {
+            return;
+        }
+        if let Some(since) = self.failing_since.take() {
+            self.report(WriterEvent::Recovered(now.saturating_duration_since(since)));
+        }
+    }
+
+    /// The last rounds, at a stop.
+    fn finish(&mut self) {
+        self.stopping = true;
+        let deadline = Instant::now() + STOP_WAIT_MAX;
+        let is_kept = loop {
+            self.retry_at = None;
+            self.snapshot_retry_at = None;
+            self.synced_at = Instant::now().checked_sub(SYNC_EVERY).unwrap_or(self.synced_at);
+            self.turn();
+            let is_kept = self.retry_at.is_none() && !self.has_loss() && self.written <= self.durable;
+            if is_kept || Instant::now() >= deadline {
+                break is_kept;
+            }
+            std::thread::sleep(STOP_RETRY_EVERY);
+        };
+        self.snapshots.stop();
+        if is_kept {
+            self.journal.close();
+        } else {
+            self.report(WriterEvent::StoppedWithLoss);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Changes of subscribers and contacts since a given number.
+
+use super::subscribers::SubscriberRow;
+use super::{Store, StoreError};
+use ringway_users::Ha1;
+use rusqlite::{Connection, params};
+
+/// Maximum number of changes that one query returns.
+const CHANGES_MAX: i64 = 10_000;
+
+/// A user of whom something changed, with what is so now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its number; give the last one to the next [`Store::changes_since`].
+    pub seq: u64,
+    /// The user part.
+    pub name: String,
+    /// The domain, lower-case.
+    pub domain: String,
+    /// The new state.
+    pub kind: ChangeKind,
+}
+
+/// New state of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A password: new, or another one.
+    Subscriber(Ha1),
+    /// It was removed, and its registrations should end. Where it was added again, that follows as another change.
+    Removed,
+    /// These permanent contacts, and no others.
+    Contacts(Vec<String>),
+}
+
+/// Which table a change was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Subscriber = 1,
+    Contacts = 2,
+    /// A subscriber was removed, whatever there is of that name now.
+    Removed = 3,
+}
+
+impl Store {
+    /// Reads the changes after number `seq`, oldest first, at most 10,000: call it again until it returns none. A user who
+    /// changed twice comes once, as it is now; one that was removed and added again comes as both.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn changes_since(&self, seq: u64) -> Result<Vec<Change>, StoreError> {
+        let connection = self.lock();
+        read(&connection, seq).map_err(self.sql())
+    }
+}
+
+impl Store {
+    /// Notes that a server has applied all changes up to number `seq`, for its next start.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn note_applied(&self, seq: u64) -> Result<(), StoreError> {
+        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        self.lock()
+            .execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('applied', ?1)", params![seq])
+            .map(|_| ())
+            .map_err(self.sql())
+    }
+}
+
+fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
+         FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
+         WHERE c.seq > ?1 ORDER BY c.seq LIMIT ?2",
+    )?;
+    let mut contacts = connection
+        .prepare_cached("SELECT contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact")?;
+    let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX), CHANGES_MAX])?;
+    let mut changes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);
+        let is_subscriber = row.get_ref(4)?.as_str_or_null()?.is_some();
+        let kind = row.get::<_, i64>(1)?;
+        let kind = if kind == Kind::Contacts as i64 {
+            let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
+            ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+        } else if kind == Kind::Removed as i64 {
+            ChangeKind::Removed
+        } else if is_subscriber {
+            ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
+        } else {
+            ChangeKind::Removed
+        };
+        changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
+    }
+    Ok(changes)
+}
+
+/// Takes note that something about a user changed.
+pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO changed (domain, name, kind) VALUES (?1, ?2, ?3)")?
+        .execute(params![domain, name, kind as i64])?;
+    Ok(())
+}
+
+/// The number up to which a server has applied the changes, as it said last.
+pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(row.get::<_, i64>(0)?.unsigned_abs()))
+}
+
+/// The number of the latest change.
+pub(super) fn last(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .query_row("SELECT coalesce(max(seq), 0) FROM changed", [], |row| row.get::<_, i64>(0))
+        .map(i64::unsigned_abs)
+}

@@ -1,0 +1,95 @@
+//! Many subscribers from a CSV file, all of them or none.
+
+use super::subscribers::insert;
+use super::{Store, StoreError, UserName};
+use ringway_users::{BadRow, UserList, UserRow};
+use rusqlite::Transaction;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+/// Rows between two calls of `progress`.
+const PROGRESS_ROWS: u64 = 1000;
+
+/// Result of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Subscribers added.
+    pub users: u64,
+    /// The domains they are in.
+    pub domains: BTreeSet<String>,
+}
+
+impl Store {
+    /// Adds all subscribers of a list as [`UserList`] reads it. A row without a domain is of `domain`. `progress` gets
+    /// the number of bytes read.
+    ///
+    /// # Errors
+    /// The file cannot be read, its header is another, or a row is wrong, which is then named: nothing is imported.
+    pub fn import(
+        &self,
+        file: &Path,
+        domain: &str,
+        realm: &str,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Imported, StoreError> {
+        let opened = File::open(file).map_err(StoreError::io(file, "open"))?;
+        let mut reader = BufReader::new(opened);
+        let mut list = UserList::new(domain);
+        self.write(|transaction| {
+            let mut imported = Imported::default();
+            loop {
+                let given = reader.fill_buf().map_err(|error| unreadable(file, &error))?;
+                let (mut rest, bytes) = (given, given.len());
+                let row = list.next(&mut rest).map_err(|bad| bad_row(file, bad))?;
+                let used = bytes - rest.len();
+                match row {
+                    Some(row) => {
+                        let inserted = self.import_row(transaction, &row, realm);
+                        inserted.map_err(|detail| bad_row(file, BadRow { line: row.line, detail }))?;
+                        imported.add(&row.user);
+                        if imported.users.is_multiple_of(PROGRESS_ROWS) {
+                            progress(row.byte);
+                        }
+                    }
+                    None if bytes == 0 => return Ok(imported),
+                    None => {}
+                }
+                reader.consume(used);
+            }
+        })
+    }
+
+    fn import_row(
+        &self,
+        transaction: &Transaction<'_>,
+        row: &UserRow<'_>,
+        realm: &str,
+    ) -> Result<(), String> {
+        let user = &row.user;
+        let ha1 = user.ha1(realm, row.password).map_err(|unusable| unusable.to_string())?;
+        if insert(transaction, user, realm, &ha1).map_err(|error| self.sql()(error).to_string())? {
+            Ok(())
+        } else {
+            Err(format!("{user} is there already, in the store or in a row above; take the row out"))
+        }
+    }
+}
+
+impl Imported {
+    fn add(&mut self, user: &UserName) {
+        self.users += 1;
+        if !self.domains.contains(user.domain()) {
+            self.domains.insert(user.domain().to_owned());
+        }
+    }
+}
+
+fn bad_row(file: &Path, BadRow { line, detail }: BadRow) -> StoreError {
+    StoreError::BadRow { file: file.to_owned(), line, detail }
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> StoreError {
+    bad_row(file, BadRow { line: 1, detail: error.to_string() })
+}

@@ -1,0 +1,112 @@
+//! Opening the database: is it ours, is it whole, which version is it.
+
+use super::StoreError;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The newest schema this program knows; kept in SQLite's `user_version`.
+const SCHEMA_VERSION: i64 = 1;
+/// "RNGW", in SQLite's `application_id`: tells our databases from others'.
+const APPLICATION_ID: i64 = 0x524e_4757;
+/// Maximum wait of a command while another process writes.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// `changed` has one row for each user and kind of change, with the number of the latest: a server that knows all up
+/// to some number asks for the larger ones, and the table never outgrows the users.
+const SCHEMA_1: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE subscriber (
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    realm TEXT NOT NULL,
+    ha1_md5 BLOB NOT NULL,
+    ha1_sha256 BLOB NOT NULL,
+    PRIMARY KEY (domain, name)
+) WITHOUT ROWID;
+CREATE TABLE contact (
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    contact TEXT NOT NULL,
+    PRIMARY KEY (domain, name, contact)
+) WITHOUT ROWID;
+CREATE TABLE changed (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    UNIQUE (domain, name, kind)
+);
+";
+
+/// Opens `file`, makes it if there is none.
+pub(super) fn open(file: &Path) -> Result<Connection, StoreError> {
+    if !file.exists() {
+        // H(A1) is as good as a password to whoever reads it: the file is its owner's alone, and SQLite gives its other
+        // files the same permissions. If it fails, opening it says why.
+        let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    }
+    let connection = Connection::open(file).map_err(|error| from_sqlite(file, error))?;
+    prepare(connection, file)
+}
+
+/// A database in memory, gone when it is dropped.
+pub(super) fn open_memory(file: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open_in_memory().map_err(|error| from_sqlite(file, error))?;
+    prepare(connection, file)
+}
+
+/// SQLite's reason in our words.
+pub(super) fn from_sqlite(file: &Path, source: rusqlite::Error) -> StoreError {
+    let file = file.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Corrupt { file, detail: source.to_string() }
+        }
+        Some(_) | None => StoreError::Database { file, source },
+    }
+}
+
+fn prepare(mut connection: Connection, file: &Path) -> Result<Connection, StoreError> {
+    let sql = |error| from_sqlite(file, error);
+    connection.busy_timeout(BUSY_WAIT_MAX).map_err(sql)?;
+    if pragma(&connection, "application_id").map_err(sql)? != APPLICATION_ID {
+        create(&mut connection, file)?;
+    }
+    let version = pragma(&connection, "user_version").map_err(sql)?;
+    if version > SCHEMA_VERSION {
+        return Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION });
+    }
+    // Readers (the server) and a writer (a command) do not wait for each other.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(sql)?;
+    Ok(connection)
+}
+
+/// Makes the tables, unless another process did in the meantime or the file is another program's.
+fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
+    let sql = |error| from_sqlite(file, error);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
+    if pragma(&transaction, "application_id").map_err(sql)? == APPLICATION_ID {
+        return Ok(());
+    }
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
+    if tables != 0 {
+        let detail = "it is another program's database".to_owned();
+        return Err(StoreError::Corrupt { file: file.to_owned(), detail });
+    }
+    let mut secret = [0u8; 32];
+    getrandom::fill(&mut secret).map_err(|error| StoreError::Random(error.to_string()))?;
+    transaction.execute_batch(SCHEMA_1).map_err(sql)?;
+    transaction.execute("INSERT INTO meta (key, value) VALUES ('secret', ?1)", [&secret[..]]).map_err(sql)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(sql)?;
+    transaction.commit().map_err(sql)
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}

@@ -1,0 +1,382 @@
+//! Subscribers and permanent contacts in SQLite, for the commands that change them and the server that loads them.
+//!
+//! Passwords are hashed on the way in and never stored (RFC 7616 §3.4.2: H(A1) is H(name ":" realm ":" password)).
+//! Commands and a running server use the file at the same time.
+
+use super::changes::{Kind, note};
+use super::{StoreError, schema};
+use ringway_users::{Ha1, UserName};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Longest permanent contact, in bytes.
+const CONTACT_BYTES_MAX: usize = 1024;
+
+/// Location of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite://FILE`; a relative FILE is relative to the current folder, as SQLite users expect.
+    Sqlite(PathBuf),
+    /// `memory:`: gone when the program ends.
+    Memory,
+}
+
+impl StoreUrl {
+    /// Beginning of the names of the journal's files: the database's path and `.bindings`. `None` in memory.
+    pub fn bindings(&self) -> Option<PathBuf> {
+        match self {
+            Self::Sqlite(file) => {
+                let mut path = file.clone().into_os_string();
+                path.push(".bindings");
+                Some(path.into())
+            }
+            Self::Memory => None,
+        }
+    }
+}
+
+/// A row of the subscriber table while it is read.
+#[derive(Clone, Copy)]
+pub struct SubscriberRow<'a> {
+    /// The user part.
+    pub name: &'a str,
+    /// The domain, lower-case.
+    pub domain: &'a str,
+    /// The realm the hashes were made for.
+    pub realm: &'a str,
+    /// H(A1) with MD5.
+    pub ha1_md5: &'a [u8; 16],
+    /// H(A1) with SHA-256.
+    pub ha1_sha256: &'a [u8; 32],
+}
+
+impl<'a> SubscriberRow<'a> {
+    /// Hashes of the password.
+    pub fn ha1(&self) -> Ha1 {
+        Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
+    }
+
+    /// From the columns name, domain, realm, ha1_md5, ha1_sha256 at `first` and after.
+    pub(super) fn read(row: &'a Row<'_>, first: usize) -> rusqlite::Result<Self> {
+        let text = |column: usize| row.get_ref(first + column)?.as_str().map_err(rusqlite::Error::from);
+        let blob = |column: usize| row.get_ref(first + column)?.as_blob().map_err(rusqlite::Error::from);
+        let wrong = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
+        Ok(Self {
+            name: text(0)?,
+            domain: text(1)?,
+            realm: text(2)?,
+            ha1_md5: blob(3)?.try_into().map_err(|_| wrong(3))?,
+            ha1_sha256: blob(4)?.try_into().map_err(|_| wrong(4))?,
+        })
+    }
+}
+
+/// Result of [`Store::load`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Subscribers handed over.
+    pub subscribers: u64,
+    /// Permanent contacts handed over.
+    pub contacts: u64,
+    /// The number of the latest change: it and all before it are in what was loaded.
+    pub seq: u64,
+    /// The number up to which the last server applied changes: of those after it, removals still have to be applied to
+    /// what it left behind. `seq`, if there was no server before.
+    pub applied: u64,
+}
+
+/// The database of subscribers and permanent contacts.
+pub struct Store {
+    connection: Mutex<Connection>,
+    file: PathBuf,
+}
+
+impl Store {
+    /// Opens the store, and makes it if there is none.
+    ///
+    /// # Errors
+    /// The file is damaged, another program's, or of a newer version; the file system refuses.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        let (connection, file) = match url {
+            StoreUrl::Sqlite(file) => (schema::open(file)?, file.clone()),
+            StoreUrl::Memory => {
+                let file = PathBuf::from("memory:");
+                (schema::open_memory(&file)?, file)
+            }
+        };
+        Ok(Self { connection: Mutex::new(connection), file })
+    }
+
+    /// The database file, or `memory:`.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// 32 random bytes made when the store was made: the root of nonces that survive a restart.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn secret(&self) -> Result<[u8; 32], StoreError> {
+        self.lock()
+            .query_row("SELECT value FROM meta WHERE key = 'secret'", [], |row| row.get(0))
+            .map_err(self.sql())
+    }
+
+    /// Adds a subscriber.
+    ///
+    /// # Errors
+    /// The user exists already, the password cannot be used, the database refuses.
+    pub fn add(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
+        let ha1 = user.ha1(realm, password)?;
+        self.write(|transaction| {
+            if !insert(transaction, user, realm, &ha1).map_err(self.sql())? {
+                return Err(StoreError::Exists(user.to_string()));
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives a subscriber another password, and the realm it is for.
+    ///
+    /// # Errors
+    /// There is no such user, the password cannot be used, the database refuses.
+    pub fn passwd(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
+        let ha1 = user.ha1(realm, password)?;
+        self.write(|transaction| {
+            let changed = transaction
+                .execute(
+                    "UPDATE subscriber SET realm = ?3, ha1_md5 = ?4, ha1_sha256 = ?5 WHERE domain = ?1 AND name = ?2",
+                    params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256],
+                )
+                .map_err(self.sql())?;
+            if changed == 0 {
+                return Err(StoreError::NoSuchUser(user.to_string()));
+            }
+            note(transaction, user.domain(), user.name(), Kind::Subscriber).map_err(self.sql())
+        })
+    }
+
+    /// Removes a subscriber and its permanent contacts.
+    ///
+    /// # Errors
+    /// There is no such user, neither with a password nor with a permanent contact; the database refuses.
+    pub fn remove(&self, user: &UserName) -> Result<(), StoreError> {
+        let sql = || self.sql();
+        self.write(|transaction| {
+            let key = params![user.domain(), user.name()];
+            let users = transaction
+                .execute("DELETE FROM subscriber WHERE domain = ?1 AND name = ?2", key)
+                .map_err(sql())?;
+            let contacts = transaction
+                .execute("DELETE FROM contact WHERE domain = ?1 AND name = ?2", key)
+                .map_err(sql())?;
+            if users + contacts == 0 {
+                return Err(StoreError::NoSuchUser(user.to_string()));
+            }
+            if contacts > 0 {
+                note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;
+            }
+            note(transaction, user.domain(), user.name(), Kind::Removed).map_err(sql())
+        })
+    }
+
+    /// Gives a user a permanent contact: where it is without registering. It need not have a password. False: it had
+    /// this contact already.
+    ///
+    /// # Errors
+    /// The contact is not a URI that could stand in a Contact header; the database refuses.
+    pub fn bind(&self, user: &UserName, contact: &str) -> Result<bool, StoreError> {
+        let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
+        let is_sip =
+            contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
+        if !is_sip {
+            return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
+        }
+        if contact.len() > CONTACT_BYTES_MAX {
+            return Err(unusable("a contact has at most 1024 bytes"));
+        }
+        if contact.chars().any(|c| c.is_control() || c.is_whitespace() || !c.is_ascii() || "<>\"".contains(c))
+        {
+            return Err(unusable("a contact has no spaces, control characters, quotes or angle brackets"));
+        }
+        self.write(|transaction| {
+            let added = transaction
+                .execute(
+                    "INSERT INTO contact (domain, name, contact) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+                    params![user.domain(), user.name(), contact],
+                )
+                .map_err(self.sql())?;
+            if added > 0 {
+                note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(self.sql())?;
+            }
+            Ok(added > 0)
+        })
+    }
+
+    /// Takes one permanent contact from a user, or all of them; gives how many.
+    ///
+    /// # Errors
+    /// There is none such; the database refuses.
+    pub fn unbind(&self, user: &UserName, contact: Option<&str>) -> Result<usize, StoreError> {
+        self.write(|transaction| {
+            let removed = transaction
+                .execute(
+                    "DELETE FROM contact WHERE domain = ?1 AND name = ?2 AND (?3 IS NULL OR contact = ?3)",
+                    params![user.domain(), user.name(), contact],
+                )
+                .map_err(self.sql())?;
+            if removed == 0 {
+                let contact = contact.unwrap_or("at all").to_owned();
+                return Err(StoreError::NoSuchContact { user: user.to_string(), contact });
+            }
+            note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(self.sql())?;
+            Ok(removed)
+        })
+    }
+
+    /// True when `user` has a password.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn is_subscriber(&self, user: &UserName) -> Result<bool, StoreError> {
+        self.lock()
+            .query_row(
+                "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)",
+                params![user.domain(), user.name()],
+                |row| row.get(0),
+            )
+            .map_err(self.sql())
+    }
+
+    /// Hands over every user, by domain and name, with its realm (`None`: no password) and its permanent contacts, one
+    /// in a line. `on_user` says whether it wants more.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn list(
+        &self,
+        mut on_user: impl FnMut(&str, &str, Option<&str>, Option<&str>) -> bool,
+    ) -> Result<(), StoreError> {
+        let connection = self.lock();
+        let mut statement = connection
+            .prepare(
+                "SELECT domain, name, realm, (SELECT group_concat(contact, char(10)) FROM contact c
+                     WHERE c.domain = u.domain AND c.name = u.name)
+                 FROM (SELECT domain, name, realm FROM subscriber
+                       UNION ALL
+                       SELECT DISTINCT domain, name, NULL FROM contact c WHERE NOT EXISTS
+                           (SELECT 1 FROM subscriber s WHERE s.domain = c.domain AND s.name = c.name)) u
+                 ORDER BY domain, name",
+            )
+            .map_err(self.sql())?;
+        let mut rows = statement.query([]).map_err(self.sql())?;
+        while let Some(row) = rows.next().map_err(self.sql())? {
+            let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+            let (Some(domain), Some(name)) = (text(0).map_err(self.sql())?, text(1).map_err(self.sql())?)
+            else {
+                continue;
+            };
+            if !on_user(name, domain, text(2).map_err(self.sql())?, text(3).map_err(self.sql())?) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over all subscribers, then all permanent contacts (name, domain, contact), as of one moment.
+    ///
+    /// # Errors
+    /// The database refuses, or turns out to be damaged.
+    pub fn load(
+        &self,
+        mut on_subscriber: impl FnMut(SubscriberRow<'_>),
+        mut on_contact: impl FnMut(&str, &str, &str),
+    ) -> Result<Loaded, StoreError> {
+        let mut connection = self.lock();
+        let mut load = || {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+            let seq = super::changes::last(&transaction)?;
+            let applied = super::changes::applied(&transaction)?.unwrap_or(seq);
+            let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
+            let mut statement =
+                transaction.prepare("SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                on_subscriber(SubscriberRow::read(row, 0)?);
+                loaded.subscribers += 1;
+            }
+            let mut statement = transaction.prepare("SELECT name, domain, contact FROM contact")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+                on_contact(text(0)?, text(1)?, text(2)?);
+                loaded.contacts += 1;
+            }
+            Ok(loaded)
+        };
+        load().map_err(self.sql())
+    }
+
+    /// Counts the subscribers that have a password for another realm than `realm`: they cannot register until it is given
+    /// again.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub fn subscribers_of_other_realms(&self, realm: &str) -> Result<u64, StoreError> {
+        self.lock()
+            .query_row("SELECT count(*) FROM subscriber WHERE realm <> ?1", [realm], |row| {
+                row.get::<_, i64>(0)
+            })
+            .map(i64::unsigned_abs)
+            .map_err(self.sql())
+    }
+
+    /// Runs `change` in one transaction; an error takes all of it back.
+    pub(super) fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.lock();
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(self.sql())?;
+        let done = change(&transaction)?;
+        transaction.commit().map_err(self.sql())?;
+        Ok(done)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn sql(&self) -> impl FnOnce(rusqlite::Error) -> StoreError + use<> {
+        let file = self.file.clone();
+        move |error| match error {
+            rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..) => {
+                StoreError::Corrupt { file, detail: format!("a row makes no sense: {error}") }
+            }
+            error => schema::from_sqlite(&file, error),
+        }
+    }
+}
+
+/// Adds a subscriber's row. False: there is one.
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    realm: &str,
+    ha1: &Ha1,
+) -> rusqlite::Result<bool> {
+    let added = transaction
+        .prepare_cached(
+            "INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256])?;
+    if added > 0 {
+        note(transaction, user.domain(), user.name(), Kind::Subscriber)?;
+    }
+    Ok(added > 0)
+}
