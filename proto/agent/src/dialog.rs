@@ -1,6 +1,6 @@
 //! A dialog (RFC 3261 §12): what two user agents know of each other, and the way between them.
 
-use crate::draft::{ContactField, Draft};
+use crate::draft::{ContactField, Draft, Scope};
 use crate::next_hop::NextHop;
 use crate::text::unfolded;
 use crate::{AccountId, Limits, RouteError};
@@ -181,7 +181,7 @@ impl Dialog {
             fields: Vec::new(),
             body: None,
             next_hop,
-            is_in_dialog: true,
+            scope: Scope::InDialog,
             peer: self.peer,
         })
     }

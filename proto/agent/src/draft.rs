@@ -23,10 +23,19 @@ pub(crate) struct Draft {
     pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
     pub(crate) body: Option<Body>,
     pub(crate) next_hop: NextHop,
-    pub(crate) is_in_dialog: bool,
+    pub(crate) scope: Scope,
     /// The flow of the peer's last request in the dialog. A phone that is reachable only by its own connection has that
     /// connection's address as its contact.
     pub(crate) peer: Option<Flow>,
+}
+
+/// Relation of a request to dialogs and to the account's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    OutsideDialog,
+    /// An INVITE to a contact of a 3xx response. Its destination is not the account's server.
+    Redirected,
+    InDialog,
 }
 
 /// The Contact of a request. Its address depends on the flow.

@@ -7,7 +7,7 @@
 //! Does not: open sockets, read clocks, look up names, or touch a packet of sound. What was agreed on for the sound comes
 //! out as [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
 //!
-//! Start reading at `agent.rs`; then `call/mod.rs` for a call's states, `request.rs` for how a request is sent,
+//! Start reading at `agent.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
 //! `method/` for what comes.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ mod account;
 mod agent;
 mod call;
 mod config;
-mod connections;
+mod context;
 mod counters;
 mod dialog;
 mod draft;
@@ -26,7 +26,6 @@ mod event;
 mod ids;
 mod method;
 mod next_hop;
-mod reply;
 mod request;
 mod session;
 mod text;

@@ -2,10 +2,8 @@
 
 use crate::{Account, ServerAddress};
 use alloc::string::String;
-use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
-use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Transport};
+use core::net::IpAddr;
+use ringway_sansio::Transport;
 use ringway_sip::{Host, Scheme, Uri};
 use ringway_transaction::may_send_to;
 
@@ -105,34 +103,6 @@ impl Account {
     }
 }
 
-/// Names that were looked up a short while ago, so that an ACK and a BYE need not wait.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    known: Vec<(String, IpAddr, Instant)>,
-}
-
-impl Names {
-    pub(crate) fn find(&self, now: Instant, host: &str) -> Option<IpAddr> {
-        let found =
-            self.known.iter().find(|(name, _, until)| *until > now && name.eq_ignore_ascii_case(host));
-        found.map(|(_, ip, _)| *ip)
-    }
-
-    /// Remembers an address; true if the oldest one is forgotten for it.
-    pub(crate) fn remember(&mut self, now: Instant, host: &str, ip: IpAddr) -> bool {
-        self.known.retain(|(name, _, until)| *until > now && !name.eq_ignore_ascii_case(host));
-        let is_full = self.known.len() >= NAMES_MAX;
-        if is_full {
-            self.known.remove(0);
-        }
-        self.known.push((host.into(), Flow::canonical(SocketAddr::new(ip, 0)).ip(), now + NAME_LIFETIME));
-        is_full
-    }
-}
-
-const NAMES_MAX: usize = 16;
-const NAME_LIFETIME: Duration = Duration::from_secs(60);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,19 +124,5 @@ mod tests {
         {
             assert_eq!(of(address), Err(RouteError::Address), "{address}");
         }
-    }
-
-    #[test]
-    fn names_are_forgotten_in_time_and_number() {
-        let mut names = Names::default();
-        let now = Instant::from_secs(1);
-        for number in 0..40_u8 {
-            let host = alloc::format!("host{number}");
-            let is_displaced = names.remember(now, &host, IpAddr::from([192, 0, 2, number]));
-            assert_eq!(is_displaced, usize::from(number) >= NAMES_MAX, "{number}");
-        }
-        assert_eq!(names.known.len(), NAMES_MAX);
-        assert_eq!(names.find(now, "HOST39"), Some(IpAddr::from([192, 0, 2, 39])));
-        assert_eq!(names.find(now + NAME_LIFETIME, "host39"), None);
     }
 }

@@ -1,14 +1,11 @@
-//! One address-of-record: who it is, where it is registered, what it was asked.
+//! Accounts: addresses-of-record and their registrations.
 
-pub(crate) mod challenge;
 mod registration;
 
 pub(crate) use registration::{Registration, preloaded_route};
 
-use crate::account::challenge::Wallet;
 use crate::{Account, AccountId, Config};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use ringway_sip::{Scheme, Uri};
 
 /// An account of the configuration is not usable.
@@ -27,23 +24,6 @@ impl core::fmt::Display for BadAccount {
 }
 
 impl core::error::Error for BadAccount {}
-
-/// What changes about an account.
-#[derive(Debug)]
-pub(crate) struct AccountState {
-    pub(crate) registration: Registration,
-    pub(crate) wallet: Wallet,
-    /// The address that its server turned out to have; credentials go nowhere else.
-    pub(crate) server: Option<SocketAddr>,
-    /// The realm that its server asked for when it registered, unescaped; see [`challenge`].
-    pub(crate) realm: Option<Vec<u8>>,
-}
-
-impl AccountState {
-    pub(crate) const fn new(registration: Registration) -> Self {
-        Self { registration, wallet: Wallet::new(), server: None, realm: None }
-    }
-}
 
 impl Account {
     /// The address-of-record as a URI; checked by [`check`].

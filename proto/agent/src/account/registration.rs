@@ -12,7 +12,7 @@
 //! ```
 
 use crate::agent::Timer;
-use crate::draft::{ContactField, Draft, Purpose, write_contact};
+use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
 use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::text::{hex, unfolded};
@@ -85,13 +85,13 @@ impl UserAgent {
     /// Registers an account, now, and keeps it registered. One that is registered already is refreshed.
     pub fn register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
         let added_from = cx.out.len();
-        let asked = self.config.account(account).map_or(0, |account| account.expires_s);
-        if let Some(state) = self.accounts.get_mut(account.0)
-            && !self.is_stopping
-            && !matches!(state.registration.state, State::Waiting(_))
+        let incoming = self.shared.config.account(account).map_or(0, |account| account.expires_s);
+        if let Some(registration) = self.registrations.get_mut(account.0)
+            && !self.shared.is_stopping
+            && !matches!(registration.state, State::Waiting(_))
         {
-            state.registration.expires_s = asked;
-            state.registration.failures = 0;
+            registration.expires_s = incoming;
+            registration.failures = 0;
             self.send_register(cx, account);
         }
         self.settle(cx, added_from);
@@ -106,12 +106,11 @@ impl UserAgent {
 
     /// True when the account's registration stands.
     pub fn is_registered(&self, account: AccountId) -> bool {
-        self.accounts.get(account.0).is_some_and(|state| state.registration.state == State::Registered)
+        self.registrations.get(account.0).is_some_and(|registration| registration.state == State::Registered)
     }
 
     pub(crate) fn remove_registration(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
-        let Some(state) = self.accounts.get_mut(account.0) else { return };
-        let registration = &mut state.registration;
+        let Some(registration) = self.registrations.get_mut(account.0) else { return };
         self.wheel.cancel(registration.timer);
         self.wheel.cancel(registration.keep_alive);
         let under_way = match registration.state {
@@ -122,7 +121,7 @@ impl UserAgent {
         registration.state = State::Idle;
         registration.expires_s = 0;
         if let Some(key) = under_way {
-            self.forget_request(key);
+            self.requests.forget(key);
         }
         match self.submit_register(cx, account) {
             Ok(key) => self.set_registration(account, State::Removing(key)),
@@ -141,7 +140,7 @@ impl UserAgent {
         if answer.status < 200 {
             return;
         }
-        let Some(state) = self.accounts.get_mut(account.0).map(|state| state.registration.state) else {
+        let Some(state) = self.registrations.get(account.0).map(|registration| registration.state) else {
             return;
         };
         if state == State::Removing(key) {
@@ -167,23 +166,24 @@ impl UserAgent {
 
     /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar.
     pub(crate) fn on_keep_alive(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
-        let Some(every) = self.config.account(account).and_then(|account| account.keep_alive) else { return };
-        let Some(state) = self.accounts.get_mut(account.0) else { return };
-        if let Some(flow) = state.registration.flow {
+        let Some(every) = self.shared.config.account(account).and_then(|account| account.keep_alive) else {
+            return;
+        };
+        let Some(registration) = self.registrations.get_mut(account.0) else { return };
+        if let Some(flow) = registration.flow {
             cx.out.send(flow, Token::NONE, b"\r\n\r\n");
         }
-        state.registration.keep_alive = self.wheel.arm(cx.now + every, Timer::KeepAlive(account));
+        registration.keep_alive = self.wheel.arm(cx.now + every, Timer::KeepAlive(account));
     }
 
     /// A connection is gone. Calls for an account that registered by it would go nowhere, so it registers again, soon.
     pub(crate) fn on_closed(&mut self, now: Instant, connection: ConnectionId) {
-        for (place, state) in self.accounts.iter_mut().enumerate() {
-            let registration = &mut state.registration;
+        for (place, registration) in self.registrations.iter_mut().enumerate() {
             if registration.connection == Some(connection) {
                 registration.connection = None;
                 if registration.state == State::Registered {
                     self.wheel.cancel(registration.timer);
-                    let pause = Duration::from_millis(500 + self.rng.below(1500));
+                    let pause = Duration::from_millis(500 + self.shared.random.rng.below(1500));
                     registration.timer = self.wheel.arm(now + pause, Timer::Register(AccountId(place)));
                 }
             }
@@ -201,10 +201,11 @@ impl UserAgent {
     }
 
     fn submit_register(&mut self, cx: &mut Context<'_, Action>, id: AccountId) -> Result<SlabKey, String> {
-        let (Some(account), Some(state)) = (self.config.account(id), self.accounts.get_mut(id.0)) else {
+        let (Some(account), Some(registration)) =
+            (self.shared.config.account(id), self.registrations.get_mut(id.0))
+        else {
             return Err("there is no such account".into());
         };
-        let registration = &mut state.registration;
         self.wheel.cancel(registration.timer);
         let uri = account.registrar_uri();
         let target = Uri::parse(&uri).map_err(|_| String::from("the domain is not one"))?;
@@ -224,11 +225,13 @@ impl UserAgent {
             fields: Vec::new(),
             body: None,
             next_hop,
-            is_in_dialog: false,
+            scope: Scope::OutsideDialog,
             peer: None,
             uri,
         };
-        self.submit(cx, draft, Purpose::Register(id)).map_err(|why| why.reason().into())
+        self.requests
+            .submit(&mut self.shared.lend(cx), draft, Purpose::Register(id))
+            .map_err(|why| why.reason().into())
     }
 
     fn on_registered(
@@ -238,11 +241,11 @@ impl UserAgent {
         key: SlabKey,
         message: &Fields<'_>,
     ) {
-        let flow = self.requests.get(key).and_then(|request| request.flow);
+        let flow = self.requests.flow(key);
         let granted = flow.and_then(|flow| self.granted_s(account, flow, message));
-        let Some(state) = self.accounts.get_mut(account.0) else { return };
-        let registration = &mut state.registration;
-        let expires_s = granted.unwrap_or(registration.expires_s).min(self.config.limits.expires_s_max);
+        let Some(registration) = self.registrations.get_mut(account.0) else { return };
+        let expires_s =
+            granted.unwrap_or(registration.expires_s).min(self.shared.config.limits.expires_s_max);
         if expires_s == 0 {
             let answer = Answer {
                 status: 200,
@@ -256,11 +259,11 @@ impl UserAgent {
         registration.flow = flow;
         let lifetime = Duration::from_secs(u64::from(expires_s));
         // Time for a whole transaction to fail and another to succeed, but not more often than twice a lifetime.
-        let margin = (lifetime / 10).max(self.config.timers.t1 * 70).min(lifetime / 2);
+        let margin = (lifetime / 10).max(self.shared.config.timers.t1 * 70).min(lifetime / 2);
         self.wheel.cancel(registration.timer);
         registration.timer = self.wheel.arm(cx.now + (lifetime - margin), Timer::Register(account));
         self.wheel.cancel(registration.keep_alive);
-        if let Some(every) = self.config.account(account).and_then(|account| account.keep_alive) {
+        if let Some(every) = self.shared.config.account(account).and_then(|account| account.keep_alive) {
             registration.keep_alive = self.wheel.arm(cx.now + every, Timer::KeepAlive(account));
         }
         cx.emit(AgentEvent::Registered { account, expires_s });
@@ -269,7 +272,7 @@ impl UserAgent {
     /// For how long the registrar keeps our binding: by its Contact, or by Expires.
     fn granted_s(&self, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
         let mut ours = Vec::new();
-        write_contact(&self.config, account, flow, &mut ours);
+        write_contact(&self.shared.config, account, flow, &mut ours);
         let ours = grammar::trim(&ours);
         let ours = Uri::parse(ours.strip_prefix(b"<")?.strip_suffix(b">")?).ok()?;
         let contacts = message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
@@ -287,11 +290,11 @@ impl UserAgent {
         message: &Fields<'_>,
     ) {
         let at_least = message.first(HeaderName::MinExpires).and_then(grammar::delta_seconds);
-        let at_least = at_least.filter(|&seconds| seconds <= self.config.limits.expires_s_max);
-        let Some(state) = self.accounts.get_mut(account.0) else { return };
-        match at_least.filter(|&seconds| seconds > state.registration.expires_s) {
+        let at_least = at_least.filter(|&seconds| seconds <= self.shared.config.limits.expires_s_max);
+        let Some(registration) = self.registrations.get_mut(account.0) else { return };
+        match at_least.filter(|&seconds| seconds > registration.expires_s) {
             Some(seconds) => {
-                state.registration.expires_s = seconds;
+                registration.expires_s = seconds;
                 self.send_register(cx, account);
             }
             None => self.on_register_failure(cx, account, answer, None),
@@ -305,12 +308,11 @@ impl UserAgent {
         answer: &Answer<'_, '_>,
         after_s: Option<u32>,
     ) {
-        let Some(state) = self.accounts.get_mut(account.0) else { return };
-        let registration = &mut state.registration;
+        let Some(registration) = self.registrations.get_mut(account.0) else { return };
         self.wheel.cancel(registration.keep_alive);
         let mut retry_s = None;
         if may_pass(answer.status) {
-            let pause_s = back_off_s(registration.failures, &mut self.rng)
+            let pause_s = back_off_s(registration.failures, &mut self.shared.random.rng)
                 .max(after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX));
             registration.failures = registration.failures.saturating_add(1);
             registration.state = State::BackingOff;
@@ -325,8 +327,8 @@ impl UserAgent {
     }
 
     fn set_registration(&mut self, account: AccountId, to: State) {
-        if let Some(state) = self.accounts.get_mut(account.0) {
-            state.registration.state = to;
+        if let Some(registration) = self.registrations.get_mut(account.0) {
+            registration.state = to;
         }
     }
 }

@@ -71,12 +71,11 @@ impl UserAgent {
         mut acceptance: Acceptance,
     ) {
         let response = &acceptance.response;
-        self.transactions.respond(cx, acceptance.server, 200, |arena| {
-            arena.extend_from_slice(response);
-        });
-        acceptance.interval = self.config.timers.t1;
+        self.requests.send_response(&mut self.shared.lend(cx), acceptance.server, 200, response);
+        acceptance.interval = self.shared.config.timers.t1;
         acceptance.repeat = self.wheel.arm(cx.now + acceptance.interval, Timer::RepeatSuccess(id));
-        acceptance.give_up = self.wheel.arm(cx.now + self.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
+        acceptance.give_up =
+            self.wheel.arm(cx.now + self.shared.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
         self.end_acceptance(id);
         if let Some(call) = self.call_mut(id) {
             call.acceptance = Some(acceptance);
@@ -84,14 +83,12 @@ impl UserAgent {
     }
 
     pub(crate) fn repeat_success(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
-        let t2 = self.config.timers.t2;
+        let t2 = self.shared.config.timers.t2;
         let Some(acceptance) = self.calls.get_mut(id.key()).and_then(|call| call.acceptance.as_mut()) else {
             return;
         };
         let response = &acceptance.response;
-        self.transactions.respond(cx, acceptance.server, 200, |arena| {
-            arena.extend_from_slice(response);
-        });
+        self.requests.send_response(&mut self.shared.lend(cx), acceptance.server, 200, response);
         acceptance.interval = (acceptance.interval * 2).min(t2);
         acceptance.repeat = self.wheel.arm(cx.now + acceptance.interval, Timer::RepeatSuccess(id));
     }
@@ -99,7 +96,7 @@ impl UserAgent {
     /// RFC 3261 §13.3.1.4: without an ACK the call is over, and the other side is told.
     pub(crate) fn give_up_on_ack(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         if self.call_at(id).is_some_and(|call| call.acceptance.is_some()) {
-            self.counters.acks_missed += 1;
+            self.shared.counters.acks_missed += 1;
             self.end_acceptance(id);
             if self.call_state(id) == Some(CallState::Leaving) {
                 return self.send_bye(cx, id);
@@ -115,7 +112,7 @@ impl UserAgent {
             acceptance.is_some_and(|acceptance| acceptance.cseq == message.cseq().number)
         });
         let Some(id) = found else {
-            self.counters.stray += 1;
+            self.shared.counters.stray += 1;
             return;
         };
         let Some(acceptance) = self.end_acceptance(id) else { return };
@@ -149,7 +146,7 @@ impl UserAgent {
         accepting: Accepting,
         message: &Message<'_>,
     ) {
-        let body_bytes_max = self.config.limits.body_bytes_max;
+        let body_bytes_max = self.shared.config.limits.body_bytes_max;
         let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) else { return };
         let agreed = match carried(message, body_bytes_max) {
             Ok(Carried::Description(body)) => session.accept_answer(body),
@@ -166,7 +163,7 @@ impl UserAgent {
                 self.note_peer_hold(cx, id, is_held);
             }
             Err(why) => {
-                self.counters.sessions_refused += 1;
+                self.shared.counters.sessions_refused += 1;
                 self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }

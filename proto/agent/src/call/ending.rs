@@ -1,8 +1,8 @@
 //! The end of a call, from whichever side and in whichever state.
 
 use crate::draft::Purpose;
-use crate::reply::phrase_of;
-use crate::request::Answer;
+use crate::request::reply::phrase_of;
+use crate::request::{Answer, Cancelled};
 use crate::{Action, AgentEvent, By, CallError, CallId, CallState, Ended, UserAgent};
 use ringway_sansio::Context;
 use ringway_sip::Method;
@@ -35,12 +35,9 @@ impl UserAgent {
         let (invite, ring) = (call.invite, call.ring);
         self.wheel.cancel(ring);
         let Some(key) = invite else { return };
-        match self.requests.get(key).and_then(|request| request.client) {
-            Some(client) => {
-                self.transactions.cancel(cx, client);
-            }
-            None => {
-                self.forget_unsent(key);
+        match self.requests.cancel(&mut self.shared.lend(cx), key) {
+            Cancelled::Sent => {}
+            Cancelled::Unsent => {
                 self.report_progress(cx, id, 487);
                 self.tell_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
@@ -81,7 +78,7 @@ impl UserAgent {
         let Some(call) = self.call_mut(id) else { return };
         let account = call.account;
         let sent = match call.dialog.draft(account, Method::Bye) {
-            Ok(draft) => self.submit(cx, draft, Purpose::Bye(id)).is_ok(),
+            Ok(draft) => self.requests.submit(&mut self.shared.lend(cx), draft, Purpose::Bye(id)).is_ok(),
             Err(_) => false,
         };
         if !sent {

@@ -5,7 +5,9 @@ use crate::call::Call;
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::dialog::Dialog;
 use crate::draft::Body;
-use crate::reply::{Asked, add_abilities, add_contact, finish, phrase_of, write_refusal};
+use crate::request::reply::{
+    ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
+};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::{text, unfolded};
 use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Config, Role, UserAgent};
@@ -68,27 +70,27 @@ impl UserAgent {
     pub(crate) fn take_call(
         &mut self,
         cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        incoming: &IncomingRequest<'_, '_>,
         account: AccountId,
         dialog: Dialog,
         replaces: Option<CallId>,
     ) {
-        let message = asked.message;
+        let message = incoming.message;
         let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
         let id = CallId::from_key(self.calls.insert(call));
-        let Some(server) = self.begin(cx, asked, Some(id)) else {
+        let Some(server) = self.requests.begin(&mut self.shared.lend(cx), incoming, Some(id)) else {
             self.calls.remove(id.key());
             return;
         };
-        let ring = self.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
+        let ring = self.shared.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
         let ring = self.wheel.arm(cx.now + ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
             call.unanswered = Some(Unanswered {
                 server,
                 request: message.as_bytes().to_vec(),
-                flow: asked.flow,
+                flow: incoming.flow,
                 cseq: message.cseq().number,
             });
         }
@@ -111,13 +113,14 @@ impl UserAgent {
         id: CallId,
         media: LocalMedia,
     ) -> Result<(), CallError> {
-        let limits = self.config.limits;
+        let limits = self.shared.config.limits;
         let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
         let unanswered = call.unanswered.as_ref().filter(|_| call.state == CallState::Ringing);
         let unanswered = unanswered.ok_or(CallError::WrongState)?;
         let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);
-        let message = Message::parse(&unanswered.request, &self.config.message_limits);
-        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
+        let message = Message::parse(&unanswered.request, &self.shared.config.message_limits);
+        let mut session =
+            Session::new(media, &mut self.shared.random.secrets, &mut self.shared.random.visible);
         let agreed = match message.as_deref().map(|message| carried(message, limits.body_bytes_max)) {
             Ok(Ok(Carried::Description(offer))) => {
                 session.answer(offer, Direction::SendRecv).map(|(body, params)| (body, Some(params)))
@@ -168,8 +171,8 @@ impl UserAgent {
         why: &NotAcceptable,
         flow: Flow,
     ) -> CallError {
-        self.counters.sessions_refused += 1;
-        let agent = self.warning_agent(flow);
+        self.shared.counters.sessions_refused += 1;
+        let agent = warning_agent(&self.shared.config, flow);
         self.respond_to_invite(cx, id, why.status, phrase_of(why.status), |response| {
             write_refusal(response, why, &agent);
         });
@@ -201,12 +204,12 @@ impl UserAgent {
         self.write_to_invite(id, status, phrase, &mut response, |response, config| {
             if let Some(account) = account.filter(|_| (101..300).contains(&status)) {
                 add_contact(response, config, account, flow);
-                response.header(HeaderName::Allow, crate::reply::ALLOW);
+                response.header(HeaderName::Allow, ALLOW);
             }
             add(response);
             None
         });
-        self.transactions.respond(cx, server, status, |arena| arena.extend_from_slice(&response));
+        self.requests.send_response(&mut self.shared.lend(cx), server, status, &response);
     }
 
     /// Whether the program may answer a call so: while it rings, and with one of `statuses`.
@@ -227,7 +230,9 @@ impl UserAgent {
     ) {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
-        let Ok(message) = Message::parse(&unanswered.request, &self.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&unanswered.request, &self.shared.config.message_limits) else {
+            return;
+        };
         let source = unanswered.flow.remote;
         // RFC 3261 §8.2.6.2: a 100 needs no tag.
         let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
@@ -235,7 +240,7 @@ impl UserAgent {
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }
-        finish(response, &self.config, add);
+        finish(response, &self.shared.config, add);
     }
 }
 

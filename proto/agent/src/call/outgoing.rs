@@ -3,10 +3,10 @@
 use crate::agent::Timer;
 use crate::call::Call;
 use crate::dialog::Dialog;
-use crate::draft::{Body, ContactField, Draft, Purpose};
+use crate::draft::{Body, ContactField, Draft, Purpose, Scope};
 use crate::next_hop::NextHop;
-use crate::reply::{ALLOW, SUPPORTED};
 use crate::request::Answer;
+use crate::request::reply::{ALLOW, SUPPORTED};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
 use crate::{AccountId, Action, AgentEvent, By, CallError, CallId, CallState, Role, RouteError, UserAgent};
@@ -56,7 +56,7 @@ impl UserAgent {
 
     /// The URI that a person means.
     pub(crate) fn full_target(&self, account: AccountId, target: &str) -> Result<Vec<u8>, CallError> {
-        let account = self.config.account(account).ok_or(CallError::NoAccount)?;
+        let account = self.shared.config.account(account).ok_or(CallError::NoAccount)?;
         let target = target.trim();
         let has_scheme = ["sip:", "sips:", "tel:"]
             .iter()
@@ -87,21 +87,22 @@ impl UserAgent {
         invitation: Invitation,
         media: LocalMedia,
     ) -> Result<CallId, CallError> {
-        if self.is_stopping {
+        if self.shared.is_stopping {
             return Err(CallError::Stopping);
         }
-        if self.calls_len() >= self.config.limits.calls_max {
+        if self.calls_len() >= self.shared.config.limits.calls_max {
             return Err(CallError::TooManyCalls);
         }
-        let (call_id, local_tag) = (self.new_call_id(), self.new_tag());
-        let account = self.config.account(invitation.account).ok_or(CallError::NoAccount)?;
+        let (call_id, local_tag) = (self.shared.random.new_call_id(), self.shared.random.new_tag());
+        let account = self.shared.config.account(invitation.account).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&invitation.target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
         let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
-        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
+        let mut session =
+            Session::new(media, &mut self.shared.random.secrets, &mut self.shared.random.visible);
         let body = Body { content_type: SDP, bytes: session.offer(Direction::SendRecv) };
         let mut call = Call::new(invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);
@@ -111,7 +112,7 @@ impl UserAgent {
         draft.fields.extend(invitation.fields);
         let id = CallId::from_key(self.calls.insert(call));
         self.submit_invite(cx, id, draft)?;
-        let ring = self.wheel.arm(cx.now + self.config.ring, Timer::Ring(id));
+        let ring = self.wheel.arm(cx.now + self.shared.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
         }
@@ -124,7 +125,7 @@ impl UserAgent {
         id: CallId,
         draft: Draft,
     ) -> Result<(), CallError> {
-        match self.submit(cx, draft, Purpose::Invite(id)) {
+        match self.requests.submit(&mut self.shared.lend(cx), draft, Purpose::Invite(id)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -141,11 +142,6 @@ impl UserAgent {
     /// True for a call that is still wanted and not answered.
     pub(crate) fn is_calling(&self, call: CallId) -> bool {
         self.call_state(call) == Some(CallState::Calling)
-    }
-
-    /// True when a call goes where a redirection led it, and not to the account's server.
-    pub(crate) fn was_redirected(&self, call: CallId) -> bool {
-        self.call_at(call).is_some_and(|call| call.redirects > 0)
     }
 
     /// An answer to our INVITE, or the lack of one.
@@ -170,7 +166,7 @@ impl UserAgent {
         status: u16,
         message: &Message<'_>,
     ) {
-        let limits = self.config.limits;
+        let limits = self.shared.config.limits;
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Calling) else { return };
         if status == 100 {
             return;
@@ -185,7 +181,7 @@ impl UserAgent {
         let place = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
             Some(place) => place,
             None if call.early.len() >= limits.early_dialogs_max => {
-                self.counters.too_many_early_dialogs += 1;
+                self.shared.counters.too_many_early_dialogs += 1;
                 return;
             }
             None => {
@@ -209,9 +205,9 @@ impl UserAgent {
 
     /// A 2xx with a tag that has not been acknowledged yet.
     fn on_success(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
-        let acks = self.requests.get(key).map_or(0, |request| request.acks.len());
-        if acks >= self.config.limits.early_dialogs_max {
-            self.counters.too_many_early_dialogs += 1;
+        let acks = self.requests.ack_count(key);
+        if acks >= self.shared.config.limits.early_dialogs_max {
+            self.shared.counters.too_many_early_dialogs += 1;
             return;
         }
         match self.call_at(id).map(|call| call.state) {
@@ -223,14 +219,14 @@ impl UserAgent {
             }
             // Another fork has answered first, or the call is over.
             _ => {
-                self.counters.forks_ended += 1;
+                self.shared.counters.forks_ended += 1;
                 self.acknowledge_and_leave(cx, key, message);
             }
         }
     }
 
     fn establish(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
-        let limits = self.config.limits;
+        let limits = self.shared.config.limits;
         let Some(call) = self.call_mut(id) else { return };
         let tag = message.to().tag().unwrap_or_default();
         let early = call.early.iter().position(|early| early.dialog.remote_tag == tag);
@@ -238,7 +234,7 @@ impl UserAgent {
         let before = early.as_ref().map_or(&call.dialog, |early| &early.dialog);
         let Ok(mut dialog) = before.answered(message, &limits) else {
             // Nothing can be sent in it, so nothing is: the other side gives up without our ACK.
-            self.counters.too_many_routes += 1;
+            self.shared.counters.too_many_routes += 1;
             self.tell_ended(cx, id, 400, "the answer makes no dialog", By::Local);
             return self.drop_call(id);
         };
@@ -260,7 +256,7 @@ impl UserAgent {
         let (tag, ring) = (call.dialog.remote_tag.clone(), call.ring);
         self.wheel.cancel(ring);
         if let Ok(draft) = ack {
-            self.acknowledge(cx, key, &tag, draft);
+            self.requests.acknowledge(&mut self.shared.lend(cx), key, &tag, draft);
         }
         match agreed {
             Ok((session, params)) => {
@@ -272,7 +268,7 @@ impl UserAgent {
                 self.reconcile(cx, id);
             }
             Err(why) => {
-                self.counters.sessions_refused += 1;
+                self.shared.counters.sessions_refused += 1;
                 self.report_progress(cx, id, why.status);
                 self.leave(cx, id, why.status, &why.reason, By::Local);
             }
@@ -281,9 +277,9 @@ impl UserAgent {
 
     /// ACK and BYE for a dialog that nobody wants.
     fn acknowledge_and_leave(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, message: &Message<'_>) {
-        let Some(request) = self.requests.get(key) else { return };
-        let (draft, account) = (&request.draft, request.draft.account);
-        let asked = Dialog {
+        let Some(draft) = self.requests.draft(key) else { return };
+        let (account, cseq) = (draft.account, draft.cseq);
+        let invited = Dialog {
             call_id: draft.call_id.clone(),
             local_tag: Vec::new(),
             remote_tag: Vec::new(),
@@ -295,12 +291,12 @@ impl UserAgent {
             routes: Vec::new(),
             peer: None,
         };
-        let Ok(mut dialog) = asked.answered(message, &self.config.limits) else { return };
-        if let Ok(ack) = dialog.ack(account, draft.cseq) {
-            self.acknowledge(cx, key, &dialog.remote_tag, ack);
+        let Ok(mut dialog) = invited.answered(message, &self.shared.config.limits) else { return };
+        if let Ok(ack) = dialog.ack(account, cseq) {
+            self.requests.acknowledge(&mut self.shared.lend(cx), key, &dialog.remote_tag, ack);
         }
         if let Ok(bye) = dialog.draft(account, Method::Bye) {
-            let _ = self.submit(cx, bye, Purpose::Nobody);
+            let _ = self.requests.submit(&mut self.shared.lend(cx), bye, Purpose::Nobody);
         }
     }
 
@@ -334,14 +330,15 @@ impl UserAgent {
     /// True when the call goes on.
     fn redirect(&mut self, cx: &mut Context<'_, Action>, id: CallId, message: &Message<'_>) -> bool {
         let has_more = message.values(HeaderName::Contact).nth(CONTACTS_MAX).is_some();
-        self.counters.too_many_contacts += u64::from(has_more);
+        self.shared.counters.too_many_contacts += u64::from(has_more);
         let Some(call) = self.call_at(id) else { return false };
-        if call.redirects >= self.config.limits.redirects_max {
+        if call.redirects >= self.shared.config.limits.redirects_max {
             return false;
         }
         let Some((uri, next_hop)) = best_contact(message, &call.dialog.target) else { return false };
-        let Some(old) = call.invite.and_then(|key| self.requests.get(key)) else { return false };
-        let mut draft = old.draft.clone();
+        let Some(old) = call.invite.and_then(|key| self.requests.draft(key)) else { return false };
+        let mut draft = old.clone();
+        draft.scope = Scope::Redirected;
         draft.uri.clone_from(&uri);
         draft.next_hop = next_hop;
         draft.routes.clear();
@@ -355,11 +352,11 @@ impl UserAgent {
     /// that insist on SRTP refuse: 488, pjsua 406. True when the call goes on.
     fn insist_on_srtp(&mut self, cx: &mut Context<'_, Action>, id: CallId) -> bool {
         let Some(old) = self.call_at(id).and_then(|call| call.invite) else { return false };
-        let Some(mut draft) = self.requests.get(old).map(|old| old.draft.clone()) else { return false };
+        let Some(mut draft) = self.requests.draft(old).cloned() else { return false };
         let session = self.call_mut(id).and_then(|call| call.session.as_mut());
         let Some(bytes) = session.and_then(Session::offer_as_savp) else { return false };
         draft.body = Some(Body { content_type: SDP, bytes });
-        self.counters.srtp_insisted += 1;
+        self.shared.counters.srtp_insisted += 1;
         self.invite_again(cx, id, draft)
     }
 
@@ -369,7 +366,7 @@ impl UserAgent {
         call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
-        match self.submit(cx, draft, Purpose::Invite(id)) {
+        match self.requests.submit(&mut self.shared.lend(cx), draft, Purpose::Invite(id)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -409,7 +406,7 @@ pub(crate) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
         fields: abilities(),
         body: Some(body),
         next_hop,
-        is_in_dialog: false,
+        scope: Scope::OutsideDialog,
         peer: None,
     }
 }

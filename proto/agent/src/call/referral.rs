@@ -12,8 +12,8 @@
 use crate::agent::Timer;
 use crate::call::outgoing::Invitation;
 use crate::draft::{Body, ContactField, Purpose};
-use crate::reply::phrase_of;
 use crate::request::Answer;
+use crate::request::reply::phrase_of;
 use crate::{Action, CallError, CallId, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -147,7 +147,7 @@ impl UserAgent {
                 (HeaderName::SubscriptionState, state.to_vec()),
             ];
             // A report that cannot be sent is missed; the other side has its own timer.
-            let _ = self.submit(cx, draft, Purpose::Report(id));
+            let _ = self.requests.submit(&mut self.shared.lend(cx), draft, Purpose::Report(id));
         }
         if report == Report::Last {
             self.stop_referral(id);

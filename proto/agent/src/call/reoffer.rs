@@ -16,7 +16,7 @@
 use crate::agent::Timer;
 use crate::call::outgoing::abilities;
 use crate::draft::{Body, ContactField, Purpose};
-use crate::request::{Answer, Request};
+use crate::request::Answer;
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{Action, AgentEvent, By, CallError, CallId, CallState, Role, UserAgent};
 use core::time::Duration;
@@ -106,7 +106,7 @@ impl UserAgent {
         draft.contact = ContactField::Target;
         draft.fields = abilities();
         call.reoffer = Reoffer::Sent { hold, retries };
-        if let Err(why) = self.submit(cx, draft, Purpose::Reinvite(id)) {
+        if let Err(why) = self.requests.submit(&mut self.shared.lend(cx), draft, Purpose::Reinvite(id)) {
             self.retract_offer(id);
             self.refuse_change(cx, id, 503, why.reason());
         }
@@ -125,7 +125,7 @@ impl UserAgent {
             (200..=299, Some(message)) => self.on_changed(cx, id, key, message),
             (491, _) => self.on_glare(cx, id),
             _ => {
-                if self.requests.get(key).is_some_and(Request::was_never_sent) {
+                if self.requests.was_never_sent(key) {
                     self.retract_offer(id);
                 }
                 if self.call_state(id) == Some(CallState::Established) && !self.ends_dialog(cx, id, answer) {
@@ -136,8 +136,8 @@ impl UserAgent {
     }
 
     fn on_changed(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
-        let body_bytes_max = self.config.limits.body_bytes_max;
-        let acks = self.requests.get(key).map_or(0, |request| request.acks.len());
+        let body_bytes_max = self.shared.config.limits.body_bytes_max;
+        let acks = self.requests.ack_count(key);
         let is_ours = self.call_at(id).is_some_and(|call| {
             call.dialog.is(
                 message.call_id(),
@@ -146,14 +146,14 @@ impl UserAgent {
             )
         });
         if acks > 0 || !is_ours {
-            self.counters.stray += 1;
+            self.shared.counters.stray += 1;
             return;
         }
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(message);
         let (account, tag) = (call.account, call.dialog.remote_tag.clone());
         if let Ok(ack) = call.dialog.ack(account, message.cseq().number) {
-            self.acknowledge(cx, key, &tag, ack);
+            self.requests.acknowledge(&mut self.shared.lend(cx), key, &tag, ack);
         }
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Established) else {
             return;
@@ -176,7 +176,7 @@ impl UserAgent {
             }
             // An accepted offer whose answer cannot be taken leaves the two sides with different ideas of the call.
             Err(why) => {
-                self.counters.sessions_refused += 1;
+                self.shared.counters.sessions_refused += 1;
                 self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
@@ -184,7 +184,8 @@ impl UserAgent {
 
     /// RFC 3261 §14.1: who made the call waits longer, so that the two do not meet again.
     fn on_glare(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
-        let (retries_max, units) = (self.config.limits.glare_retries_max, self.rng.next_u64());
+        let (retries_max, units) =
+            (self.shared.config.limits.glare_retries_max, self.shared.random.rng.next_u64());
         let Some(call) = self.call_mut(id) else { return };
         let Reoffer::Sent { retries, .. } = call.reoffer else { return };
         if retries >= retries_max {

@@ -38,7 +38,7 @@ impl UserAgent {
     fn refer(&mut self, cx: &mut Context<'_, Action>, id: CallId, target: &str) -> Result<(), CallError> {
         let account = self.call_at(id).ok_or(CallError::NoCall)?.account;
         let target = self.full_target(account, target)?;
-        let aor = self.config.account(account).map(|account| account.aor.clone()).unwrap_or_default();
+        let aor = self.shared.config.account(account).map(|account| account.aor.clone()).unwrap_or_default();
         let call = self.call_mut(id).ok_or(CallError::NoCall)?;
         if call.state != CallState::Established || call.transfer.is_some() {
             return Err(CallError::WrongState);
@@ -49,9 +49,12 @@ impl UserAgent {
             (HeaderName::ReferTo, [b"<", &target[..], b">"].concat()),
             (HeaderName::ReferredBy, [b"<", aor.as_bytes(), b">"].concat()),
         ];
-        self.submit(cx, draft, Purpose::Refer(id)).map_err(|why| CallError::NotSent(why.reason()))?;
-        let timer =
-            self.wheel.arm(cx.now + self.config.ring + self.config.timers.t1 * 64, Timer::Transfer(id));
+        self.requests
+            .submit(&mut self.shared.lend(cx), draft, Purpose::Refer(id))
+            .map_err(|why| CallError::NotSent(why.reason()))?;
+        let timer = self
+            .wheel
+            .arm(cx.now + self.shared.config.ring + self.shared.config.timers.t1 * 64, Timer::Transfer(id));
         if let Some(call) = self.call_mut(id) {
             call.transfer = Some(Transfer { timer });
         }

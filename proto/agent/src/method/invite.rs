@@ -3,7 +3,7 @@
 use crate::call::Reoffer;
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::dialog::{Dialog, NoDialog};
-use crate::reply::{Asked, add_abilities, add_contact};
+use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
 use crate::session::{Carried, NotAcceptable, SDP, carried, check_offer};
 use crate::{AccountId, Action, AgentEvent, CallId, CallState, Role, UserAgent};
 use alloc::vec::Vec;
@@ -21,45 +21,58 @@ enum Replaced {
 }
 
 impl UserAgent {
-    pub(super) fn on_invite(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
-        if asked.message.to().tag().is_some() {
-            return self.on_reinvite(cx, asked);
+    pub(super) fn on_invite(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
+        if incoming.message.to().tag().is_some() {
+            return self.on_reinvite(cx, incoming);
         }
-        if self.is_merged(asked.message) {
-            return self.refuse(cx, asked, 482, "Loop Detected");
+        if self.is_merged(incoming.message) {
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 482, "Loop Detected");
         }
-        let Some(account) = self.account_for(&asked.uri) else {
-            return self.refuse(cx, asked, 404, "Not Found");
+        let Some(account) = self.account_for(&incoming.uri) else {
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 404, "Not Found");
         };
-        if self.is_stopping {
-            return self.refuse(cx, asked, 480, "Temporarily Unavailable");
+        if self.shared.is_stopping {
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 480, "Temporarily Unavailable");
         }
         let checked =
-            carried(asked.message, self.config.limits.body_bytes_max).and_then(|carried| match carried {
-                Carried::Nothing => Ok(()),
-                Carried::Description(offer) => check_offer(offer),
+            carried(incoming.message, self.shared.config.limits.body_bytes_max).and_then(|carried| {
+                match carried {
+                    Carried::Nothing => Ok(()),
+                    Carried::Description(offer) => check_offer(offer),
+                }
             });
         if let Err(why) = checked {
-            return self.refuse_session(cx, asked, &why);
+            return self.requests.refuse_session(&mut self.shared.lend(cx), incoming, &why);
         }
-        let replaces = match self.replaced_by(asked.message, account) {
+        let replaces = match self.replaced_by(incoming.message, account) {
             Replaced::Nobody => None,
             Replaced::Call(call) => Some(call),
-            Replaced::Refused(status, phrase) => return self.refuse(cx, asked, status, phrase),
+            Replaced::Refused(status, phrase) => {
+                return self.requests.refuse(&mut self.shared.lend(cx), incoming, status, phrase);
+            }
         };
         // The call that takes another's place may be one more, until it has taken it.
-        if self.calls_len() >= self.config.limits.calls_max + usize::from(replaces.is_some()) {
-            self.counters.too_many_calls += 1;
-            return self.refuse(cx, asked, 486, "Busy Here");
+        if self.calls_len() >= self.shared.config.limits.calls_max + usize::from(replaces.is_some()) {
+            self.shared.counters.too_many_calls += 1;
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 486, "Busy Here");
         }
-        let tag = self.new_tag();
-        match Dialog::called(asked.message, asked.flow, tag, &self.config.limits) {
-            Ok(dialog) => self.take_call(cx, asked, account, dialog, replaces),
-            Err(NoDialog::Contact) => self.refuse(cx, asked, 400, "Missing Or Bad Contact"),
-            Err(NoDialog::Tag) => self.refuse(cx, asked, 400, "Missing From Tag"),
+        let tag = self.shared.random.new_tag();
+        match Dialog::called(incoming.message, incoming.flow, tag, &self.shared.config.limits) {
+            Ok(dialog) => self.take_call(cx, incoming, account, dialog, replaces),
+            Err(NoDialog::Contact) => {
+                self.requests.refuse(&mut self.shared.lend(cx), incoming, 400, "Missing Or Bad Contact")
+            }
+            Err(NoDialog::Tag) => {
+                self.requests.refuse(&mut self.shared.lend(cx), incoming, 400, "Missing From Tag")
+            }
             Err(NoDialog::Routes) => {
-                self.counters.too_many_routes += 1;
-                self.refuse(cx, asked, 400, "Bad Or Too Many Record-Routes");
+                self.shared.counters.too_many_routes += 1;
+                self.requests.refuse(
+                    &mut self.shared.lend(cx),
+                    incoming,
+                    400,
+                    "Bad Or Too Many Record-Routes",
+                );
             }
         }
     }
@@ -109,36 +122,41 @@ impl UserAgent {
     }
 
     /// The other side wants to change the session.
-    fn on_reinvite(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
-        let Some(id) = self.call_in_order(cx, asked) else { return };
+    fn on_reinvite(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
+        let Some(id) = self.call_in_order(cx, incoming) else { return };
         let Some(call) = self.call_at(id) else { return };
         let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
         match (call.state, call.reoffer) {
             (CallState::Leaving | CallState::Cancelling, _) => {
-                return self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
+                return self.requests.refuse(
+                    &mut self.shared.lend(cx),
+                    incoming,
+                    481,
+                    "Call/Transaction Does Not Exist",
+                );
             }
-            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, asked),
+            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, incoming),
             (CallState::Accepted | CallState::Established, Reoffer::Sent { .. }) => {
-                return self.refuse(cx, asked, 491, "Request Pending");
+                return self.requests.refuse(&mut self.shared.lend(cx), incoming, 491, "Request Pending");
             }
             (CallState::Accepted | CallState::Established, _) if awaits_answer => {
-                return self.ask_later(cx, asked);
+                return self.ask_later(cx, incoming);
             }
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
         // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = self.begin(cx, asked, Some(id)) else { return };
-        let asked = &Asked { server: Some(server), ..*asked };
+        let Some(server) = self.requests.begin(&mut self.shared.lend(cx), incoming, Some(id)) else { return };
+        let incoming = &IncomingRequest { server: Some(server), ..*incoming };
         // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
         if self.end_acceptance(id).is_some()
             && let Some(call) = self.call_mut(id)
         {
             call.state = CallState::Established;
         }
-        match self.negotiate(cx, asked, id) {
-            Ok(agreed) => self.accept_change(cx, asked, id, server, agreed),
+        match self.negotiate(cx, incoming, id) {
+            Ok(agreed) => self.accept_change(cx, incoming, id, server, agreed),
             Err(why) => {
-                self.refuse_session(cx, asked, &why);
+                self.requests.refuse_session(&mut self.shared.lend(cx), incoming, &why);
                 cx.emit(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
             }
         }
@@ -148,10 +166,10 @@ impl UserAgent {
     pub(super) fn negotiate(
         &mut self,
         cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        incoming: &IncomingRequest<'_, '_>,
         id: CallId,
     ) -> Result<(Vec<u8>, bool), NotAcceptable> {
-        let carried = carried(asked.message, self.config.limits.body_bytes_max)?;
+        let carried = carried(incoming.message, self.shared.config.limits.body_bytes_max)?;
         let missing = || NotAcceptable::missing("the call has no session");
         let call = self.call_mut(id).ok_or_else(missing)?;
         let wanted = if call.hold.wanted { Direction::SendOnly } else { Direction::SendRecv };
@@ -172,32 +190,38 @@ impl UserAgent {
     fn accept_change(
         &mut self,
         cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        incoming: &IncomingRequest<'_, '_>,
         id: CallId,
         server: ServerId,
         (body, awaits_answer): (Vec<u8>, bool),
     ) {
         let Some(call) = self.call_mut(id) else { return };
-        call.dialog.refresh_target(asked.message);
-        let (account, flow) = (call.account, asked.flow);
+        call.dialog.refresh_target(incoming.message);
+        let (account, flow) = (call.account, incoming.flow);
         let mut bytes = Vec::new();
-        let mut response = ResponseWriter::answer(&mut bytes, asked.message, 200, "OK", flow.remote, None);
-        add_contact(&mut response, &self.config, account, flow);
+        let mut response = ResponseWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
+        add_contact(&mut response, &self.shared.config, account, flow);
         add_abilities(&mut response);
-        if !self.config.user_agent.is_empty() {
-            response.header(HeaderName::UserAgent, self.config.user_agent.as_bytes());
+        if !self.shared.config.user_agent.is_empty() {
+            response.header(HeaderName::UserAgent, self.shared.config.user_agent.as_bytes());
         }
         let _ = response.finish_with_body(SDP, &body);
-        let cseq = asked.message.cseq().number;
+        let cseq = incoming.message.cseq().number;
         let acceptance = Acceptance::new(server, bytes, cseq, Accepting::Change, awaits_answer);
         self.begin_acceptance(cx, id, acceptance);
     }
 
     /// RFC 3261 §14.2: an INVITE while another is not answered yet.
-    pub(super) fn ask_later(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
-        let after_s = self.rng.below(11);
-        self.refuse_with(cx, asked, 500, "Another Request Is Pending", |response| {
-            response.header_number(HeaderName::RetryAfter, after_s);
-        });
+    pub(super) fn ask_later(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
+        let after_s = self.shared.random.rng.below(11);
+        self.requests.refuse_with(
+            &mut self.shared.lend(cx),
+            incoming,
+            500,
+            "Another Request Is Pending",
+            |response| {
+                response.header_number(HeaderName::RetryAfter, after_s);
+            },
+        );
     }
 }

@@ -9,7 +9,7 @@ mod refer;
 mod update;
 
 use crate::dialog::Order;
-use crate::reply::{ALLOW, Asked, SUPPORTED};
+use crate::request::reply::{ALLOW, IncomingRequest, SUPPORTED};
 use crate::text::unfolded;
 use crate::{AccountId, Action, CallId, UserAgent};
 use alloc::vec::Vec;
@@ -27,43 +27,43 @@ impl UserAgent {
         uri: Uri<'_>,
         flow: Flow,
     ) {
-        let key = match self.transactions.receive_request(cx, message) {
+        let key = match self.requests.receive_request(&mut self.shared.lend(cx), message) {
             Incoming::Absorbed => return,
             Incoming::AckOfSuccess(_) => return self.on_ack(cx, message),
             Incoming::New(_) if method == Method::Ack => return self.on_ack(cx, message),
             Incoming::New(key) => key,
         };
-        let asked = Asked { message, method, uri, flow, key, server: None };
+        let incoming = IncomingRequest { message, method, uri, flow, key, server: None };
         if method == Method::Cancel {
-            return self.on_cancel(cx, &asked);
+            return self.on_cancel(cx, &incoming);
         }
         if uri.scheme() != Scheme::Sip {
-            return self.refuse(cx, &asked, 416, "Unsupported URI Scheme");
+            return self.requests.refuse(&mut self.shared.lend(cx), &incoming, 416, "Unsupported URI Scheme");
         }
-        if !self.understands(cx, &asked) {
+        if !self.understands(cx, &incoming) {
             return;
         }
         match method {
-            Method::Invite => self.on_invite(cx, &asked),
-            Method::Bye => self.on_bye(cx, &asked),
-            Method::Options => self.on_options(cx, &asked),
-            Method::Update => self.on_update(cx, &asked),
-            Method::Refer => self.on_refer(cx, &asked),
-            Method::Notify => self.on_notify(cx, &asked),
+            Method::Invite => self.on_invite(cx, &incoming),
+            Method::Bye => self.on_bye(cx, &incoming),
+            Method::Options => self.on_options(cx, &incoming),
+            Method::Update => self.on_update(cx, &incoming),
+            Method::Refer => self.on_refer(cx, &incoming),
+            Method::Notify => self.on_notify(cx, &incoming),
             Method::Register
             | Method::Prack
             | Method::Info
             | Method::Message
             | Method::Subscribe
-            | Method::Publish => self.refuse_method(cx, &asked, 405, "Method Not Allowed"),
+            | Method::Publish => self.refuse_method(cx, &incoming, 405, "Method Not Allowed"),
             Method::Ack | Method::Cancel => {}
-            Method::Other(_) => self.refuse_method(cx, &asked, 501, "Not Implemented"),
+            Method::Other(_) => self.refuse_method(cx, &incoming, 501, "Not Implemented"),
         }
     }
 
     /// RFC 3261 §8.2.2.3: refuses what requires something that is not here.
-    fn understands(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) -> bool {
-        let foreign: Vec<Vec<u8>> = asked
+    fn understands(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) -> bool {
+        let foreign: Vec<Vec<u8>> = incoming
             .message
             .values(HeaderName::Require)
             .filter(|option| !option.eq_ignore_ascii_case(SUPPORTED))
@@ -72,7 +72,7 @@ impl UserAgent {
         if foreign.is_empty() {
             return true;
         }
-        self.refuse_with(cx, asked, 420, "Bad Extension", |response| {
+        self.requests.refuse_with(&mut self.shared.lend(cx), incoming, 420, "Bad Extension", |response| {
             for option in &foreign {
                 response.header(HeaderName::Unsupported, option);
             }
@@ -83,11 +83,11 @@ impl UserAgent {
     fn refuse_method(
         &mut self,
         cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
     ) {
-        self.refuse_with(cx, asked, status, phrase, |response| {
+        self.requests.refuse_with(&mut self.shared.lend(cx), incoming, status, phrase, |response| {
             response.header(HeaderName::Allow, ALLOW);
         });
     }
@@ -96,16 +96,16 @@ impl UserAgent {
     pub(crate) fn call_in_order(
         &mut self,
         cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        incoming: &IncomingRequest<'_, '_>,
     ) -> Option<CallId> {
-        let Some(id) = self.call_of(asked.message) else {
-            self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
+        let Some(id) = self.call_of(incoming.message) else {
+            self.requests.refuse(&mut self.shared.lend(cx), incoming, 481, "Call/Transaction Does Not Exist");
             return None;
         };
-        let (message, cseq) = (asked.message, asked.message.cseq().number);
-        let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq, asked.flow));
+        let (message, cseq) = (incoming.message, incoming.message.cseq().number);
+        let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq, incoming.flow));
         if order != Some(Order::Next) {
-            self.refuse(cx, asked, 500, "Out Of Order");
+            self.requests.refuse(&mut self.shared.lend(cx), incoming, 500, "Out Of Order");
             return None;
         }
         Some(id)
@@ -114,7 +114,7 @@ impl UserAgent {
     /// The account that a Request-URI is for: the one with its user. A URI without a user is for the first.
     pub(crate) fn account_for(&self, uri: &Uri<'_>) -> Option<AccountId> {
         let Some(user) = uri.user() else {
-            return (!self.config.accounts.is_empty()).then_some(AccountId(0));
+            return (!self.shared.config.accounts.is_empty()).then_some(AccountId(0));
         };
         let mut wanted = Vec::new();
         grammar::unescape_into(user, &mut wanted);
@@ -123,6 +123,6 @@ impl UserAgent {
             grammar::unescape_into(account.user().unwrap_or_default(), &mut own);
             own == wanted
         };
-        self.config.accounts.iter().position(is_it).map(AccountId)
+        self.shared.config.accounts.iter().position(is_it).map(AccountId)
     }
 }

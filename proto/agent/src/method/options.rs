@@ -1,7 +1,7 @@
 //! OPTIONS (RFC 3261 §11), asked and answered.
 
-use crate::draft::{ContactField, Draft, Purpose};
-use crate::reply::{Asked, add_abilities, add_contact};
+use crate::draft::{ContactField, Draft, Scope};
+use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
 use crate::session::SDP;
 use crate::{AccountId, Action, CallError, QueryId, RouteError, UserAgent};
 use ringway_sansio::Context;
@@ -29,8 +29,8 @@ impl UserAgent {
         target: &str,
     ) -> Result<QueryId, CallError> {
         let target = self.full_target(id, target)?;
-        let (call_id, tag) = (self.new_call_id(), self.new_tag());
-        let account = self.config.account(id).ok_or(CallError::NoAccount)?;
+        let (call_id, tag) = (self.shared.random.new_call_id(), self.shared.random.new_tag());
+        let account = self.shared.config.account(id).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
         let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
@@ -47,27 +47,26 @@ impl UserAgent {
             fields: alloc::vec![(HeaderName::Accept, SDP.as_bytes().to_vec())],
             body: None,
             next_hop,
-            is_in_dialog: false,
+            scope: Scope::OutsideDialog,
             peer: None,
         };
-        let query = QueryId(self.next_query);
-        self.next_query += 1;
-        self.submit(cx, draft, Purpose::Query(query)).map_err(|why| CallError::NotSent(why.reason()))?;
-        Ok(query)
+        self.requests.query(&mut self.shared.lend(cx), draft).map_err(|why| CallError::NotSent(why.reason()))
     }
 
     /// Inside a dialog or not, it changes nothing.
-    pub(super) fn on_options(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
-        let is_in_dialog = asked.message.to().tag().is_some();
+    pub(super) fn on_options(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
+        let is_in_dialog = incoming.message.to().tag().is_some();
         let account = if is_in_dialog {
-            let Some(id) = self.call_in_order(cx, asked) else { return };
+            let Some(id) = self.call_in_order(cx, incoming) else { return };
             self.call_at(id).map(|call| call.account)
         } else {
-            self.account_for(&asked.uri)
+            self.account_for(&incoming.uri)
         };
-        let Some(account) = account else { return self.refuse(cx, asked, 404, "Not Found") };
-        self.respond(cx, asked, 200, "OK", None, |response, config| {
-            add_contact(response, config, account, asked.flow);
+        let Some(account) = account else {
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 404, "Not Found");
+        };
+        self.requests.respond(&mut self.shared.lend(cx), incoming, 200, "OK", None, |response, config| {
+            add_contact(response, config, account, incoming.flow);
             add_abilities(response);
             response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
             None

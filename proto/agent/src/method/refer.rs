@@ -1,7 +1,7 @@
 //! REFER (RFC 3515): the other side of a call wants us to call somebody else.
 
 use crate::next_hop::NextHop;
-use crate::reply::{Asked, add_contact};
+use crate::request::reply::{IncomingRequest, add_contact};
 use crate::text::{text, unfolded};
 use crate::{Action, AgentEvent, CallState, UserAgent};
 use alloc::vec::Vec;
@@ -12,29 +12,43 @@ use ringway_sip::{HeaderName, Message, NameAddr, grammar};
 type Wanted = (Vec<u8>, Vec<(HeaderName, Vec<u8>)>);
 
 impl UserAgent {
-    pub(super) fn on_refer(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
-        if asked.message.to().tag().is_none() {
+    pub(super) fn on_refer(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
+        if incoming.message.to().tag().is_none() {
             // A stranger must not be able to make this phone call anybody.
-            return self.refuse(cx, asked, 403, "Refer Only Inside A Call");
+            return self.requests.refuse(
+                &mut self.shared.lend(cx),
+                incoming,
+                403,
+                "Refer Only Inside A Call",
+            );
         }
-        let Some(id) = self.call_in_order(cx, asked) else { return };
+        let Some(id) = self.call_in_order(cx, incoming) else { return };
         let Some(call) = self.call_at(id) else { return };
         if call.state != CallState::Established || call.referral.is_some() {
-            return self.refuse(cx, asked, 491, "Request Pending");
+            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 491, "Request Pending");
         }
         let account = call.account;
-        let (target, fields) = match wanted(asked.message) {
+        let (target, fields) = match wanted(incoming.message) {
             Ok(wanted) => wanted,
-            Err((status, phrase)) => return self.refuse(cx, asked, status, phrase),
+            Err((status, phrase)) => {
+                return self.requests.refuse(&mut self.shared.lend(cx), incoming, status, phrase);
+            }
         };
         // Who is told that there is no room must not be called for all the same.
-        let Some(server) = self.begin(cx, asked, None) else { return };
-        let asked = &Asked { server: Some(server), ..*asked };
-        self.respond(cx, asked, 202, "Accepted", None, |response, config| {
-            add_contact(response, config, account, asked.flow);
-            None
-        });
-        let referred_by = text(asked.message.first(HeaderName::ReferredBy).unwrap_or_default());
+        let Some(server) = self.requests.begin(&mut self.shared.lend(cx), incoming, None) else { return };
+        let incoming = &IncomingRequest { server: Some(server), ..*incoming };
+        self.requests.respond(
+            &mut self.shared.lend(cx),
+            incoming,
+            202,
+            "Accepted",
+            None,
+            |response, config| {
+                add_contact(response, config, account, incoming.flow);
+                None
+            },
+        );
+        let referred_by = text(incoming.message.first(HeaderName::ReferredBy).unwrap_or_default());
         cx.emit(AgentEvent::TransferRequested { call: id, target: text(&target), referred_by });
         self.begin_referral(cx, id, target, fields);
     }
