@@ -1,9 +1,9 @@
 //! The user agent: its accounts, calls and requests, and what it does with what comes.
 
-use crate::account::Registration;
 use crate::call::Call;
 use crate::context::Shared;
 use crate::draft::Purpose;
+use crate::registration::Registrations;
 use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
 use crate::text::text;
 use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
@@ -19,7 +19,7 @@ use ringway_transaction::{SipFramer, Slab, SlabKey, Transactions};
 pub struct UserAgent {
     pub(crate) shared: Shared,
     pub(crate) requests: Requests,
-    pub(crate) registrations: Vec<Registration>,
+    registrations: Registrations,
     pub(crate) calls: Slab<Call>,
     pub(crate) wheel: Wheel<Timer>,
 }
@@ -27,10 +27,6 @@ pub struct UserAgent {
 /// What the agent waits for, other than the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// A registration is to be refreshed, or tried again.
-    Register(AccountId),
-    /// The server is to be sent a keep-alive.
-    KeepAlive(AccountId),
     /// It has rung for too long.
     Ring(CallId),
     /// The 2xx is sent again until its ACK comes.
@@ -51,8 +47,7 @@ impl UserAgent {
         crate::account::check(&config)?;
         let mut shared = Shared::new(config, &seed);
         let requests = Requests::new(&mut shared, now);
-        let visible = &mut shared.random.visible;
-        let registrations = shared.config.accounts.iter().map(|_| Registration::new(visible)).collect();
+        let registrations = Registrations::new(&mut shared, now);
         Ok(Self { shared, requests, registrations, calls: Slab::default(), wheel: Wheel::new(now) })
     }
 
@@ -65,6 +60,25 @@ impl UserAgent {
         }
     }
 
+    /// Registers an account at once and keeps it registered. A registered account is refreshed.
+    pub fn register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
+        self.registrations.register(&mut self.shared.lend(cx), &mut self.requests, account);
+        self.settle(cx, added_from);
+    }
+
+    /// Removes an account's binding.
+    pub fn unregister(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
+        self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, account);
+        self.settle(cx, added_from);
+    }
+
+    /// True for an account with a binding at its registrar.
+    pub fn is_registered(&self, account: AccountId) -> bool {
+        self.registrations.is_registered(account)
+    }
+
     /// Ends every call and registration; nothing new is begun or taken after it. [`UserAgent::is_idle`] tells when all
     /// is done; a program that does not want to wait for others' answers stops after a second or two.
     pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
@@ -74,8 +88,8 @@ impl UserAgent {
         for call in calls {
             self.end_call(cx, call, None);
         }
-        for place in 0..self.registrations.len() {
-            self.remove_registration(cx, AccountId(place));
+        for place in 0..self.shared.config.accounts.len() {
+            self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, AccountId(place));
         }
         self.settle(cx, added_from);
     }
@@ -123,7 +137,10 @@ impl UserAgent {
         let is_accepted = is_invite && (200..300).contains(&answer.status);
         let is_final = answer.status >= 200;
         match purpose {
-            Purpose::Register(account) => self.on_register_answer(cx, account, key, answer),
+            Purpose::Register(account) => {
+                let cx = &mut self.shared.lend(cx);
+                self.registrations.on_answer(cx, &mut self.requests, account, key, answer);
+            }
             Purpose::Invite(call) => self.on_invite_answer(cx, call, key, answer),
             Purpose::Reinvite(call) => self.on_reinvite_answer(cx, call, key, answer),
             Purpose::Bye(call) if is_final => self.on_bye_answer(call),
@@ -148,7 +165,7 @@ impl UserAgent {
     /// The next CSeq of the dialog or registration of a request; `None`: it has neither.
     fn next_cseq(&mut self, purpose: Purpose) -> Option<u32> {
         match purpose {
-            Purpose::Register(account) => self.registrations.get_mut(account.0).map(Registration::next_cseq),
+            Purpose::Register(account) => self.registrations.next_cseq(account),
             Purpose::Invite(call)
             | Purpose::Reinvite(call)
             | Purpose::Bye(call)
@@ -179,8 +196,6 @@ impl UserAgent {
 
     fn on_timer(&mut self, cx: &mut Context<'_, Action>, timer: Timer) {
         match timer {
-            Timer::Register(account) => self.on_register_timer(cx, account),
-            Timer::KeepAlive(account) => self.on_keep_alive(cx, account),
             Timer::Ring(call) => self.on_ring_timeout(cx, call),
             Timer::RepeatSuccess(call) => self.repeat_success(cx, call),
             Timer::GiveUpOnAck(call) => self.give_up_on_ack(cx, call),
@@ -193,10 +208,8 @@ impl UserAgent {
     fn on_response(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, status: u16, flow: Flow) {
         let found = self.requests.receive_response(&mut self.shared.lend(cx), message, status, flow);
         let Some((key, purpose)) = found else { return };
-        if let (Purpose::Register(account), Some(connection)) = (purpose, flow.connection)
-            && let Some(registration) = self.registrations.get_mut(account.0)
-        {
-            registration.connection = Some(connection);
+        if let (Purpose::Register(account), Some(connection)) = (purpose, flow.connection) {
+            self.registrations.note_connection(account, connection);
         }
         // A call that was given up is not made again with credentials.
         let is_given_up = matches!(purpose, Purpose::Invite(call) if !self.is_calling(call));
@@ -287,7 +300,7 @@ impl Node for UserAgent {
         let added_from = cx.out.len();
         match event {
             Event::Closed(connection) => {
-                self.on_closed(cx.now, connection);
+                self.registrations.on_closed(&mut self.shared.lend(cx), connection);
                 self.requests.on_closed(connection);
             }
             Event::Unreachable(token) => {
@@ -306,6 +319,7 @@ impl Node for UserAgent {
         self.settle(cx, added_from);
         let added_from = cx.out.len();
         self.requests.on_timeout(&mut self.shared.lend(cx));
+        self.registrations.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
         while let Some(timer) = self.wheel.expire(cx.now) {
             self.on_timer(cx, timer);
         }
@@ -313,11 +327,11 @@ impl Node for UserAgent {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let own = self
-            .wheel
-            .next_due()
-            .map(|at| Deadline { at, reason: "a refresh, a repetition, or a wait that ends" });
-        [self.requests.next_deadline(), own].into_iter().flatten().min_by_key(|due| due.at)
+        let own = self.wheel.next_due().map(|at| Deadline { at, reason: "a timer of a call" });
+        [self.requests.next_deadline(), self.registrations.next_deadline(), own]
+            .into_iter()
+            .flatten()
+            .min_by_key(|due| due.at)
     }
 }
 

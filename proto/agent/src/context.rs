@@ -1,7 +1,7 @@
 //! State that all components use, and the argument that lends it to them.
 
 use crate::text::hex;
-use crate::{Action, Config, Counters};
+use crate::{Action, AgentEvent, Config, Counters};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Entropy, Instant, Rng, Seed};
 
@@ -30,6 +30,7 @@ pub(crate) struct AgentContext<'a> {
     pub(crate) config: &'a Config,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Randomness,
+    pub(crate) is_stopping: bool,
 }
 
 impl Shared {
@@ -44,6 +45,7 @@ impl Shared {
             config: &self.config,
             counters: &mut self.counters,
             random: &mut self.random,
+            is_stopping: self.is_stopping,
         }
     }
 }
@@ -51,6 +53,10 @@ impl Shared {
 impl AgentContext<'_> {
     pub(crate) const fn now(&self) -> Instant {
         self.io.now
+    }
+
+    pub(crate) fn emit(&mut self, event: AgentEvent) {
+        self.io.emit(event);
     }
 }
 

@@ -26,6 +26,7 @@ mod event;
 mod ids;
 mod method;
 mod next_hop;
+mod registration;
 mod request;
 mod session;
 mod text;

@@ -1,7 +1,8 @@
 //! Where a request goes: the first hop of a URI, and names that were looked up.
 
-use crate::{Account, ServerAddress};
+use crate::{Account, FirstHop, ServerAddress};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Transport;
 use ringway_sip::{Host, Scheme, Uri};
@@ -99,6 +100,19 @@ impl Account {
             // The URI is the server's to understand, but what needs TLS on every hop must not go without.
             Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
             Some(_) | None => direct,
+        }
+    }
+}
+
+/// The preloaded Route of the outbound proxy, if configured.
+pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec<Vec<u8>> {
+    match server.first_hop {
+        FirstHop::Plain => Vec::new(),
+        FirstHop::Route => {
+            let parameter = next_hop.transport.uri_parameter();
+            alloc::vec![
+                alloc::format!("<sip:{}:{}{parameter};lr>", next_hop.host, next_hop.port).into_bytes()
+            ]
         }
     }
 }

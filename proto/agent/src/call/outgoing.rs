@@ -4,7 +4,7 @@ use crate::agent::Timer;
 use crate::call::Call;
 use crate::dialog::Dialog;
 use crate::draft::{Body, ContactField, Draft, Purpose, Scope};
-use crate::next_hop::NextHop;
+use crate::next_hop::{NextHop, preloaded_route};
 use crate::request::Answer;
 use crate::request::reply::{ALLOW, SUPPORTED};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
@@ -97,7 +97,7 @@ impl UserAgent {
         let account = self.shared.config.account(invitation.account).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&invitation.target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
-        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
+        let routes = account.server.as_ref().map(|server| preloaded_route(server, &next_hop));
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);

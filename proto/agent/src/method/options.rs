@@ -1,6 +1,7 @@
 //! OPTIONS (RFC 3261 §11), asked and answered.
 
 use crate::draft::{ContactField, Draft, Scope};
+use crate::next_hop::preloaded_route;
 use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
 use crate::session::SDP;
 use crate::{AccountId, Action, CallError, QueryId, RouteError, UserAgent};
@@ -33,7 +34,7 @@ impl UserAgent {
         let account = self.shared.config.account(id).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
-        let routes = account.server.as_ref().map(|server| crate::account::preloaded_route(server, &next_hop));
+        let routes = account.server.as_ref().map(|server| preloaded_route(server, &next_hop));
         let draft = Draft {
             account: id,
             method: Method::Options,

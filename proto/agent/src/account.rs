@@ -1,8 +1,4 @@
-//! Accounts: addresses-of-record and their registrations.
-
-mod registration;
-
-pub(crate) use registration::{Registration, preloaded_route};
+//! Addresses-of-record of accounts.
 
 use crate::{Account, AccountId, Config};
 use alloc::vec::Vec;
