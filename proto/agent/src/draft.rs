@@ -60,18 +60,24 @@ pub(crate) struct Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Register(AccountId),
-    Invite(CallId),
-    /// A change of a session (RFC 3261 §14).
-    Reinvite(CallId),
-    Bye(CallId),
-    Refer(CallId),
-    /// A NOTIFY to the peer that requested a transfer.
-    Report(CallId),
+    Call(CallId, CallRequest),
     Query(QueryId),
     /// The ACK of a 2xx to the INVITE with this key.
     Ack(SlabKey),
     /// The BYE of a second dialog; its responses are ignored.
     Nobody,
+}
+
+/// Requests of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallRequest {
+    Invite,
+    /// A change of the session (RFC 3261 §14).
+    Reinvite,
+    Bye,
+    Refer,
+    /// A NOTIFY to the peer that requested a transfer.
+    Report,
 }
 
 /// Appends a request; nothing if a value in it contains a line break.

@@ -7,8 +7,8 @@
 //! Does not: open sockets, read clocks, look up names, or touch a packet of sound. What was agreed on for the sound comes
 //! out as [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
 //!
-//! Start reading at `agent.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
-//! `method/` for what comes.
+//! Start reading at `agent/mod.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
+//! `agent/dispatch.rs` for received requests.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,6 @@ mod dialog;
 mod draft;
 mod event;
 mod ids;
-mod method;
 mod next_hop;
 mod registration;
 mod request;

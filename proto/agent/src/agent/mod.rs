@@ -1,44 +1,29 @@
-//! The user agent: its accounts, calls and requests, and what it does with what comes.
+//! The user agent: owns the components, and passes inputs and effects between them.
 
-use crate::call::Call;
+mod commands;
+mod dispatch;
+
+use crate::call::Calls;
 use crate::context::Shared;
-use crate::draft::Purpose;
+use crate::draft::{CallRequest, Purpose};
 use crate::registration::Registrations;
 use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
 use crate::text::text;
 use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Wheel};
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed};
 use ringway_sip::{HeaderName, Message, Start};
-use ringway_transaction::{SipFramer, Slab, SlabKey, Transactions};
+use ringway_transaction::{SipFramer, SlabKey, Transactions};
 
 /// A phone's signalling for one or more accounts: registrations, calls, queries.
 ///
-/// What the program wants is a method; what it must know comes back as [`Action::Event`]. Both take a [`Context`], like
-/// everything of [`Node`].
+/// Commands of the program are methods; results are reported as [`Action::Event`]. All take a [`Context`], like the
+/// methods of [`Node`].
 pub struct UserAgent {
-    pub(crate) shared: Shared,
-    pub(crate) requests: Requests,
+    shared: Shared,
+    requests: Requests,
     registrations: Registrations,
-    pub(crate) calls: Slab<Call>,
-    pub(crate) wheel: Wheel<Timer>,
-}
-
-/// What the agent waits for, other than the transactions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timer {
-    /// It has rung for too long.
-    Ring(CallId),
-    /// The 2xx is sent again until its ACK comes.
-    RepeatSuccess(CallId),
-    /// The ACK has not come.
-    GiveUpOnAck(CallId),
-    /// A change of the session that met another is tried again.
-    Glare(CallId),
-    /// The other side of a transfer has said nothing for too long.
-    Transfer(CallId),
-    /// Nobody has decided about a transfer.
-    Referral(CallId),
+    calls: Calls,
 }
 
 impl UserAgent {
@@ -48,7 +33,7 @@ impl UserAgent {
         let mut shared = Shared::new(config, &seed);
         let requests = Requests::new(&mut shared, now);
         let registrations = Registrations::new(&mut shared, now);
-        Ok(Self { shared, requests, registrations, calls: Slab::default(), wheel: Wheel::new(now) })
+        Ok(Self { shared, requests, registrations, calls: Calls::new(now) })
     }
 
     /// Registers every account whose configuration says so.
@@ -84,10 +69,7 @@ impl UserAgent {
     pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
         let added_from = cx.out.len();
         self.shared.is_stopping = true;
-        let calls: Vec<CallId> = self.calls.iter().map(|(key, _)| CallId::from_key(key)).collect();
-        for call in calls {
-            self.end_call(cx, call, None);
-        }
+        self.calls.end_all(&mut self.shared.lend(cx), &mut self.requests);
         for place in 0..self.shared.config.accounts.len() {
             self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, AccountId(place));
         }
@@ -96,13 +78,13 @@ impl UserAgent {
 
     /// True when nothing is under way: no call, and no request that waits for an answer.
     pub fn is_idle(&self) -> bool {
-        self.calls.is_empty() && self.requests.is_done() && self.requests.transactions().is_idle()
+        self.calls.len() == 0 && self.requests.is_done() && self.requests.transactions().is_idle()
     }
 
     /// True when nobody waits for anybody: no call, and no request of ours without its answer. Unlike with
     /// [`UserAgent::is_idle`], transactions may still be kept for repetitions; a program that ends need not wait for them.
     pub fn is_done(&self) -> bool {
-        self.calls.is_empty() && self.requests.is_done()
+        self.calls.len() == 0 && self.requests.is_done()
     }
 
     /// The settings.
@@ -133,7 +115,7 @@ impl UserAgent {
     /// Passes the result of a request to its owner. A final result ends the request, except for an INVITE's 2xx.
     fn deliver(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, answer: &Answer<'_, '_>) {
         let Some(purpose) = self.requests.purpose(key) else { return };
-        let is_invite = matches!(purpose, Purpose::Invite(_) | Purpose::Reinvite(_));
+        let is_invite = matches!(purpose, Purpose::Call(_, CallRequest::Invite | CallRequest::Reinvite));
         let is_accepted = is_invite && (200..300).contains(&answer.status);
         let is_final = answer.status >= 200;
         match purpose {
@@ -141,21 +123,15 @@ impl UserAgent {
                 let cx = &mut self.shared.lend(cx);
                 self.registrations.on_answer(cx, &mut self.requests, account, key, answer);
             }
-            Purpose::Invite(call) => self.on_invite_answer(cx, call, key, answer),
-            Purpose::Reinvite(call) => self.on_reinvite_answer(cx, call, key, answer),
-            Purpose::Bye(call) if is_final => self.on_bye_answer(call),
-            Purpose::Refer(call) if is_final => self.on_refer_answer(cx, call, answer),
-            Purpose::Report(call) if is_final => self.on_report_answer(call, answer),
+            Purpose::Call(call, request) => {
+                let cx = &mut self.shared.lend(cx);
+                self.calls.on_answer(cx, &mut self.requests, (call, request), key, answer);
+            }
             Purpose::Query(query) if is_final => {
                 let (status, reason) = (answer.status, answer.reason.clone());
                 cx.emit(AgentEvent::QueryAnswered { query, status, reason });
             }
-            Purpose::Bye(_)
-            | Purpose::Refer(_)
-            | Purpose::Report(_)
-            | Purpose::Query(_)
-            | Purpose::Ack(_)
-            | Purpose::Nobody => {}
+            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => {}
         }
         if is_final && !is_accepted {
             self.requests.forget(key);
@@ -166,21 +142,13 @@ impl UserAgent {
     fn next_cseq(&mut self, purpose: Purpose) -> Option<u32> {
         match purpose {
             Purpose::Register(account) => self.registrations.next_cseq(account),
-            Purpose::Invite(call)
-            | Purpose::Reinvite(call)
-            | Purpose::Bye(call)
-            | Purpose::Refer(call)
-            | Purpose::Report(call) => {
-                let dialog = &mut self.calls.get_mut(call.key())?.dialog;
-                dialog.local_cseq = dialog.local_cseq.saturating_add(1);
-                Some(dialog.local_cseq)
-            }
+            Purpose::Call(call, _) => self.calls.next_cseq(call),
             Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => None,
         }
     }
 
     /// Ends a call into the agent: applies the effects of the components and traces the packets from `added_from` on.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_, Action>, added_from: usize) {
+    fn settle(&mut self, cx: &mut Context<'_, Action>, added_from: usize) {
         self.apply(cx);
         self.trace_sent(cx, added_from);
     }
@@ -194,17 +162,6 @@ impl UserAgent {
         }
     }
 
-    fn on_timer(&mut self, cx: &mut Context<'_, Action>, timer: Timer) {
-        match timer {
-            Timer::Ring(call) => self.on_ring_timeout(cx, call),
-            Timer::RepeatSuccess(call) => self.repeat_success(cx, call),
-            Timer::GiveUpOnAck(call) => self.give_up_on_ack(cx, call),
-            Timer::Glare(call) => self.on_glare_timer(cx, call),
-            Timer::Transfer(call) => self.on_transfer_timeout(cx, call),
-            Timer::Referral(call) => self.on_referral_timeout(cx, call),
-        }
-    }
-
     fn on_response(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, status: u16, flow: Flow) {
         let found = self.requests.receive_response(&mut self.shared.lend(cx), message, status, flow);
         let Some((key, purpose)) = found else { return };
@@ -212,10 +169,10 @@ impl UserAgent {
             self.registrations.note_connection(account, connection);
         }
         // A call that was given up is not made again with credentials.
-        let is_given_up = matches!(purpose, Purpose::Invite(call) if !self.is_calling(call));
+        let is_given_up =
+            matches!(purpose, Purpose::Call(call, CallRequest::Invite) if !self.calls.is_calling(call));
         let challenges = if is_given_up { Challenges::Ignored } else { Challenges::Answered };
         let source = flow.remote;
-
         match self.requests.on_answer(&mut self.shared.lend(cx), key, (message, source), status, challenges) {
             Outcome::Handled => {}
             Outcome::Challenged => {
@@ -320,18 +277,14 @@ impl Node for UserAgent {
         let added_from = cx.out.len();
         self.requests.on_timeout(&mut self.shared.lend(cx));
         self.registrations.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
-        while let Some(timer) = self.wheel.expire(cx.now) {
-            self.on_timer(cx, timer);
-        }
+        self.calls.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
         self.settle(cx, added_from);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let own = self.wheel.next_due().map(|at| Deadline { at, reason: "a timer of a call" });
-        [self.requests.next_deadline(), self.registrations.next_deadline(), own]
-            .into_iter()
-            .flatten()
-            .min_by_key(|due| due.at)
+        let deadlines =
+            [self.requests.next_deadline(), self.registrations.next_deadline(), self.calls.next_deadline()];
+        deadlines.into_iter().flatten().min_by_key(|due| due.at)
     }
 }
 
