@@ -1,9 +1,9 @@
 //! A dialog (RFC 3261 §12): what two user agents know of each other, and the way between them.
 
-use crate::account::challenge::unfolded;
-use crate::request::{ContactField, Draft};
-use crate::way::{NoWay, Way};
-use crate::{AccountId, Limits};
+use crate::draft::{ContactField, Draft, Scope};
+use crate::next_hop::NextHop;
+use crate::text::unfolded;
+use crate::{AccountId, Limits, RouteError};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
 use ringway_sip::{Fields, HeaderName, Message, Method, NameAddr, Uri};
@@ -128,14 +128,14 @@ impl Dialog {
     }
 
     /// A request inside this dialog (RFC 3261 §12.2.1.1), with the next number.
-    pub(crate) fn draft(&mut self, account: AccountId, method: Method<'static>) -> Result<Draft, NoWay> {
+    pub(crate) fn draft(&mut self, account: AccountId, method: Method<'static>) -> Result<Draft, RouteError> {
         self.local_cseq = self.local_cseq.saturating_add(1);
         let cseq = self.local_cseq;
         self.draft_numbered(account, method, cseq)
     }
 
     /// The ACK of a 2xx: it has the number of its INVITE.
-    pub(crate) fn ack(&self, account: AccountId, cseq: u32) -> Result<Draft, NoWay> {
+    pub(crate) fn ack(&self, account: AccountId, cseq: u32) -> Result<Draft, RouteError> {
         self.draft_numbered(account, Method::Ack, cseq)
     }
 
@@ -148,19 +148,24 @@ impl Dialog {
             && self.remote_tag == remote_tag
     }
 
-    fn draft_numbered(&self, account: AccountId, method: Method<'static>, cseq: u32) -> Result<Draft, NoWay> {
-        let target = Uri::parse(&self.target).map_err(|_| NoWay::Malformed)?;
+    fn draft_numbered(
+        &self,
+        account: AccountId,
+        method: Method<'static>,
+        cseq: u32,
+    ) -> Result<Draft, RouteError> {
+        let target = Uri::parse(&self.target).map_err(|_| RouteError::Malformed)?;
         let first = self.routes.first().and_then(|route| NameAddr::parse(route).ok());
-        let (uri, routes, way) = match first {
-            None => (self.target.clone(), Vec::new(), Way::of_uri(&target)?),
+        let (uri, routes, next_hop) = match first {
+            None => (self.target.clone(), Vec::new(), NextHop::of_uri(&target)?),
             Some(route) if route.uri.is_loose_router() => {
-                (self.target.clone(), self.routes.clone(), Way::of_uri(&route.uri)?)
+                (self.target.clone(), self.routes.clone(), NextHop::of_uri(&route.uri)?)
             }
             // A strict router wants itself in the Request-URI, and the target as the last Route.
             Some(route) => {
                 let mut routes: Vec<_> = self.routes.iter().skip(1).cloned().collect();
                 routes.push([&b"<"[..], &self.target, b">"].concat());
-                (route.uri.as_bytes().to_vec(), routes, Way::of_uri(&route.uri)?)
+                (route.uri.as_bytes().to_vec(), routes, NextHop::of_uri(&route.uri)?)
             }
         };
         Ok(Draft {
@@ -175,8 +180,8 @@ impl Dialog {
             contact: ContactField::None,
             fields: Vec::new(),
             body: None,
-            way,
-            is_in_dialog: true,
+            next_hop,
+            scope: Scope::InDialog,
             peer: self.peer,
         })
     }

@@ -218,9 +218,3 @@ pub enum By {
     /// The other side's.
     Remote,
 }
-
-/// Bytes of a peer as text for a person: what is no UTF-8 and what would move a terminal's cursor is replaced.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let lossy = String::from_utf8_lossy(bytes);
-    lossy.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}

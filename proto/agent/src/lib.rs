@@ -7,8 +7,8 @@
 //! Does not: open sockets, read clocks, look up names, or touch a packet of sound. What was agreed on for the sound comes
 //! out as [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
 //!
-//! Start reading at `agent.rs`; then `call/mod.rs` for a call's states, `request.rs` for how a request is sent,
-//! `method/` for what comes.
+//! Start reading at `agent/mod.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
+//! `agent/dispatch.rs` for received requests.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,25 +18,28 @@ mod account;
 mod agent;
 mod call;
 mod config;
-mod connections;
+mod context;
 mod counters;
 mod dialog;
+mod draft;
 mod event;
-mod method;
-mod reply;
+mod ids;
+mod next_hop;
+mod registration;
 mod request;
 mod session;
-mod way;
+mod text;
 
-pub use account::{AccountId, BadAccount};
-pub use agent::{QueryId, UserAgent};
-pub use call::{CallError, CallId, CallState, Role};
+pub use account::BadAccount;
+pub use agent::UserAgent;
+pub use call::{CallError, CallState, Role};
 pub use config::{
     Account, Config, FirstHop, InDialogChallenges, LargeRequests, Limits, Listener, Secret, ServerAddress,
     Trace,
 };
 pub use counters::Counters;
 pub use event::{Action, AgentEvent, By, Ended, MessageDirection};
+pub use ids::{AccountId, CallId, QueryId};
+pub use next_hop::RouteError;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
-pub use way::NoWay;

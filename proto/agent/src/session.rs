@@ -1,6 +1,6 @@
 //! The one place where signalling meets offer/answer: what a session is, and how a refusal of it is told.
 
-use crate::account::challenge::unfolded;
+use crate::text::unfolded;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_sansio::{Entropy, Seed};

@@ -1,99 +1,170 @@
-//! Calls that come (RFC 3261 §13.3), from the INVITE to the answer.
+//! Received calls (RFC 3261 §13.3), from the INVITE to the ACK.
 
-use crate::account::challenge::unfolded;
-use crate::agent::Timer;
 use crate::call::acceptance::{Acceptance, Accepting};
-use crate::call::{Call, CallError, CallId, CallState, Role};
-use crate::dialog::Dialog;
-use crate::event::text;
-use crate::reply::{Asked, add_abilities, add_contact, finish, phrase_of, write_refusal};
-use crate::request::{Body, key_of, number_of};
-use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
-use crate::{AccountId, Action, AgentEvent, By, Config, UserAgent};
+use crate::call::state::Call;
+use crate::call::{Calls, Timer};
+use crate::context::AgentContext;
+use crate::dialog::{Dialog, NoDialog};
+use crate::draft::Body;
+use crate::request::Requests;
+use crate::request::reply::{
+    ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
+};
+use crate::session::{Carried, NotAcceptable, SDP, Session, carried, check_offer};
+use crate::text::{text, unfolded};
+use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Config, Role};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_sansio::{Context, Flow};
+use ringway_sansio::Flow;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
-use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
+use ringway_sip::{HeaderName, Message, Params, ResponseWriter, digest, grammar};
 use ringway_transaction::ServerId;
 
-/// The INVITE of a call that nobody has answered.
+/// The INVITE of a call that is not answered.
 #[derive(Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) server: ServerId,
-    /// As it came; its answers are written from it.
-    request: Vec<u8>,
-    pub(crate) flow: Flow,
-    pub(crate) cseq: u32,
+pub(super) struct Unanswered {
+    pub(super) server: ServerId,
+    /// As received; the responses are made from it.
+    pub(super) request: Vec<u8>,
+    pub(super) flow: Flow,
+    pub(super) cseq: u32,
 }
 
-impl UserAgent {
-    /// Tells the caller that it rings: 180, or another provisional status from 101 to 199.
-    pub fn ring(&mut self, cx: &mut Context<'_, Action>, call: CallId, status: u16) -> Result<(), CallError> {
-        let added_from = cx.out.len();
-        self.check_answer(call, status, 101..200)?;
-        self.respond_to_invite(cx, call, status, phrase_of(status), |_| {});
-        self.settle(cx, added_from);
-        Ok(())
+/// The call that a Replaces header names (RFC 3891 §3).
+enum Replaced {
+    /// There is no such header.
+    Nobody,
+    Call(CallId),
+    Refused(u16, &'static str),
+}
+
+impl Calls {
+    pub(crate) fn on_invite(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        if incoming.message.to().tag().is_some() {
+            return self.on_reinvite(cx, requests, incoming);
+        }
+        if self.is_merged(incoming.message) {
+            return requests.refuse(cx, incoming, 482, "Loop Detected");
+        }
+        let Some(account) = cx.config.account_for(&incoming.uri) else {
+            return requests.refuse(cx, incoming, 404, "Not Found");
+        };
+        if cx.is_stopping {
+            return requests.refuse(cx, incoming, 480, "Temporarily Unavailable");
+        }
+        let checked =
+            carried(incoming.message, cx.config.limits.body_bytes_max).and_then(|carried| match carried {
+                Carried::Nothing => Ok(()),
+                Carried::Description(offer) => check_offer(offer),
+            });
+        if let Err(why) = checked {
+            return requests.refuse_session(cx, incoming, &why);
+        }
+        let replaces = match self.replaced_by(incoming.message, account) {
+            Replaced::Nobody => None,
+            Replaced::Call(call) => Some(call),
+            Replaced::Refused(status, phrase) => {
+                return requests.refuse(cx, incoming, status, phrase);
+            }
+        };
+        // The call that takes another's place may be one more, until it has taken it.
+        if self.live_count() >= cx.config.limits.calls_max + usize::from(replaces.is_some()) {
+            cx.counters.too_many_calls += 1;
+            return requests.refuse(cx, incoming, 486, "Busy Here");
+        }
+        let tag = cx.random.new_tag();
+        match Dialog::called(incoming.message, incoming.flow, tag, &cx.config.limits) {
+            Ok(dialog) => self.take_call(cx, requests, incoming, account, dialog, replaces),
+            Err(NoDialog::Contact) => requests.refuse(cx, incoming, 400, "Missing Or Bad Contact"),
+            Err(NoDialog::Tag) => requests.refuse(cx, incoming, 400, "Missing From Tag"),
+            Err(NoDialog::Routes) => {
+                cx.counters.too_many_routes += 1;
+                requests.refuse(cx, incoming, 400, "Bad Or Too Many Record-Routes");
+            }
+        }
     }
 
-    /// Answers a call. `media` says where and how sound is taken.
-    pub fn answer(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        call: CallId,
-        media: LocalMedia,
-    ) -> Result<(), CallError> {
-        let added_from = cx.out.len();
-        let result = self.accept_call(cx, call, media);
-        self.settle(cx, added_from);
-        result
+    /// RFC 3261 §8.2.2.2: the same request has come by another way before.
+    fn is_merged(&self, message: &Message<'_>) -> bool {
+        self.calls.iter().any(|(_, call)| {
+            call.role == Role::Callee
+                && call.dialog.call_id == message.call_id()
+                && Some(call.dialog.remote_tag.as_slice()) == message.from().tag()
+                && call.dialog.remote_cseq == Some(message.cseq().number)
+        })
     }
 
-    /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
-    pub fn reject(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        call: CallId,
-        status: u16,
-    ) -> Result<(), CallError> {
-        let added_from = cx.out.len();
-        self.check_answer(call, status, 400..700)?;
-        self.end_call(cx, call, Some(status));
-        self.settle(cx, added_from);
-        Ok(())
+    fn replaced_by(&self, message: &Message<'_>, account: AccountId) -> Replaced {
+        let mut lines = message.lines_of(HeaderName::Replaces);
+        let Some(line) = lines.next() else { return Replaced::Nobody };
+        let at = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
+        let (call_id, params) = line.split_at_checked(at).unwrap_or((line, b""));
+        let (Ok(params), None) = (Params::parse(params), lines.next()) else {
+            return Replaced::Refused(400, "Bad Replaces");
+        };
+        let (Some(to_tag), Some(from_tag)) = (params.value(b"to-tag"), params.value(b"from-tag")) else {
+            return Replaced::Refused(400, "Bad Replaces");
+        };
+        let found = self.calls.iter().find(|(_, call)| {
+            let is_early =
+                call.early.iter().any(|early| early.dialog.is(grammar::trim(call_id), to_tag, from_tag));
+            call.account == account && (is_early || call.dialog.is(grammar::trim(call_id), to_tag, from_tag))
+        });
+        let Some((key, call)) = found else {
+            return Replaced::Refused(481, "Call/Transaction Does Not Exist");
+        };
+        match call.state {
+            CallState::Leaving => Replaced::Refused(603, "Decline"),
+            CallState::Accepted | CallState::Established if params.has(b"early-only") => {
+                Replaced::Refused(486, "Busy Here")
+            }
+            CallState::Accepted | CallState::Established | CallState::Calling => {
+                Replaced::Call(CallId::from_key(key))
+            }
+            // RFC 3891 §3: only who made the early dialog may be taken out of it.
+            CallState::Ringing | CallState::Cancelling => {
+                Replaced::Refused(481, "Call/Transaction Does Not Exist")
+            }
+        }
     }
 
-    /// Takes a well-formed INVITE that nothing speaks against: tells the program, and 100 to the caller.
-    pub(crate) fn take_call(
+    /// Begins a call from an acceptable INVITE: sends 100 and emits `Incoming`.
+    pub(super) fn take_call(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
         account: AccountId,
         dialog: Dialog,
         replaces: Option<CallId>,
     ) {
-        let message = asked.message;
-        let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
+        let message = incoming.message;
+        let id = self.next_id();
+        let mut call = Call::new(id, account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
-        let id = CallId(number_of(self.calls.insert(call)));
-        let Some(server) = self.begin(cx, asked, Some(id)) else {
-            self.calls.remove(key_of(id.0));
+        self.calls.insert(call);
+        let Some(server) = requests.begin(cx, incoming, Some(id)) else {
+            self.calls.remove(id.key());
             return;
         };
-        let ring = self.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
-        let ring = self.wheel.arm(cx.now + ring, Timer::Ring(id));
+        let ring = cx.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
+        let ring = self.timers.arm(cx.now() + ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
             call.unanswered = Some(Unanswered {
                 server,
                 request: message.as_bytes().to_vec(),
-                flow: asked.flow,
+                flow: incoming.flow,
                 cseq: message.cseq().number,
             });
         }
-        self.respond_to_invite(cx, id, 100, "Trying", |_| {});
+        self.respond_to_invite(cx, requests, id, 100, "Trying", |_| {});
         let name = grammar::unquote(message.from().display_name);
         cx.emit(AgentEvent::Incoming {
             call: id,
@@ -106,19 +177,34 @@ impl UserAgent {
         });
     }
 
-    fn accept_call(
+    /// Sends 180, or another provisional status from 101 to 199.
+    pub(crate) fn ring(
         &mut self,
-        cx: &mut Context<'_, Action>,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        call: CallId,
+        status: u16,
+    ) -> Result<(), CallError> {
+        self.check_answer(call, status, 101..200)?;
+        self.respond_to_invite(cx, requests, call, status, phrase_of(status), |_| {});
+        Ok(())
+    }
+
+    /// Answers a call. `media` is the local address and capabilities.
+    pub(crate) fn answer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
         id: CallId,
         media: LocalMedia,
     ) -> Result<(), CallError> {
-        let limits = self.config.limits;
-        let call = self.calls.get_mut(key_of(id.0)).ok_or(CallError::NoCall)?;
+        let limits = cx.config.limits;
+        let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
         let unanswered = call.unanswered.as_ref().filter(|_| call.state == CallState::Ringing);
         let unanswered = unanswered.ok_or(CallError::WrongState)?;
         let (server, flow, cseq) = (unanswered.server, unanswered.flow, unanswered.cseq);
-        let message = Message::parse(&unanswered.request, &self.config.message_limits);
-        let mut session = Session::new(media, &mut self.secrets, &mut self.visible);
+        let message = Message::parse(&unanswered.request, &cx.config.message_limits);
+        let mut session = Session::new(media, &mut cx.random.secrets, &mut cx.random.visible);
         let agreed = match message.as_deref().map(|message| carried(message, limits.body_bytes_max)) {
             Ok(Ok(Carried::Description(offer))) => {
                 session.answer(offer, Direction::SendRecv).map(|(body, params)| (body, Some(params)))
@@ -129,49 +215,72 @@ impl UserAgent {
         };
         let (body, params) = match agreed {
             Ok(agreed) => agreed,
-            Err(why) => return Err(self.refuse_call(cx, id, &why, flow)),
+            Err(why) => return Err(self.refuse_call(cx, requests, id, &why, flow)),
         };
         call.session = Some(session);
         let (account, ring) = (call.account, call.ring);
         let mut response = Vec::new();
-        self.write_to_invite(id, 200, "OK", &mut response, |response, config| {
+        self.write_to_invite(cx.config, id, 200, "OK", &mut response, |response, config| {
             add_contact(response, config, account, flow);
             add_abilities(response);
             Some(Body { content_type: SDP, bytes: body })
         });
-        self.wheel.cancel(ring);
+        self.timers.cancel(ring);
         let Some(call) = self.call_mut(id) else { return Err(CallError::NoCall) };
         call.state = CallState::Accepted;
         call.unanswered = None;
         let awaits_answer = params.is_none();
         self.begin_acceptance(
             cx,
+            requests,
             id,
             Acceptance::new(server, response, cseq, Accepting::Call, awaits_answer),
         );
         self.tell_answered(cx, id, params);
-        self.end_replaced(cx, id);
+        self.end_replaced(cx, requests, id);
         Ok(())
     }
 
-    fn tell_answered(&mut self, cx: &mut Context<'_, Action>, call: CallId, params: Option<MediaParams>) {
+    /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
+    pub(crate) fn reject(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        call: CallId,
+        status: u16,
+    ) -> Result<(), CallError> {
+        self.check_answer(call, status, 400..700)?;
+        self.end_call(cx, requests, call, Some(status));
+        Ok(())
+    }
+
+    /// Checks that a call is ringing and that `status` is one of `statuses`.
+    fn check_answer(&self, call: CallId, status: u16, statuses: Range<u16>) -> Result<(), CallError> {
+        if self.call_state(call).ok_or(CallError::NoCall)? != CallState::Ringing {
+            return Err(CallError::WrongState);
+        }
+        if statuses.contains(&status) { Ok(()) } else { Err(CallError::BadStatus) }
+    }
+
+    fn tell_answered(&mut self, cx: &mut AgentContext<'_>, call: CallId, params: Option<MediaParams>) {
         let Some(params) = params else { return };
         let is_held = !params.direction.sends();
         cx.emit(AgentEvent::Answered { call, params });
         self.note_peer_hold(cx, call, is_held);
     }
 
-    /// The offer cannot be answered: no call.
+    /// Ends a ringing call whose offer is not acceptable.
     fn refuse_call(
         &mut self,
-        cx: &mut Context<'_, Action>,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
         id: CallId,
         why: &NotAcceptable,
         flow: Flow,
     ) -> CallError {
-        self.counters.sessions_refused += 1;
-        let agent = self.warning_agent(flow);
-        self.respond_to_invite(cx, id, why.status, phrase_of(why.status), |response| {
+        cx.counters.sessions_refused += 1;
+        let agent = warning_agent(cx.config, flow);
+        self.respond_to_invite(cx, requests, id, why.status, phrase_of(why.status), |response| {
             write_refusal(response, why, &agent);
         });
         self.tell_ended(cx, id, why.status, &why.reason, By::Local);
@@ -180,16 +289,17 @@ impl UserAgent {
     }
 
     /// RFC 3891 §3: who is replaced is hung up on when the replacement is answered.
-    fn end_replaced(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
+    fn end_replaced(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
         if let Some(old) = self.call_mut(id).and_then(|call| call.replaces.take()) {
-            self.end_call(cx, old, None);
+            self.end_call(cx, requests, old, None);
         }
     }
 
-    /// Answers the INVITE of a call that has not been answered.
-    pub(crate) fn respond_to_invite(
+    /// Responds to the INVITE of a ringing call.
+    pub(super) fn respond_to_invite(
         &mut self,
-        cx: &mut Context<'_, Action>,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
         id: CallId,
         status: u16,
         phrase: &str,
@@ -199,27 +309,20 @@ impl UserAgent {
         let (server, flow) = (unanswered.server, unanswered.flow);
         let account = self.call_at(id).map(|call| call.account);
         let mut response = Vec::new();
-        self.write_to_invite(id, status, phrase, &mut response, |response, config| {
+        self.write_to_invite(cx.config, id, status, phrase, &mut response, |response, config| {
             if let Some(account) = account.filter(|_| (101..300).contains(&status)) {
                 add_contact(response, config, account, flow);
-                response.header(HeaderName::Allow, crate::reply::ALLOW);
+                response.header(HeaderName::Allow, ALLOW);
             }
             add(response);
             None
         });
-        self.transactions.respond(cx, server, status, |arena| arena.extend_from_slice(&response));
-    }
-
-    /// Whether the program may answer a call so: while it rings, and with one of `statuses`.
-    fn check_answer(&self, call: CallId, status: u16, statuses: Range<u16>) -> Result<(), CallError> {
-        if self.call_state(call).ok_or(CallError::NoCall)? != CallState::Ringing {
-            return Err(CallError::WrongState);
-        }
-        if statuses.contains(&status) { Ok(()) } else { Err(CallError::BadStatus) }
+        requests.send_response(cx, server, status, &response);
     }
 
     fn write_to_invite(
         &self,
+        config: &Config,
         id: CallId,
         status: u16,
         phrase: &str,
@@ -228,7 +331,9 @@ impl UserAgent {
     ) {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
-        let Ok(message) = Message::parse(&unanswered.request, &self.config.message_limits) else { return };
+        let Ok(message) = Message::parse(&unanswered.request, &config.message_limits) else {
+            return;
+        };
         let source = unanswered.flow.remote;
         // RFC 3261 §8.2.6.2: a 100 needs no tag.
         let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
@@ -236,11 +341,121 @@ impl UserAgent {
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }
-        finish(response, &self.config, add);
+        finish(response, config, add);
+    }
+
+    /// Sends the 2xx, and again until its ACK is received.
+    pub(super) fn begin_acceptance(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        mut acceptance: Acceptance,
+    ) {
+        requests.send_response(cx, acceptance.server, 200, &acceptance.response);
+        acceptance.interval = cx.config.timers.t1;
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.give_up = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
+        self.end_acceptance(id);
+        if let Some(call) = self.call_mut(id) {
+            call.acceptance = Some(acceptance);
+        }
+    }
+
+    pub(super) fn repeat_success(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        let t2 = cx.config.timers.t2;
+        let Some(acceptance) = self.calls.get_mut(id.key()).and_then(|call| call.acceptance.as_mut()) else {
+            return;
+        };
+        requests.send_response(cx, acceptance.server, 200, &acceptance.response);
+        acceptance.interval = (acceptance.interval * 2).min(t2);
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+    }
+
+    /// RFC 3261 §13.3.1.4: without an ACK the call is over, and the other side is told.
+    pub(super) fn give_up_on_ack(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        if self.call_at(id).is_some_and(|call| call.acceptance.is_some()) {
+            cx.counters.acks_missed += 1;
+            self.end_acceptance(id);
+            if self.call_state(id) == Some(CallState::Leaving) {
+                return self.send_bye(cx, requests, id);
+            }
+            self.leave(cx, requests, id, 408, "the other side did not acknowledge our answer", By::Remote);
+        }
+    }
+
+    /// Handles an ACK. Its dialog and CSeq identify the 2xx.
+    pub(crate) fn on_ack(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        message: &Message<'_>,
+    ) {
+        let found = self.call_of(message).filter(|&id| {
+            let acceptance = self.call_at(id).and_then(|call| call.acceptance.as_ref());
+            acceptance.is_some_and(|acceptance| acceptance.cseq == message.cseq().number)
+        });
+        let Some(id) = found else {
+            cx.counters.stray += 1;
+            return;
+        };
+        let Some(acceptance) = self.end_acceptance(id) else { return };
+        if self.call_state(id) == Some(CallState::Leaving) {
+            // The call was ended before; after the ACK the BYE may be sent (RFC 3261 §15).
+            return self.send_bye(cx, requests, id);
+        }
+        if let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Accepted) {
+            call.state = CallState::Established;
+        }
+        if acceptance.awaits_answer {
+            self.on_answer_in_ack(cx, requests, id, acceptance.accepting, message);
+        }
+        self.reconcile(cx, requests, id);
+    }
+
+    /// Stops the retransmission of a 2xx, and returns it.
+    pub(super) fn end_acceptance(&mut self, id: CallId) -> Option<Acceptance> {
+        let acceptance = self.call_mut(id)?.acceptance.take()?;
+        self.timers.cancel(acceptance.repeat);
+        self.timers.cancel(acceptance.give_up);
+        Some(acceptance)
+    }
+
+    /// The answer to the offer that our 2xx had. Without one there is no session to speak of, and a call that cannot be
+    /// agreed on is ended (RFC 3261 §14.2).
+    fn on_answer_in_ack(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        accepting: Accepting,
+        message: &Message<'_>,
+    ) {
+        let body_bytes_max = cx.config.limits.body_bytes_max;
+        let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) else { return };
+        let agreed = match carried(message, body_bytes_max) {
+            Ok(Carried::Description(body)) => session.accept_answer(body),
+            Ok(Carried::Nothing) => Err(NotAcceptable::missing("the ACK has no answer to our offer")),
+            Err(why) => Err(why),
+        };
+        match agreed {
+            Ok(params) => {
+                let is_held = !params.direction.sends();
+                cx.emit(match accepting {
+                    Accepting::Call => AgentEvent::Answered { call: id, params },
+                    Accepting::Change => AgentEvent::MediaChanged { call: id, params },
+                });
+                self.note_peer_hold(cx, id, is_held);
+            }
+            Err(why) => {
+                cx.counters.sessions_refused += 1;
+                self.leave(cx, requests, id, why.status, &why.reason, By::Local);
+            }
+        }
     }
 }
 
-/// How long the caller lets it ring at most (RFC 3261 §13.3.1).
+/// The Expires of an INVITE (RFC 3261 §13.3.1).
 fn expires_of(message: &Message<'_>) -> Option<Duration> {
     let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
     Some(Duration::from_secs(u64::from(seconds.max(1))))

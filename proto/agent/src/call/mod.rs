@@ -17,213 +17,98 @@
 //!   (gone)                  (gone)          BYE of the other side, in any state: 200 ──► (gone)
 //! ```
 //!
-//! `Ended` is told on entering Leaving, or when the call is gone without it. One file a transition: `outgoing.rs` the left
-//! side, `incoming.rs` the right, `acceptance.rs` the wait for the ACK, `reoffer.rs` hold and resume, `ending.rs` the end,
+//! `Ended` is emitted on entering Leaving, or when the call is removed without it. `outgoing.rs` has the left side,
+//! `incoming.rs` the right side until the ACK, `change.rs` hold, resume and changes by the peer, this file the end,
 //! `transfer.rs` and `referral.rs` the two sides of a transfer.
 
-pub(crate) mod acceptance;
-mod ending;
+mod acceptance;
+mod change;
+mod error;
 mod incoming;
 mod outgoing;
 mod referral;
-mod reoffer;
+mod state;
 mod transfer;
 
-use crate::dialog::Dialog;
-use crate::request::{key_of, number_of};
-use crate::session::Session;
-use crate::{AccountId, NoWay, UserAgent};
-use acceptance::Acceptance;
-use alloc::string::String;
+pub use error::CallError;
+pub use state::{CallState, Role};
+
+use crate::call::referral::Report;
+use crate::call::state::Call;
+use crate::call::transfer::is_token_before_params;
+use crate::context::AgentContext;
+use crate::dialog::Order;
+use crate::draft::{CallRequest, Purpose};
+use crate::request::reply::{IncomingRequest, phrase_of};
+use crate::request::{Answer, Cancelled, Requests};
+use crate::{AccountId, AgentEvent, By, CallId, Ended};
 use alloc::vec::Vec;
-use incoming::Unanswered;
-use outgoing::Early;
-use referral::Referral;
-pub(crate) use reoffer::Reoffer;
-use ringway_sansio::TimerKey;
-use ringway_sip::Message;
-use ringway_transaction::SlabKey;
+use ringway_sansio::{Deadline, Instant, Wheel};
+use ringway_sdp::LocalMedia;
+use ringway_sip::{HeaderName, Message, Method};
+use ringway_transaction::{Slab, SlabKey};
 
-/// Names a call; a number is not used again for long after the call is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub u64);
-
-/// Why a call cannot be made, answered, or changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallError {
-    /// There is no such account.
-    NoAccount,
-    /// There is no such call (any more).
-    NoCall,
-    /// The call is not in a state for this.
-    WrongState,
-    /// There are as many calls as allowed.
-    TooManyCalls,
-    /// The agent is shutting down.
-    Stopping,
-    /// Nothing can be sent to this URI.
-    NoWay(NoWay),
-    /// The request could not be sent; why, for a person.
-    NotSent(&'static str),
-    /// The other side's session description is not acceptable; the call was refused with this status.
-    Refused {
-        /// 400 or 488.
-        status: u16,
-        /// Why, for a person.
-        reason: String,
-    },
-    /// This is no status code that a call can be refused with, or ring with.
-    BadStatus,
+/// All calls, their sessions and timers.
+pub(crate) struct Calls {
+    calls: Slab<Call>,
+    timers: Wheel<Timer>,
 }
 
-impl core::fmt::Display for CallError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NoAccount => f.write_str("there is no such account"),
-            Self::NoCall => f.write_str("this call is over"),
-            Self::WrongState => f.write_str("the call is not in a state for this"),
-            Self::TooManyCalls => f.write_str("there are too many calls"),
-            Self::Stopping => f.write_str("the phone is shutting down"),
-            Self::NoWay(why) => write!(f, "{why}"),
-            Self::NotSent(why) => f.write_str(why),
-            Self::Refused { status, reason } => write!(f, "{status} {reason}"),
-            Self::BadStatus => f.write_str("this status code cannot be used here"),
-        }
-    }
-}
-
-impl core::error::Error for CallError {}
-
-/// Where a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallState {
-    /// We call; nobody has answered.
-    Calling,
-    /// We have given up calling; the other side must still agree.
-    Cancelling,
-    /// We are called; the program must decide.
-    Ringing,
-    /// We have answered; the other side has not said that it knows.
-    Accepted,
-    /// It stands.
-    Established,
-    /// It is over; the other side must still agree.
-    Leaving,
+enum Timer {
+    /// The call was not answered in time.
+    Ring(CallId),
+    /// Retransmission of a 2xx without ACK.
+    RepeatSuccess(CallId),
+    /// The ACK was not received in time.
+    GiveUpOnAck(CallId),
+    /// A change of the session is tried again after a 491.
+    Glare(CallId),
+    /// The result of a transfer was not reported in time.
+    Transfer(CallId),
+    /// The program did not decide about a transfer in time.
+    Referral(CallId),
 }
 
-/// Who called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// We did.
-    Caller,
-    /// The other side did.
-    Callee,
-}
-
-/// One call.
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) account: AccountId,
-    pub(crate) role: Role,
-    pub(crate) state: CallState,
-    pub(crate) dialog: Dialog,
-    /// `None`: a call that rings here, and nobody has said yet where its sound goes.
-    pub(crate) session: Option<Session>,
-    /// The caller's dialogs before the answer.
-    pub(crate) early: Vec<Early>,
-    /// The caller's INVITE.
-    pub(crate) invite: Option<SlabKey>,
-    /// The callee's INVITE.
-    pub(crate) unanswered: Option<Unanswered>,
-    pub(crate) acceptance: Option<Acceptance>,
-    pub(crate) reoffer: Reoffer,
-    pub(crate) hold: Hold,
-    pub(crate) transfer: Option<transfer::Transfer>,
-    pub(crate) referral: Option<Referral>,
-    /// The call that this one takes the place of when it is answered.
-    pub(crate) replaces: Option<CallId>,
-    /// The call whose other side asked for this one.
-    pub(crate) referred_by: Option<CallId>,
-    pub(crate) ring: TimerKey,
-    pub(crate) redirects: u8,
-    /// The last provisional status that was told.
-    pub(crate) progress: u16,
-}
-
-/// Who keeps a call on hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hold {
-    /// The program wants it.
-    pub(crate) wanted: bool,
-    /// The other side has agreed.
-    pub(crate) reached: bool,
-    /// The other side keeps us on hold.
-    pub(crate) by_peer: bool,
-}
-
-impl Call {
-    pub(crate) fn new(account: AccountId, role: Role, state: CallState, dialog: Dialog) -> Self {
-        Self {
-            account,
-            role,
-            state,
-            dialog,
-            session: None,
-            early: Vec::new(),
-            invite: None,
-            unanswered: None,
-            acceptance: None,
-            reoffer: Reoffer::default(),
-            hold: Hold::default(),
-            transfer: None,
-            referral: None,
-            replaces: None,
-            referred_by: None,
-            ring: TimerKey::NONE,
-            redirects: 0,
-            progress: 0,
-        }
+impl Calls {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { calls: Slab::default(), timers: Wheel::new(now) }
     }
 
-    /// The dialog that a request belongs to: one of the early ones, each with numbers of its own, or the call's.
-    pub(crate) fn dialog_of(&mut self, message: &Message<'_>) -> &mut Dialog {
-        let tag = message.from().tag().unwrap_or_default();
-        let early = self.early.iter_mut().find(|early| early.dialog.remote_tag == tag);
-        early.map_or(&mut self.dialog, |early| &mut early.dialog)
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
     }
-}
 
-impl UserAgent {
-    /// Where a call stands; `None`: it is over.
-    pub fn call_state(&self, call: CallId) -> Option<CallState> {
+    /// All calls that have not ended.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (CallId, CallState)> {
+        self.calls.iter().map(|(_, call)| (call.id, call.state))
+    }
+
+    /// State of a call; `None`: it has ended.
+    pub(crate) fn call_state(&self, call: CallId) -> Option<CallState> {
         self.call_at(call).map(|call| call.state)
     }
 
-    /// Who called; `None`: it is over.
-    pub fn call_role(&self, call: CallId) -> Option<Role> {
+    /// Who called; `None`: it has ended.
+    pub(crate) fn call_role(&self, call: CallId) -> Option<Role> {
         self.call_at(call).map(|call| call.role)
     }
 
-    /// All calls that are not over.
-    pub fn calls(&self) -> impl Iterator<Item = (CallId, CallState)> {
-        self.calls.iter().map(|(key, call)| (CallId(number_of(key)), call.state))
+    fn call_at(&self, call: CallId) -> Option<&Call> {
+        self.calls.get(call.key())
     }
 
-    pub(crate) fn call_at(&self, call: CallId) -> Option<&Call> {
-        self.calls.get(key_of(call.0))
+    fn call_mut(&mut self, call: CallId) -> Option<&mut Call> {
+        self.calls.get_mut(call.key())
     }
 
-    pub(crate) fn call_mut(&mut self, call: CallId) -> Option<&mut Call> {
-        self.calls.get_mut(key_of(call.0))
-    }
-
-    /// Calls that count towards the limit.
-    pub(crate) fn calls_len(&self) -> usize {
+    /// Number of calls that count towards the limit.
+    fn live_count(&self) -> usize {
         self.calls.iter().filter(|(_, call)| call.state != CallState::Leaving).count()
     }
 
     /// The call whose dialog a request belongs to.
-    pub(crate) fn call_of(&self, message: &Message<'_>) -> Option<CallId> {
+    fn call_of(&self, message: &Message<'_>) -> Option<CallId> {
         let local_tag = message.to().tag()?;
         let remote_tag = message.from().tag().unwrap_or_default();
         let found = self.calls.iter().find(|(_, call)| {
@@ -231,6 +116,413 @@ impl UserAgent {
                 call.early.iter().any(|early| early.dialog.is(message.call_id(), local_tag, remote_tag));
             is_early || call.dialog.is(message.call_id(), local_tag, remote_tag)
         });
-        found.map(|(key, _)| CallId(number_of(key)))
+        found.map(|(key, _)| CallId::from_key(key))
+    }
+
+    /// The call of an in-dialog request with the next CSeq; `None` if it was refused.
+    fn call_in_order(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) -> Option<CallId> {
+        let Some(id) = self.call_of(incoming.message) else {
+            requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+            return None;
+        };
+        let (message, cseq) = (incoming.message, incoming.message.cseq().number);
+        let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq, incoming.flow));
+        if order != Some(Order::Next) {
+            requests.refuse(cx, incoming, 500, "Out Of Order");
+            return None;
+        }
+        Some(id)
+    }
+
+    /// The next CSeq of a call's dialog.
+    pub(crate) fn next_cseq(&mut self, id: CallId) -> Option<u32> {
+        let dialog = &mut self.call_mut(id)?.dialog;
+        dialog.local_cseq = dialog.local_cseq.saturating_add(1);
+        Some(dialog.local_cseq)
+    }
+
+    /// The account of the call that an in-dialog request belongs to; `None` if it was refused.
+    pub(crate) fn account_in_order(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) -> Option<AccountId> {
+        let id = self.call_in_order(cx, requests, incoming)?;
+        self.call_at(id).map(|call| call.account)
+    }
+
+    /// Handles the result of a request of a call.
+    pub(crate) fn on_answer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        (id, request): (CallId, CallRequest),
+        key: SlabKey,
+        answer: &Answer<'_, '_>,
+    ) {
+        match request {
+            CallRequest::Invite => self.on_invite_answer(cx, requests, id, key, answer),
+            CallRequest::Reinvite => self.on_reinvite_answer(cx, requests, id, key, answer),
+            CallRequest::Bye | CallRequest::Refer | CallRequest::Report if answer.status < 200 => {}
+            // The call has ended whatever the response is.
+            CallRequest::Bye => {
+                self.calls.remove(id.key());
+            }
+            CallRequest::Refer => self.on_refer_answer(cx, requests, id, answer),
+            // A refused report ends the subscription; the call continues.
+            CallRequest::Report if answer.status < 300 => {}
+            CallRequest::Report => {
+                if let Some(call) = self.calls.get_mut(id.key()) {
+                    call.stop_referral(&mut self.timers);
+                }
+            }
+        }
+    }
+
+    /// Handles the timers that are due.
+    pub(crate) fn on_timeout(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests) {
+        while let Some(timer) = self.timers.expire(cx.now()) {
+            match timer {
+                Timer::Ring(id) => self.on_ring_timeout(cx, requests, id),
+                Timer::RepeatSuccess(id) => self.repeat_success(cx, requests, id),
+                Timer::GiveUpOnAck(id) => self.give_up_on_ack(cx, requests, id),
+                Timer::Glare(id) => self.on_glare_timer(cx, requests, id),
+                Timer::Transfer(id) => {
+                    if let Some(call) = self.calls.get_mut(id.key()) {
+                        let reason = "the other side did not report what came of it";
+                        call.finish_transfer(cx, &mut self.timers, 408, reason);
+                    }
+                }
+                Timer::Referral(id) => {
+                    if let Some(call) = self.calls.get_mut(id.key()) {
+                        // An accepted transfer is not rejected any more.
+                        let _ = call.reject_referral(cx, requests, &mut self.timers);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Deadline> {
+        self.timers.next_due().map(|at| Deadline { at, reason: "a timer of a call" })
+    }
+
+    /// Ends a call: CANCEL before the answer, 603 for a ringing call, BYE for an established one.
+    pub(crate) fn hang_up(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        call: CallId,
+    ) -> Result<(), CallError> {
+        self.call_state(call).ok_or(CallError::NoCall)?;
+        self.end_call(cx, requests, call, None);
+        Ok(())
+    }
+
+    /// Ends a call; `status` is for a ringing call.
+    fn end_call(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        status: Option<u16>,
+    ) {
+        let Some(state) = self.call_state(id) else { return };
+        match state {
+            CallState::Calling => self.cancel_call(cx, requests, id),
+            CallState::Ringing => self.decline(cx, requests, id, status.unwrap_or(603), By::Local),
+            CallState::Accepted | CallState::Established => {
+                self.leave(cx, requests, id, 200, "hung up", By::Local)
+            }
+            CallState::Cancelling | CallState::Leaving => {}
+        }
+    }
+
+    /// Handles BYE (RFC 3261 §15.1.2).
+    pub(crate) fn on_bye(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+        requests.respond(cx, incoming, 200, "OK", None, |_, _| None);
+        self.on_peer_left(cx, requests, id);
+    }
+
+    /// Handles CANCEL (RFC 3261 §9.2). After the final response it has no effect; the caller sends BYE.
+    pub(crate) fn on_cancel(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let found = requests.cancelled_by(incoming.message);
+        // A stranger who has seen a branch must not end the call: a CANCEL takes the way of its INVITE.
+        let found = found.filter(|(_, flow)| flow.remote.ip() == incoming.flow.remote.ip());
+        let Some((call, _)) = found else {
+            return requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+        };
+        let tag = call.and_then(|id| self.call_at(id)).map(|call| call.dialog.local_tag.clone());
+        requests.respond(cx, incoming, 200, "OK", tag.as_deref(), |_, _| None);
+        if let Some(id) = call
+            && self.call_state(id) == Some(CallState::Ringing)
+        {
+            self.decline(cx, requests, id, 487, By::Remote);
+        }
+    }
+
+    /// Handles a REFER.
+    pub(crate) fn on_refer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        if incoming.message.to().tag().is_none() {
+            // Outside a dialog anybody could make this phone call a third party.
+            return requests.refuse(cx, incoming, 403, "Refer Only Inside A Call");
+        }
+        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+        if let Some(call) = self.calls.get_mut(id.key()) {
+            call.on_refer(cx, requests, &mut self.timers, incoming);
+        }
+    }
+
+    /// Handles a NOTIFY: a report on a transfer that we requested; others are refused.
+    pub(crate) fn on_notify(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let event = incoming.message.first(HeaderName::Event).unwrap_or_default();
+        if !is_token_before_params(event, b"refer") {
+            return requests.refuse_with(cx, incoming, 489, "Bad Event", |response| {
+                response.header(HeaderName::AllowEvents, b"refer");
+            });
+        }
+        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+        let Some(call) = self.calls.get_mut(id.key()) else { return };
+        if call.on_notify(cx, requests, &mut self.timers, incoming) {
+            self.end_call(cx, requests, id, None);
+        }
+    }
+
+    /// Requests the peer to call `target` in place of us. When that call is established, ours is ended.
+    pub(crate) fn transfer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        target: &str,
+    ) -> Result<(), CallError> {
+        let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
+        call.refer(cx, requests, &mut self.timers, target)
+    }
+
+    /// Makes the call that the peer of a call requested.
+    pub(crate) fn accept_transfer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        media: LocalMedia,
+    ) -> Result<CallId, CallError> {
+        let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
+        let invitation = call.accept_referral(&mut self.timers)?;
+        let result = self.invite(cx, requests, invitation, media);
+        if result.is_err()
+            && let Some(call) = self.calls.get_mut(id.key())
+        {
+            call.report(cx, requests, &mut self.timers, 503, Report::Last);
+        }
+        result
+    }
+
+    pub(crate) fn reject_transfer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+    ) -> Result<(), CallError> {
+        let call = self.calls.get_mut(id.key()).ok_or(CallError::NoCall)?;
+        call.reject_referral(cx, requests, &mut self.timers)
+    }
+
+    /// Reports progress of a call to the peer that requested it by REFER.
+    fn report_progress(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        new: CallId,
+        status: u16,
+    ) {
+        let Some(old) = self.call_at(new).and_then(|call| call.referred_by) else { return };
+        let report = if status >= 200 { Report::Last } else { Report::More };
+        if let Some(call) = self.calls.get_mut(old.key()) {
+            call.report(cx, requests, &mut self.timers, status, report);
+        }
+    }
+
+    /// Handles the final response to our REFER. A success says only that the peer will try.
+    fn on_refer_answer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        answer: &Answer<'_, '_>,
+    ) {
+        if (200..300).contains(&answer.status) {
+            return;
+        }
+        if let Some(call) = self.calls.get_mut(id.key()) {
+            call.finish_transfer(cx, &mut self.timers, answer.status, &answer.reason);
+        }
+        self.ends_dialog(cx, requests, id, answer);
+    }
+
+    /// Ends all calls.
+    pub(crate) fn end_all(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests) {
+        let ids: Vec<CallId> = self.calls.iter().map(|(_, call)| call.id).collect();
+        for id in ids {
+            self.end_call(cx, requests, id, None);
+        }
+    }
+
+    /// The identifier of the next call that is inserted.
+    fn next_id(&self) -> CallId {
+        CallId::from_key(self.calls.next_key())
+    }
+
+    /// RFC 3261 §9.1. The CANCEL waits for a provisional answer; until the INVITE's final one the call is not over.
+    fn cancel_call(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        let Some(call) = self.call_mut(id) else { return };
+        call.state = CallState::Cancelling;
+        let (invite, ring) = (call.invite, call.ring);
+        self.timers.cancel(ring);
+        let Some(key) = invite else { return };
+        match requests.cancel(cx, key) {
+            Cancelled::Sent => {}
+            Cancelled::Unsent => {
+                self.report_progress(cx, requests, id, 487);
+                self.tell_ended(cx, id, 487, "cancelled", By::Local);
+                self.drop_call(id);
+            }
+        }
+    }
+
+    /// Refuses the INVITE of a ringing call.
+    fn decline(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        status: u16,
+        by: By,
+    ) {
+        let phrase = phrase_of(status);
+        self.respond_to_invite(cx, requests, id, status, phrase, |_| {});
+        self.tell_ended(cx, id, status, phrase, by);
+        self.drop_call(id);
+    }
+
+    /// Ends a call that stands: tells the program, and the other side by BYE. A callee may not send that before the ACK has
+    /// come (RFC 3261 §15).
+    fn leave(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        status: u16,
+        reason: &str,
+        by: By,
+    ) {
+        let Some(call) = self.call_mut(id).filter(|call| call.state != CallState::Leaving) else { return };
+        call.state = CallState::Leaving;
+        let must_wait = call.acceptance.is_some();
+        self.stop_changes(id);
+        self.tell_ended(cx, id, status, reason, by);
+        if !must_wait {
+            self.send_bye(cx, requests, id);
+        }
+    }
+
+    /// Sends the BYE of a call that was left. When it cannot be sent the call is gone at once.
+    fn send_bye(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        let Some(call) = self.call_mut(id) else { return };
+        let account = call.account;
+        let sent = match call.dialog.draft(account, Method::Bye) {
+            Ok(draft) => requests.submit(cx, draft, Purpose::Call(id, CallRequest::Bye)).is_ok(),
+            Err(_) => false,
+        };
+        if !sent {
+            self.drop_call(id);
+        }
+    }
+
+    /// Handles the peer's BYE.
+    fn on_peer_left(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        match self.call_state(id) {
+            Some(CallState::Ringing) => self.decline(cx, requests, id, 487, By::Remote),
+            // A callee may not say BYE before its answer, and another fork may still answer: the INVITE's own end counts.
+            Some(CallState::Calling | CallState::Cancelling | CallState::Leaving) | None => {}
+            Some(CallState::Accepted | CallState::Established) => {
+                self.tell_ended(cx, id, 200, "the other side hung up", By::Remote);
+                self.drop_call(id);
+            }
+        }
+    }
+
+    /// Removes a call and its timers.
+    fn drop_call(&mut self, id: CallId) {
+        self.end_acceptance(id);
+        self.stop_changes(id);
+        if let Some(call) = self.calls.remove(id.key()) {
+            self.timers.cancel(call.ring);
+        }
+    }
+
+    /// Stops the timers of what could still change in a call.
+    fn stop_changes(&mut self, id: CallId) {
+        self.stop_reoffer(id);
+        if let Some(call) = self.calls.get_mut(id.key()) {
+            call.stop_transfer(&mut self.timers);
+            call.stop_referral(&mut self.timers);
+        }
+    }
+
+    fn tell_ended(&mut self, cx: &mut AgentContext<'_>, call: CallId, status: u16, reason: &str, by: By) {
+        cx.emit(AgentEvent::Ended { call, cause: Ended { status, reason: reason.into(), by } });
+    }
+
+    /// RFC 3261 §12.2.1.2: an answer to a request inside a dialog that says the dialog is gone. True when it does.
+    fn ends_dialog(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        answer: &Answer<'_, '_>,
+    ) -> bool {
+        match answer.status {
+            481 => {
+                if self.call_state(id).is_some_and(|state| state != CallState::Leaving) {
+                    self.tell_ended(cx, id, 481, &answer.reason, By::Remote);
+                }
+                self.drop_call(id);
+                true
+            }
+            408 => {
+                self.leave(cx, requests, id, 408, &answer.reason, By::Remote);
+                true
+            }
+            _ => false,
+        }
     }
 }

@@ -1,139 +1,126 @@
-//! Blind transfer, as the one who is asked (RFC 3515): the program decides, and the other side is told what comes of it.
+//! Blind transfer, as the transferee (RFC 3515): the program decides, and the peer is notified of the result.
 //!
 //! ```text
-//!   REFER: 202, NOTIFY 100 ──► Deciding ── accept_transfer(): a new call ──► Calling ── its answers: NOTIFY ──► (gone)
-//!                               │ reject_transfer(), or nobody decides: NOTIFY 603
+//!   REFER: 202, NOTIFY 100 ──► Deciding ── accept_transfer(): a new call ──► Calling ── its responses: NOTIFY ──► (gone)
+//!                               │ reject_transfer(), or timeout: NOTIFY 603
 //!                               v
 //!                             (gone)
 //! ```
 //!
-//! Our own call with who asked stays as it is: that side ends it when it has heard that the new one stands.
+//! The call with the transferor is not changed: that side ends it after the report that the new call is established.
 
-use crate::agent::Timer;
+use crate::call::Timer;
 use crate::call::outgoing::Invitation;
-use crate::call::{CallError, CallId};
-use crate::reply::phrase_of;
-use crate::request::{Answer, Body, ContactField, Purpose};
-use crate::{Action, UserAgent};
+use crate::call::state::Call;
+use crate::context::AgentContext;
+use crate::draft::{Body, CallRequest, ContactField, Purpose};
+use crate::next_hop::NextHop;
+use crate::request::Requests;
+use crate::request::reply::{IncomingRequest, add_contact, phrase_of};
+use crate::text::{text, unfolded};
+use crate::{AgentEvent, CallError, CallState};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Context, TimerKey};
-use ringway_sdp::LocalMedia;
-use ringway_sip::{HeaderName, Method};
+use ringway_sansio::{TimerKey, Wheel};
+use ringway_sip::{HeaderName, Message, Method, NameAddr, grammar};
 
-/// What the other side wants.
+/// A transfer that the peer requested.
 #[derive(Debug)]
-pub(crate) struct Referral {
-    /// Whom to call, without headers.
-    pub(crate) target: Vec<u8>,
-    /// What the INVITE is to say besides: `Referred-By`, `Replaces`.
-    pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
+pub(super) struct Referral {
+    /// The URI to call, without headers.
+    target: Vec<u8>,
+    /// Additional header fields of the INVITE: `Referred-By`, `Replaces`.
+    fields: Vec<(HeaderName, Vec<u8>)>,
     /// True once the program has accepted.
     is_accepted: bool,
     timer: TimerKey,
 }
 
-/// Whether a report is the last of its subscription.
+/// Position of a report in its subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Report {
+pub(super) enum Report {
     More,
     Last,
 }
 
-impl UserAgent {
-    /// Does what the other side of `call` wants: makes a new call, to which the answer is another [`CallId`].
-    pub fn accept_transfer(
+/// The target of a referral, and additional header fields of the INVITE.
+type Target = (Vec<u8>, Vec<(HeaderName, Vec<u8>)>);
+
+impl Call {
+    /// Handles a REFER in the call's dialog.
+    pub(super) fn on_refer(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        call: CallId,
-        media: LocalMedia,
-    ) -> Result<CallId, CallError> {
-        let added_from = cx.out.len();
-        let result = self.follow_referral(cx, call, media);
-        self.settle(cx, added_from);
-        result
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        timers: &mut Wheel<Timer>,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        if self.state != CallState::Established || self.referral.is_some() {
+            return requests.refuse(cx, incoming, 491, "Request Pending");
+        }
+        let account = self.account;
+        let (target, fields) = match target_of(incoming.message) {
+            Ok(target) => target,
+            Err((status, phrase)) => return requests.refuse(cx, incoming, status, phrase),
+        };
+        // After a 503 the target must not be called.
+        let Some(server) = requests.begin(cx, incoming, None) else { return };
+        let incoming = &IncomingRequest { server: Some(server), ..*incoming };
+        requests.respond(cx, incoming, 202, "Accepted", None, |response, config| {
+            add_contact(response, config, account, incoming.flow);
+            None
+        });
+        let referred_by = text(incoming.message.first(HeaderName::ReferredBy).unwrap_or_default());
+        cx.emit(AgentEvent::TransferRequested { call: self.id, target: text(&target), referred_by });
+        let timer = timers.arm(cx.now() + DECISION, Timer::Referral(self.id));
+        self.referral = Some(Referral { target, fields, is_accepted: false, timer });
+        // RFC 3515 §2.4.4: at once.
+        self.report(cx, requests, timers, 100, Report::More);
     }
 
-    /// Does not do what the other side of `call` wants.
-    pub fn reject_transfer(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
-        let added_from = cx.out.len();
-        let referral = self.call_at(call).ok_or(CallError::NoCall)?.referral.as_ref();
-        if referral.is_none_or(|referral| referral.is_accepted) {
+    /// Accepts a transfer: returns the INVITE to send.
+    pub(super) fn accept_referral(&mut self, timers: &mut Wheel<Timer>) -> Result<Invitation, CallError> {
+        let referral = self.referral.as_mut().filter(|referral| !referral.is_accepted);
+        let referral = referral.ok_or(CallError::WrongState)?;
+        referral.is_accepted = true;
+        timers.cancel(referral.timer);
+        let (target, fields) = (referral.target.clone(), referral.fields.clone());
+        Ok(Invitation { account: self.account, target, fields, referred_by: Some(self.id) })
+    }
+
+    /// Rejects a transfer that is not accepted yet.
+    pub(super) fn reject_referral(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        timers: &mut Wheel<Timer>,
+    ) -> Result<(), CallError> {
+        if self.referral.as_ref().is_none_or(|referral| referral.is_accepted) {
             return Err(CallError::WrongState);
         }
-        self.report(cx, call, 603, Report::Last);
-        self.settle(cx, added_from);
+        self.report(cx, requests, timers, 603, Report::Last);
         Ok(())
     }
 
-    /// Notes a REFER that was answered 202 and tells the other side so (RFC 3515 §2.4.4: at once).
-    pub(crate) fn begin_referral(
+    pub(super) fn stop_referral(&mut self, timers: &mut Wheel<Timer>) {
+        if let Some(referral) = self.referral.take() {
+            timers.cancel(referral.timer);
+        }
+    }
+
+    /// Sends a NOTIFY with the status line of the new call (RFC 3515 §2.4.5).
+    pub(super) fn report(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        id: CallId,
-        target: Vec<u8>,
-        fields: Vec<(HeaderName, Vec<u8>)>,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        timers: &mut Wheel<Timer>,
+        status: u16,
+        report: Report,
     ) {
-        let timer = self.wheel.arm(cx.now + DECISION, Timer::Referral(id));
-        if let Some(call) = self.call_mut(id) {
-            call.referral = Some(Referral { target, fields, is_accepted: false, timer });
+        if self.referral.is_none() {
+            return;
         }
-        self.report(cx, id, 100, Report::More);
-    }
-
-    /// The call that somebody asked for has come a step further.
-    pub(crate) fn report_progress(&mut self, cx: &mut Context<'_, Action>, new: CallId, status: u16) {
-        let Some(old) = self.call_at(new).and_then(|call| call.referred_by) else { return };
-        self.report(cx, old, status, if status >= 200 { Report::Last } else { Report::More });
-    }
-
-    pub(crate) fn on_referral_timeout(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
-        let is_undecided =
-            self.call_at(id).and_then(|call| call.referral.as_ref()).is_some_and(|it| !it.is_accepted);
-        if is_undecided {
-            self.report(cx, id, 603, Report::Last);
-        }
-    }
-
-    /// A report that nobody wants ends the subscription; the call goes on.
-    pub(crate) fn on_report_answer(&mut self, id: CallId, answer: &Answer<'_, '_>) {
-        if answer.status >= 300 {
-            self.stop_referral(id);
-        }
-    }
-
-    pub(crate) fn stop_referral(&mut self, id: CallId) {
-        if let Some(referral) = self.call_mut(id).and_then(|call| call.referral.take()) {
-            self.wheel.cancel(referral.timer);
-        }
-    }
-
-    fn follow_referral(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        id: CallId,
-        media: LocalMedia,
-    ) -> Result<CallId, CallError> {
-        let call = self.call_mut(id).ok_or(CallError::NoCall)?;
-        let account = call.account;
-        let referral = call.referral.as_mut().filter(|referral| !referral.is_accepted);
-        let referral = referral.ok_or(CallError::WrongState)?;
-        referral.is_accepted = true;
-        let (target, fields, timer) = (referral.target.clone(), referral.fields.clone(), referral.timer);
-        self.wheel.cancel(timer);
-        let invitation = Invitation { account, target, fields, referred_by: Some(id) };
-        let result = self.invite(cx, invitation, media);
-        if result.is_err() {
-            self.report(cx, id, 503, Report::Last);
-        }
-        result
-    }
-
-    /// NOTIFY with the status line of the new call (RFC 3515 §2.4.5).
-    fn report(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, report: Report) {
-        let Some(call) = self.call_mut(id).filter(|call| call.referral.is_some()) else { return };
-        let account = call.account;
-        if let Ok(mut draft) = call.dialog.draft(account, Method::Notify) {
+        if let Ok(mut draft) = self.dialog.draft(self.account, Method::Notify) {
             let phrase = if status == 100 { "Trying" } else { phrase_of(status) };
             let line = alloc::format!("SIP/2.0 {status} {phrase}\r\n");
             draft.body = Some(Body { content_type: "message/sipfrag;version=2.0", bytes: line.into_bytes() });
@@ -146,14 +133,50 @@ impl UserAgent {
                 (HeaderName::Event, b"refer".to_vec()),
                 (HeaderName::SubscriptionState, state.to_vec()),
             ];
-            // A report that cannot be sent is missed; the other side has its own timer.
-            let _ = self.submit(cx, draft, Purpose::Report(id));
+            // If a report cannot be sent, the peer's timer ends the subscription.
+            let _ = requests.submit(cx, draft, Purpose::Call(self.id, CallRequest::Report));
         }
         if report == Report::Last {
-            self.stop_referral(id);
+            self.stop_referral(timers);
         }
     }
 }
 
-/// How long the program may take to decide.
+/// Parses Refer-To. Of the headers in its URI only Replaces is used (RFC 3891 §4): others would let the peer choose any
+/// content of our INVITE.
+fn target_of(message: &Message<'_>) -> Result<Target, (u16, &'static str)> {
+    let bad = (400, "Missing Or Bad Refer-To");
+    let mut lines = message.lines_of(HeaderName::ReferTo);
+    let (Some(line), None) = (lines.next(), lines.next()) else { return Err(bad) };
+    let refer_to = NameAddr::parse(line).map_err(|_| bad)?;
+    let uri = refer_to.uri;
+    NextHop::of_uri(&uri).map_err(|_| (416, "Unsupported URI Scheme"))?;
+    if uri.params().value(b"method").is_some_and(|method| method != b"INVITE") {
+        return Err((501, "Only Calls Can Be Made"));
+    }
+    let mut fields = Vec::new();
+    if let Some(replaces) = replaces_in(uri.headers()) {
+        fields.push((HeaderName::Replaces, replaces));
+    }
+    if let Some(referred_by) = message.first(HeaderName::ReferredBy) {
+        fields.push((HeaderName::ReferredBy, unfolded(referred_by)));
+    }
+    let end = match uri.headers().len() {
+        0 => uri.as_bytes().len(),
+        headers => uri.as_bytes().len().saturating_sub(headers + 1),
+    };
+    Ok((uri.as_bytes().get(..end).unwrap_or_default().to_vec(), fields))
+}
+
+/// The value of `Replaces` among a URI's headers, escapes undone.
+fn replaces_in(headers: &[u8]) -> Option<Vec<u8>> {
+    let field = headers
+        .split(|&byte| byte == b'&')
+        .find(|field| field.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"Replaces=")))?;
+    let mut value = Vec::new();
+    grammar::unescape_into(field.get(9..)?, &mut value);
+    Some(unfolded(&value))
+}
+
+/// Time for the program's decision.
 const DECISION: Duration = Duration::from_secs(60);

@@ -1,120 +1,130 @@
-//! Blind transfer, as the one who wants it (RFC 3515): REFER, and the reports on what came of it.
+//! Blind transfer, as the transferor (RFC 3515): REFER, and the NOTIFYs about its result.
 //!
 //! ```text
 //!   transfer(): REFER ──► Waiting ── NOTIFY 1xx: TransferProgress ──┐
 //!                         │ │ ▲──────────────────────────────────────┘
 //!                         │ └ NOTIFY 2xx: TransferDone, BYE
-//!                         └ refused, NOTIFY 3xx-6xx, or nothing for long: TransferDone, the call goes on
+//!                         └ refused, NOTIFY 3xx-6xx, or timeout: TransferDone, the call continues
 //! ```
 
-use crate::account::challenge::unfolded;
-use crate::agent::Timer;
-use crate::call::{CallError, CallId, CallState};
-use crate::event::text;
-use crate::request::{Answer, ContactField, Purpose};
-use crate::{Action, AgentEvent, UserAgent};
-use ringway_sansio::{Context, TimerKey};
+use crate::call::Timer;
+use crate::call::state::Call;
+use crate::context::AgentContext;
+use crate::draft::{CallRequest, ContactField, Purpose};
+use crate::request::Requests;
+use crate::request::reply::IncomingRequest;
+use crate::text::{text, unfolded};
+use crate::{AgentEvent, CallError, CallState};
+use ringway_sansio::{TimerKey, Wheel};
 use ringway_sip::{HeaderName, Message, Method, grammar};
 
-/// A transfer that we asked for.
+/// A transfer that we requested.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(super) struct Transfer {
     timer: TimerKey,
 }
 
-impl UserAgent {
-    /// Asks the other side to call `target` instead of us. When that call stands, ours is ended.
-    pub fn transfer(
+impl Call {
+    /// Sends a REFER to `target`.
+    pub(super) fn refer(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        call: CallId,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        timers: &mut Wheel<Timer>,
         target: &str,
     ) -> Result<(), CallError> {
-        let added_from = cx.out.len();
-        let result = self.refer(cx, call, target);
-        self.settle(cx, added_from);
-        result
-    }
-
-    fn refer(&mut self, cx: &mut Context<'_, Action>, id: CallId, target: &str) -> Result<(), CallError> {
-        let account = self.call_at(id).ok_or(CallError::NoCall)?.account;
-        let target = self.full_target(account, target)?;
-        let aor = self.config.account(account).map(|account| account.aor.clone()).unwrap_or_default();
-        let call = self.call_mut(id).ok_or(CallError::NoCall)?;
-        if call.state != CallState::Established || call.transfer.is_some() {
+        let account = cx.config.account(self.account).ok_or(CallError::NoAccount)?;
+        let target = account.full_target(target).map_err(CallError::Route)?;
+        if self.state != CallState::Established || self.transfer.is_some() {
             return Err(CallError::WrongState);
         }
-        let mut draft = call.dialog.draft(account, Method::Refer).map_err(CallError::NoWay)?;
+        let mut draft = self.dialog.draft(self.account, Method::Refer).map_err(CallError::Route)?;
         draft.contact = ContactField::Target;
         draft.fields = alloc::vec![
             (HeaderName::ReferTo, [b"<", &target[..], b">"].concat()),
-            (HeaderName::ReferredBy, [b"<", aor.as_bytes(), b">"].concat()),
+            (HeaderName::ReferredBy, [b"<", account.aor.as_bytes(), b">"].concat()),
         ];
-        self.submit(cx, draft, Purpose::Refer(id)).map_err(|why| CallError::NotSent(why.reason()))?;
-        let timer =
-            self.wheel.arm(cx.now + self.config.ring + self.config.timers.t1 * 64, Timer::Transfer(id));
-        if let Some(call) = self.call_mut(id) {
-            call.transfer = Some(Transfer { timer });
-        }
+        let purpose = Purpose::Call(self.id, CallRequest::Refer);
+        requests.submit(cx, draft, purpose).map_err(|why| CallError::NotSent(why.reason()))?;
+        let due = cx.now() + cx.config.ring + cx.config.timers.t1 * 64;
+        self.transfer = Some(Transfer { timer: timers.arm(due, Timer::Transfer(self.id)) });
         Ok(())
     }
 
-    /// The final answer to our REFER. A success says only that the other side will try.
-    pub(crate) fn on_refer_answer(
+    /// Handles a NOTIFY (RFC 6665 §4.1.3). True if the peer has made its new call, so that this one is to be ended.
+    pub(super) fn on_notify(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        id: CallId,
-        answer: &Answer<'_, '_>,
-    ) {
-        if (200..300).contains(&answer.status) {
-            return;
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        timers: &mut Wheel<Timer>,
+        incoming: &IncomingRequest<'_, '_>,
+    ) -> bool {
+        if self.transfer.is_none() {
+            requests.refuse(cx, incoming, 481, "Subscription Does Not Exist");
+            return false;
         }
-        self.finish_transfer(cx, id, answer.status, &answer.reason);
-        self.ends_dialog(cx, id, answer);
+        let content_type = incoming.message.first(HeaderName::ContentType).unwrap_or_default();
+        if !incoming.message.body().is_empty() && !is_token_before_params(content_type, b"message/sipfrag") {
+            requests.refuse_with(cx, incoming, 415, "Unsupported Media Type", |response| {
+                response.header(HeaderName::Accept, b"message/sipfrag");
+            });
+            return false;
+        }
+        requests.respond(cx, incoming, 200, "OK", None, |_, _| None);
+        self.on_transfer_report(cx, timers, incoming.message)
     }
 
-    /// A report: the body has the status line of the other side's new call (RFC 3515 §2.4.5).
-    pub(crate) fn on_transfer_report(
+    /// Reports the final result of a transfer.
+    pub(super) fn finish_transfer(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        id: CallId,
-        message: &Message<'_>,
+        cx: &mut AgentContext<'_>,
+        timers: &mut Wheel<Timer>,
+        status: u16,
+        reason: &str,
     ) {
+        if self.transfer.is_some() {
+            self.stop_transfer(timers);
+            cx.emit(AgentEvent::TransferDone { call: self.id, status, reason: reason.into() });
+        }
+    }
+
+    pub(super) fn stop_transfer(&mut self, timers: &mut Wheel<Timer>) {
+        if let Some(transfer) = self.transfer.take() {
+            timers.cancel(transfer.timer);
+        }
+    }
+
+    /// The body of a NOTIFY has the status line of the peer's new call (RFC 3515 §2.4.5).
+    fn on_transfer_report(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        timers: &mut Wheel<Timer>,
+        message: &Message<'_>,
+    ) -> bool {
         let state = message.first(HeaderName::SubscriptionState).map(unfolded).unwrap_or_default();
-        let state = state.split(|&byte| byte == b';').next().unwrap_or_default();
-        let is_last = grammar::trim(state).eq_ignore_ascii_case(b"terminated");
+        let is_last = is_token_before_params(&state, b"terminated");
         match status_of(message.body()) {
             Some((status, reason)) if status >= 200 => {
-                self.finish_transfer(cx, id, status, &text(reason));
+                self.finish_transfer(cx, timers, status, &text(reason));
+                (200..300).contains(&status)
             }
-            Some((status, _)) if !is_last => cx.emit(AgentEvent::TransferProgress { call: id, status }),
-            None if !is_last => {}
+            Some((status, _)) if !is_last => {
+                cx.emit(AgentEvent::TransferProgress { call: self.id, status });
+                false
+            }
+            None if !is_last => false,
             Some(_) | None => {
-                self.finish_transfer(cx, id, 408, "the other side does not report any more");
+                self.finish_transfer(cx, timers, 408, "the other side does not report any more");
+                false
             }
         }
     }
+}
 
-    pub(crate) fn on_transfer_timeout(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
-        self.finish_transfer(cx, id, 408, "the other side did not report what came of it");
-    }
-
-    pub(crate) fn stop_transfer(&mut self, id: CallId) {
-        if let Some(transfer) = self.call_mut(id).and_then(|call| call.transfer.take()) {
-            self.wheel.cancel(transfer.timer);
-        }
-    }
-
-    fn finish_transfer(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, reason: &str) {
-        if self.call_at(id).is_none_or(|call| call.transfer.is_none()) {
-            return;
-        }
-        self.stop_transfer(id);
-        cx.emit(AgentEvent::TransferDone { call: id, status, reason: reason.into() });
-        if (200..300).contains(&status) {
-            self.end_call(cx, id, None);
-        }
-    }
+/// True if a value is `token`, with or without parameters.
+pub(super) fn is_token_before_params(value: &[u8], token: &[u8]) -> bool {
+    let first = value.split(|&byte| byte == b';').next().unwrap_or_default();
+    grammar::trim(first).eq_ignore_ascii_case(token)
 }
 
 /// The status and phrase of a fragment that begins with a status line.

@@ -3,7 +3,7 @@
 use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
 };
-use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, NoWay};
+use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, RouteError};
 use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 use std::time::Duration;
 
@@ -439,15 +439,15 @@ fn what_a_person_types_becomes_a_uri_or_a_clear_word() {
     assert_eq!(invited(&mut table, " bob@example.net ").line(), "INVITE sip:bob@example.net SIP/2.0");
     assert_eq!(invited(&mut table, "10.0.0.7:99").line(), "INVITE sip:10.0.0.7:99 SIP/2.0");
     for (target, why) in [
-        ("sips:bob@example.org", NoWay::Tls),
-        ("sip:bob@x;transport=tls", NoWay::Tls),
-        ("sip:bob@x?Subject=y", NoWay::Malformed),
-        ("bo b", NoWay::Malformed),
-        ("sip:bob@x\r\nEvil: y", NoWay::Malformed),
-        ("", NoWay::Malformed),
+        ("sips:bob@example.org", RouteError::Tls),
+        ("sip:bob@x;transport=tls", RouteError::Tls),
+        ("sip:bob@x?Subject=y", RouteError::Malformed),
+        ("bo b", RouteError::Malformed),
+        ("sip:bob@x\r\nEvil: y", RouteError::Malformed),
+        ("", RouteError::Malformed),
     ] {
         let result = table.ask(|agent, cx| agent.call(cx, ALICE, target, media()));
-        assert_eq!(result, Err(CallError::NoWay(why)), "{target}");
+        assert_eq!(result, Err(CallError::Route(why)), "{target}");
     }
     assert!(table.sent().is_empty());
 }

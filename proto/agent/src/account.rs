@@ -1,19 +1,9 @@
-//! One address-of-record: who it is, where it is registered, what it was asked.
+//! Addresses-of-record of accounts.
 
-pub(crate) mod challenge;
-mod registration;
-
-pub(crate) use registration::{Registration, preloaded_route};
-
-use crate::account::challenge::Wallet;
-use crate::{Account, Config};
+use crate::{Account, AccountId, Config, RouteError};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
-use ringway_sip::{Scheme, Uri};
-
-/// Names an account: its place in [`Config::accounts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AccountId(pub usize);
+use ringway_sip::{Scheme, Uri, grammar};
 
 /// An account of the configuration is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +21,6 @@ impl core::fmt::Display for BadAccount {
 }
 
 impl core::error::Error for BadAccount {}
-
-/// What changes about an account.
-#[derive(Debug)]
-pub(crate) struct AccountState {
-    pub(crate) registration: Registration,
-    pub(crate) wallet: Wallet,
-    /// The address that its server turned out to have; credentials go nowhere else.
-    pub(crate) server: Option<SocketAddr>,
-    /// The realm that its server asked for when it registered, unescaped; see [`challenge`].
-    pub(crate) realm: Option<Vec<u8>>,
-}
-
-impl AccountState {
-    pub(crate) const fn new(registration: Registration) -> Self {
-        Self { registration, wallet: Wallet::new(), server: None, realm: None }
-    }
-}
 
 impl Account {
     /// The address-of-record as a URI; checked by [`check`].
@@ -79,6 +52,32 @@ impl Account {
         out
     }
 
+    /// The URI that a person means by `target`: without a scheme `sip:` is prepended, and a user alone is one of the
+    /// account's domain.
+    pub(crate) fn full_target(&self, target: &str) -> Result<Vec<u8>, RouteError> {
+        let target = target.trim();
+        let has_scheme = ["sip:", "sips:", "tel:"]
+            .iter()
+            .any(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
+        let mut uri = String::new();
+        if !has_scheme {
+            uri.push_str("sip:");
+        }
+        uri.push_str(target);
+        if !has_scheme && !target.contains(['@', '.', ':', '[']) {
+            let domain = self.registrar_uri();
+            let domain = domain.strip_prefix(b"sip:").unwrap_or_default();
+            uri.push('@');
+            uri.push_str(&String::from_utf8_lossy(domain));
+        }
+        let parsed = Uri::parse(uri.as_bytes()).map_err(|_| RouteError::Malformed)?;
+        if !parsed.headers().is_empty() {
+            return Err(RouteError::Malformed);
+        }
+        self.next_hop_to(&parsed)?;
+        Ok(uri.into_bytes())
+    }
+
     /// The address-of-record's domain, with its port: what a REGISTER is addressed to (RFC 3261 §10.2).
     pub(crate) fn registrar_uri(&self) -> Vec<u8> {
         let mut out = b"sip:".to_vec();
@@ -90,6 +89,23 @@ impl Account {
             }
         }
         out
+    }
+}
+
+impl Config {
+    /// The account that a Request-URI is for: the one with its user. A URI without a user is for the first.
+    pub(crate) fn account_for(&self, uri: &Uri<'_>) -> Option<AccountId> {
+        let Some(user) = uri.user() else {
+            return (!self.accounts.is_empty()).then_some(AccountId(0));
+        };
+        let mut wanted = Vec::new();
+        grammar::unescape_into(user, &mut wanted);
+        let is_it = |account: &Account| {
+            let mut own = Vec::new();
+            grammar::unescape_into(account.user().unwrap_or_default(), &mut own);
+            own == wanted
+        };
+        self.accounts.iter().position(is_it).map(AccountId)
     }
 }
 

@@ -1,70 +1,74 @@
-//! Answers to requests that came.
+//! Responses to received requests.
 
-use crate::event::text;
-use crate::request::{Body, write_contact};
+use crate::context::AgentContext;
+use crate::draft::{Body, write_contact};
+use crate::request::Requests;
 use crate::session::{NotAcceptable, SDP};
-use crate::{AccountId, Action, CallId, Config, UserAgent};
+use crate::text::text;
+use crate::{AccountId, CallId, Config};
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Flow, Token};
+use ringway_sansio::{Flow, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
-use ringway_transaction::{DEFAULT_PORT, MatchKey, ServerId, answer_rejected, reply_flow};
+use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
 
-/// A request that came, while it is worked on.
+/// A received request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'m, 'a> {
+pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) message: &'m Message<'a>,
     pub(crate) method: Method<'a>,
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
     pub(crate) key: MatchKey,
-    /// Its transaction, where that had to begin before it was known what the answer is.
+    /// Its transaction, if that was started before the response was known.
     pub(crate) server: Option<ServerId>,
 }
 
-impl UserAgent {
-    /// Begins the server transaction of a request, if it has none. `None`: there was no room, and that was answered.
+impl Requests {
+    /// Starts the server transaction of a request, unless it has one. `None`: the limit is reached, and 503 was sent.
     pub(crate) fn begin(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
         owner: Option<CallId>,
     ) -> Option<ServerId> {
-        if asked.server.is_some() {
-            return asked.server;
+        if incoming.server.is_some() {
+            return incoming.server;
         }
-        let flow = reply_flow(asked.message.via(), asked.flow);
-        let port = asked.message.via().port.unwrap_or(DEFAULT_PORT);
-        let is_invite = asked.method == Method::Invite;
-        let id = self.transactions.start_server(asked.key, is_invite, flow, port, owner);
+        let flow = reply_flow(incoming.message.via(), incoming.flow);
+        let port = incoming.message.via().port.unwrap_or(DEFAULT_PORT);
+        let is_invite = incoming.method == Method::Invite;
+        let id = self.transactions.start_server(incoming.key, is_invite, flow, port, owner);
         if id.is_none() {
-            self.counters.overflow += 1;
-            let tag = self.new_tag();
-            cx.out.send_with(flow, Token::NONE, |arena| {
-                let source = asked.flow.remote;
-                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, Some(&tag));
+            cx.counters.overflow += 1;
+            let tag = cx.random.new_tag();
+            cx.io.out.send_with(flow, Token::NONE, |arena| {
+                let source = incoming.flow.remote;
+                let busy =
+                    ResponseWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
         }
         id
     }
 
-    /// Answers a request in a transaction of its own. `to_tag` is for requests without one: a dialog's, or a new one. `add`
-    /// adds header fields and gives the body.
+    /// Responds to a request in a transaction of its own. `to_tag` is for requests without one: a dialog's, or a new one.
+    /// `add` adds header fields and returns the body.
     pub(crate) fn respond(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
         add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
     ) {
-        let Some(id) = self.begin(cx, asked, None) else { return };
-        let tag = to_tag.map_or_else(|| self.new_tag(), <[u8]>::to_vec);
-        let config = &self.config;
-        let was_sent = self.transactions.respond(cx, id, status, |arena| {
-            let source = asked.flow.remote;
-            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, Some(&tag));
+        let Some(id) = self.begin(cx, incoming, None) else { return };
+        let tag = to_tag.map_or_else(|| cx.random.new_tag(), <[u8]>::to_vec);
+        let config = cx.config;
+        let was_sent = self.transactions.respond(&mut cx.io, id, status, |arena| {
+            let source = incoming.flow.remote;
+            let response =
+                ResponseWriter::answer(arena, incoming.message, status, phrase, source, Some(&tag));
             finish(response, config, add);
         });
         if !was_sent {
@@ -75,31 +79,31 @@ impl UserAgent {
     /// Refuses a request with a status alone.
     pub(crate) fn refuse(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
     ) {
-        self.refuse_with(cx, asked, status, phrase, |_| {});
+        self.refuse_with(cx, incoming, status, phrase, |_| {});
     }
 
-    /// Refuses a request, and tells what would be needed.
+    /// Refuses a request with additional header fields.
     pub(crate) fn refuse_with(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
         match status {
-            481 => self.counters.no_dialog += 1,
-            482 => self.counters.merged += 1,
-            500 => self.counters.out_of_order += 1,
-            513 => self.counters.body_too_large += 1,
-            _ => self.counters.refused += 1,
+            481 => cx.counters.no_dialog += 1,
+            482 => cx.counters.merged += 1,
+            500 => cx.counters.out_of_order += 1,
+            513 => cx.counters.body_too_large += 1,
+            _ => cx.counters.refused += 1,
         }
-        self.respond(cx, asked, status, phrase, None, |response, _| {
+        self.respond(cx, incoming, status, phrase, None, |response, _| {
             add(response);
             None
         });
@@ -108,31 +112,56 @@ impl UserAgent {
     /// Refuses a session description.
     pub(crate) fn refuse_session(
         &mut self,
-        cx: &mut Context<'_, Action>,
-        asked: &Asked<'_, '_>,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
         why: &NotAcceptable,
     ) {
-        self.counters.sessions_refused += 1;
-        let agent = self.warning_agent(asked.flow);
+        cx.counters.sessions_refused += 1;
+        let agent = warning_agent(cx.config, incoming.flow);
         let phrase = phrase_of(why.status);
-        self.refuse_with(cx, asked, why.status, phrase, |response| write_refusal(response, why, &agent));
+        self.refuse_with(cx, incoming, why.status, phrase, |response| write_refusal(response, why, &agent));
     }
 
-    /// Who warns: our address, as Warning has it.
-    pub(crate) fn warning_agent(&self, flow: Flow) -> Vec<u8> {
-        let mut agent = Vec::new();
-        if let Some(address) = self.config.address_of(flow.listener) {
-            ringway_sip::write_host(&mut agent, address);
-        }
-        agent
+    /// Passes a received request to its transaction.
+    pub(crate) fn receive_request(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        message: &Message<'_>,
+    ) -> Incoming<Option<CallId>> {
+        self.transactions.receive_request(&mut cx.io, message)
     }
 
-    /// A message that cannot be read. A request is told so, if it can be answered at all.
-    pub(crate) fn on_rejected(&mut self, cx: &mut Context<'_, Action>, rejected: &Rejected<'_>, flow: Flow) {
-        self.counters.unreadable += 1;
-        let tag = self.new_tag();
-        answer_rejected(rejected, flow, &tag, cx.out);
+    /// Sends a serialised response in its transaction.
+    pub(crate) fn send_response(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        server: ServerId,
+        status: u16,
+        response: &[u8],
+    ) {
+        self.transactions.respond(&mut cx.io, server, status, |arena| arena.extend_from_slice(response));
     }
+
+    /// The call and the flow of the INVITE that a CANCEL is for.
+    pub(crate) fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(Option<CallId>, Flow)> {
+        self.transactions.cancelled_by(cancel).map(|(_, call, flow)| (call, flow))
+    }
+
+    /// Handles a message that cannot be parsed. A request is refused if it can be answered at all.
+    pub(crate) fn on_rejected(&mut self, cx: &mut AgentContext<'_>, rejected: &Rejected<'_>, flow: Flow) {
+        cx.counters.unreadable += 1;
+        let tag = cx.random.new_tag();
+        answer_rejected(rejected, flow, &tag, cx.io.out);
+    }
+}
+
+/// The warn-agent of a Warning: our address.
+pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
+    let mut agent = Vec::new();
+    if let Some(address) = config.address_of(flow.listener) {
+        ringway_sip::write_host(&mut agent, address);
+    }
+    agent
 }
 
 /// Ends an answer: who we are, what `add` adds, and the body it gives.

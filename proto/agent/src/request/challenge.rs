@@ -9,20 +9,22 @@
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
 //! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
 
-use crate::event::text;
-use crate::request::Request;
-use crate::{Account, Action, InDialogChallenges, Secret, UserAgent};
+use crate::context::AgentContext;
+use crate::draft::Scope;
+use crate::request::Requests;
+use crate::text::{hex, text, unfolded};
+use crate::{Account, Config, InDialogChallenges, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Context, Entropy};
+use ringway_sansio::Entropy;
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
 
-/// What a request is to the one who asks for a password.
+/// Kind of a request for authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Area {
+enum Area {
     /// REGISTER.
     Registrar,
     /// All else.
@@ -30,14 +32,30 @@ pub(crate) enum Area {
 }
 
 impl Area {
-    pub(crate) fn of(method: Method<'_>) -> Self {
+    fn of(method: Method<'_>) -> Self {
         if method == Method::Register { Self::Registrar } else { Self::Proxy }
+    }
+}
+
+/// Credentials of one account, and the server that may get them.
+#[derive(Debug)]
+pub(super) struct AccountCredentials {
+    pub(super) wallet: Wallet,
+    /// The resolved address of the account's server; credentials go nowhere else.
+    pub(super) server: Option<SocketAddr>,
+    /// The realm of the first challenge to a REGISTER that was answered, unescaped.
+    realm: Option<Vec<u8>>,
+}
+
+impl AccountCredentials {
+    pub(super) const fn new() -> Self {
+        Self { wallet: Wallet::new(), server: None, realm: None }
     }
 }
 
 /// Challenges that were answered once and whose nonces are good for more (RFC 7616 §3.3).
 #[derive(Debug)]
-pub(crate) struct Wallet {
+pub(super) struct Wallet {
     known: Vec<Known>,
 }
 
@@ -60,7 +78,7 @@ struct Known {
 
 /// Why a challenge gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(super) enum Unanswered {
     /// It did not come from the account's server.
     NotOurServer,
     /// It came inside a dialog.
@@ -82,7 +100,7 @@ pub(crate) enum Unanswered {
 
 impl Unanswered {
     /// In words, for a person.
-    pub(crate) fn reason(&self) -> String {
+    pub(super) fn reason(&self) -> String {
         match self {
             Self::NotOurServer => "asked for a password by something that is not our server".into(),
             Self::InDialog => "asked for a password inside a call".into(),
@@ -102,12 +120,12 @@ impl Unanswered {
 }
 
 impl Wallet {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self { known: Vec::new() }
     }
 
     /// Appends the credentials for a request to the account's server.
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         account: &Account,
         method: Method<'_>,
@@ -152,33 +170,31 @@ impl Known {
     }
 }
 
-impl UserAgent {
-    /// A request of ours was answered 401 or 407. `Ok`: it is on its way again with credentials.
-    pub(crate) fn answer_challenge(
+impl Requests {
+    /// Judges the challenge of a 401 or 407. `Ok`: the request is to be sent again, with credentials.
+    pub(super) fn answer_challenge(
         &mut self,
-        cx: &mut Context<'_, Action>,
+        cx: &mut AgentContext<'_>,
         key: SlabKey,
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
     ) -> Result<(), Unanswered> {
-        match self.judge_challenge(key, (message, source), status) {
+        match self.judge_challenge(cx.config, key, (message, source), status) {
             Ok(known) => {
-                let Some(request) = self.requests.get_mut(key) else { return Err(Unanswered::NotOurServer) };
+                let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
                 request.answered.push(known.field);
-                let account = request.draft.account;
-                if let Some(state) = self.accounts.get_mut(account.0) {
+                if let Some(credentials) = self.credentials.get_mut(request.draft.account.0) {
                     if known.area == Area::Registrar {
-                        state.realm.get_or_insert_with(|| unescape(&known.realm).into_owned());
+                        credentials.realm.get_or_insert_with(|| unescape(&known.realm).into_owned());
                     }
-                    state.wallet.learn(known);
+                    credentials.wallet.learn(known);
                 }
-                self.counters.challenges_answered += 1;
-                self.send_again(cx, key);
+                cx.counters.challenges_answered += 1;
                 Ok(())
             }
             Err(unanswered) => {
-                self.counters.challenges_ignored += 1;
+                cx.counters.challenges_ignored += 1;
                 Err(unanswered)
             }
         }
@@ -186,20 +202,20 @@ impl UserAgent {
 
     fn judge_challenge(
         &self,
+        config: &Config,
         key: SlabKey,
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
     ) -> Result<Known, Unanswered> {
-        let request = self.requests.get(key).ok_or(Unanswered::NotOurServer)?;
-        let account = self.config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
-        let state = self.accounts.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
+        let request = self.active.get(key).ok_or(Unanswered::NotOurServer)?;
+        let account = config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
+        let credentials = self.credentials.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
         // A callee sees the branch of an INVITE and could answer it past the server (RFC 3581 §4: responses come from
         // where the request went).
-        let comes_from_there = request.flow.is_some_and(|flow| flow.remote == source);
-        if !self.goes_to_server(request) || !comes_from_there {
+        if credentials.server != Some(source) || request.flow.is_none_or(|flow| flow.remote != source) {
             return Err(Unanswered::NotOurServer);
         }
-        if request.draft.is_in_dialog
+        if request.draft.scope == Scope::InDialog
             && (account.in_dialog == InDialogChallenges::Ignored || status != 407 || request.rounds > 0)
         {
             return Err(Unanswered::InDialog);
@@ -208,12 +224,12 @@ impl UserAgent {
             401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
             _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
         };
-        let realms = Realms { account, learnt: state.realm.as_deref(), area: Area::of(request.draft.method) };
+        let realms =
+            Realms { account, learnt: credentials.realm.as_deref(), area: Area::of(request.draft.method) };
         let (challenge, algorithm) = realms.choose(message, asks)?;
         // A nonce that was new to this request and is not merely stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
-        if (was_answered && !challenge.is_stale) || request.rounds >= self.config.limits.challenge_rounds_max
-        {
+        if (was_answered && !challenge.is_stale) || request.rounds >= config.limits.challenge_rounds_max {
             return Err(Unanswered::Refused);
         }
         let ha1 = ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?;
@@ -229,15 +245,6 @@ impl UserAgent {
             count: 0,
             ha1,
         })
-    }
-
-    /// True when a request was sent to the very address that the account's server has.
-    pub(crate) fn goes_to_server(&self, request: &Request) -> bool {
-        let server = self.accounts.get(request.draft.account.0).and_then(|state| state.server);
-        match (server, request.flow) {
-            (Some(server), Some(flow)) => server == flow.remote,
-            _ => false,
-        }
     }
 }
 
@@ -352,16 +359,6 @@ fn username_of(account: &Account) -> Option<Vec<u8>> {
         out.push(byte);
     }
     Some(out)
-}
-
-/// A value that came over several lines on one.
-pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
-    value.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect()
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    base16ct::lower::encode_string(bytes).into_bytes()
 }
 
 /// Challenges of one response that are looked at.

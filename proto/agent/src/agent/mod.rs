@@ -1,0 +1,295 @@
+//! The user agent: owns the components, and passes inputs and effects between them.
+
+mod commands;
+mod dispatch;
+
+use crate::call::Calls;
+use crate::context::Shared;
+use crate::draft::{CallRequest, Purpose};
+use crate::registration::Registrations;
+use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
+use crate::text::text;
+use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
+use alloc::vec::Vec;
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed};
+use ringway_sip::{HeaderName, Message, Start};
+use ringway_transaction::{SipFramer, SlabKey, Transactions};
+
+/// A phone's signalling for one or more accounts: registrations, calls, queries.
+///
+/// Commands of the program are methods; results are reported as [`Action::Event`]. All take a [`Context`], like the
+/// methods of [`Node`].
+pub struct UserAgent {
+    shared: Shared,
+    requests: Requests,
+    registrations: Registrations,
+    calls: Calls,
+}
+
+impl UserAgent {
+    /// Creates an idle user agent. `seed` is its only source of randomness; media keys are derived from it too.
+    pub fn new(config: Config, seed: Seed, now: Instant) -> Result<Self, BadAccount> {
+        crate::account::check(&config)?;
+        let mut shared = Shared::new(config, &seed);
+        let requests = Requests::new(&mut shared, now);
+        let registrations = Registrations::new(&mut shared, now);
+        Ok(Self { shared, requests, registrations, calls: Calls::new(now) })
+    }
+
+    /// Registers every account whose configuration says so.
+    pub fn start(&mut self, cx: &mut Context<'_, Action>) {
+        for place in 0..self.shared.config.accounts.len() {
+            if self.shared.config.accounts.get(place).is_some_and(|account| account.register) {
+                self.register(cx, AccountId(place));
+            }
+        }
+    }
+
+    /// Registers an account at once and keeps it registered. A registered account is refreshed.
+    pub fn register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
+        self.registrations.register(&mut self.shared.lend(cx), &mut self.requests, account);
+        self.settle(cx, added_from);
+    }
+
+    /// Removes an account's binding.
+    pub fn unregister(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
+        self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, account);
+        self.settle(cx, added_from);
+    }
+
+    /// True for an account with a binding at its registrar.
+    pub fn is_registered(&self, account: AccountId) -> bool {
+        self.registrations.is_registered(account)
+    }
+
+    /// Ends every call and registration; nothing new is begun or taken after it. [`UserAgent::is_idle`] tells when all
+    /// is done; a program that does not want to wait for others' answers stops after a second or two.
+    pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
+        let added_from = cx.out.len();
+        self.shared.is_stopping = true;
+        self.calls.end_all(&mut self.shared.lend(cx), &mut self.requests);
+        for place in 0..self.shared.config.accounts.len() {
+            self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, AccountId(place));
+        }
+        self.settle(cx, added_from);
+    }
+
+    /// True when nothing is under way: no call, and no request that waits for an answer.
+    pub fn is_idle(&self) -> bool {
+        self.calls.len() == 0 && self.requests.is_done() && self.requests.transactions().is_idle()
+    }
+
+    /// True when nobody waits for anybody: no call, and no request of ours without its answer. Unlike with
+    /// [`UserAgent::is_idle`], transactions may still be kept for repetitions; a program that ends need not wait for them.
+    pub fn is_done(&self) -> bool {
+        self.calls.len() == 0 && self.requests.is_done()
+    }
+
+    /// The settings.
+    pub const fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// The transactions, for listings.
+    pub const fn transactions(&self) -> &Transactions<Option<CallId>, SlabKey> {
+        self.requests.transactions()
+    }
+
+    /// How many calls and how many requests there are.
+    pub fn len(&self) -> (usize, usize) {
+        (self.calls.len(), self.requests.len())
+    }
+
+    /// True when there is neither a call nor a request.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    /// Passes the result of a request to its owner. A final result ends the request, except for an INVITE's 2xx.
+    fn deliver(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, answer: &Answer<'_, '_>) {
+        let Some(purpose) = self.requests.purpose(key) else { return };
+        let is_invite = matches!(purpose, Purpose::Call(_, CallRequest::Invite | CallRequest::Reinvite));
+        let is_accepted = is_invite && (200..300).contains(&answer.status);
+        let is_final = answer.status >= 200;
+        match purpose {
+            Purpose::Register(account) => {
+                let cx = &mut self.shared.lend(cx);
+                self.registrations.on_answer(cx, &mut self.requests, account, key, answer);
+            }
+            Purpose::Call(call, request) => {
+                let cx = &mut self.shared.lend(cx);
+                self.calls.on_answer(cx, &mut self.requests, (call, request), key, answer);
+            }
+            Purpose::Query(query) if is_final => {
+                let (status, reason) = (answer.status, answer.reason.clone());
+                cx.emit(AgentEvent::QueryAnswered { query, status, reason });
+            }
+            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => {}
+        }
+        if is_final && !is_accepted {
+            self.requests.forget(key);
+        }
+    }
+
+    /// The next CSeq of the dialog or registration of a request; `None`: it has neither.
+    fn next_cseq(&mut self, purpose: Purpose) -> Option<u32> {
+        match purpose {
+            Purpose::Register(account) => self.registrations.next_cseq(account),
+            Purpose::Call(call, _) => self.calls.next_cseq(call),
+            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => None,
+        }
+    }
+
+    /// Ends a call into the agent: applies the effects of the components and traces the packets from `added_from` on.
+    fn settle(&mut self, cx: &mut Context<'_, Action>, added_from: usize) {
+        self.apply(cx);
+        self.trace_sent(cx, added_from);
+    }
+
+    /// Notifies the owners of failed requests.
+    fn apply(&mut self, cx: &mut Context<'_, Action>) {
+        while let Some(Failure { key, status, reason }) =
+            self.requests.next_failure(&mut self.shared.lend(cx))
+        {
+            self.deliver(cx, key, &Answer { status, reason: reason.into(), message: None });
+        }
+    }
+
+    fn on_response(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, status: u16, flow: Flow) {
+        let found = self.requests.receive_response(&mut self.shared.lend(cx), message, status, flow);
+        let Some((key, purpose)) = found else { return };
+        if let (Purpose::Register(account), Some(connection)) = (purpose, flow.connection) {
+            self.registrations.note_connection(account, connection);
+        }
+        // A call that was given up is not made again with credentials.
+        let is_given_up =
+            matches!(purpose, Purpose::Call(call, CallRequest::Invite) if !self.calls.is_calling(call));
+        let challenges = if is_given_up { Challenges::Ignored } else { Challenges::Answered };
+        let source = flow.remote;
+        match self.requests.on_answer(&mut self.shared.lend(cx), key, (message, source), status, challenges) {
+            Outcome::Handled => {}
+            Outcome::Challenged => {
+                let cseq = self.next_cseq(purpose);
+                self.requests.send_again(&mut self.shared.lend(cx), key, cseq);
+            }
+            Outcome::Answer(answer) => self.deliver(cx, key, &answer),
+        }
+    }
+
+    fn trace_received(&self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>) {
+        if self.shared.config.trace != Trace::Off {
+            cx.emit(self.traced(MessageDirection::Received, flow, message));
+        }
+    }
+
+    fn trace_sent(&self, cx: &mut Context<'_, Action>, added_from: usize) {
+        if self.shared.config.trace != Trace::Off {
+            for (packet, bytes) in cx.out.packets().skip(added_from) {
+                if let Ok(message) = Message::parse(bytes, &self.shared.config.message_limits) {
+                    let event = self.traced(MessageDirection::Sent, packet.flow, &message);
+                    cx.actions.push(Action::Event(event));
+                }
+            }
+        }
+    }
+
+    fn traced(&self, direction: MessageDirection, flow: Flow, message: &Message<'_>) -> AgentEvent {
+        let bytes = message.as_bytes();
+        let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
+        AgentEvent::Message {
+            direction,
+            flow,
+            line: text(line),
+            cseq: text(message.first(HeaderName::CSeq).unwrap_or_default()),
+            call_id: text(message.call_id()),
+            bytes: bytes.len(),
+            whole: match self.shared.config.trace {
+                Trace::Whole => bytes.to_vec(),
+                Trace::FirstLines | Trace::Off => Vec::new(),
+            },
+        }
+    }
+}
+
+impl Node for UserAgent {
+    type Action = Action;
+    type Framer = SipFramer;
+
+    /// A phone has one shard.
+    fn shard_of(_: &ringway_sansio::ShardKey, _bytes: &[u8], _shards: u16) -> u16 {
+        0
+    }
+
+    fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
+        let added_from = cx.out.len();
+        let Received { flow, bytes } = received;
+        if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            self.shared.counters.keep_alives += 1;
+            return;
+        }
+        match &Message::parse(bytes, &self.shared.config.message_limits) {
+            Ok(message) => {
+                self.trace_received(cx, flow, message);
+                match *message.start() {
+                    Start::Request { method, uri } => {
+                        self.shared.counters.requests += 1;
+                        self.on_request(cx, message, method, uri, flow);
+                    }
+                    Start::Response { status, .. } => {
+                        self.shared.counters.responses += 1;
+                        self.on_response(cx, message, status, flow);
+                    }
+                }
+            }
+            Err(rejected) => self.requests.on_rejected(&mut self.shared.lend(cx), rejected, flow),
+        }
+        self.settle(cx, added_from);
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
+        let added_from = cx.out.len();
+        match event {
+            Event::Closed(connection) => {
+                self.registrations.on_closed(&mut self.shared.lend(cx), connection);
+                self.requests.on_closed(connection);
+            }
+            Event::Unreachable(token) => {
+                self.requests.on_unreachable(&mut self.shared.lend(cx), token);
+            }
+            Event::Resolved { query, address } => {
+                self.requests.on_resolved(&mut self.shared.lend(cx), query, address);
+            }
+        }
+        self.settle(cx, added_from);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        let added_from = cx.out.len();
+        self.requests.on_transaction_timeout(&mut self.shared.lend(cx));
+        self.settle(cx, added_from);
+        let added_from = cx.out.len();
+        self.requests.on_timeout(&mut self.shared.lend(cx));
+        self.registrations.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
+        self.calls.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
+        self.settle(cx, added_from);
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let deadlines =
+            [self.requests.next_deadline(), self.registrations.next_deadline(), self.calls.next_deadline()];
+        deadlines.into_iter().flatten().min_by_key(|due| due.at)
+    }
+}
+
+impl core::fmt::Debug for UserAgent {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("UserAgent").field("calls", &self.calls.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,434 @@
+//! Changes of a session (RFC 3261 §14): hold and resume by another INVITE, and re-INVITE and UPDATE of the peer.
+//!
+//! ```text
+//!             wanted differs from reached            2xx: ACK, MediaChanged
+//!   Nothing ──────────────────────────────► Sent ─────────────────────────► Nothing
+//!      ▲                                    │  │ 4xx-6xx: ChangeRefused         ▲
+//!      │        its time                    │  └────────────────────────────────┘
+//!      └────────────────────── Waiting ◄────┘ 491
+//! ```
+//!
+//! What cannot be sent is told as a refusal too, with 503.
+//!
+//! The program says what it wants, not what is to be sent: whatever was under way, [`Calls::reconcile`] brings the two
+//! together when it may.
+
+use crate::call::acceptance::{Acceptance, Accepting};
+use crate::call::outgoing::abilities;
+use crate::call::{Calls, Timer};
+use crate::context::AgentContext;
+use crate::draft::{Body, CallRequest, ContactField, Purpose};
+use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
+use crate::request::{Answer, Requests};
+use crate::session::{Carried, NotAcceptable, SDP, carried};
+use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::TimerKey;
+use ringway_sdp::{Direction, MediaParams};
+use ringway_sip::{HeaderName, Message, Method, ResponseWriter};
+use ringway_transaction::{ServerId, SlabKey};
+
+/// A change of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Reoffer {
+    /// None is under way.
+    #[default]
+    Nothing,
+    /// An INVITE waits for its answer.
+    Sent {
+        /// Whether it puts the call on hold.
+        hold: bool,
+        retries: u8,
+    },
+    /// It met one of the other side's, and is tried again (RFC 3261 §14.1).
+    Waiting { timer: TimerKey, retries: u8 },
+}
+
+impl Calls {
+    /// Puts a call on hold. The result is `MediaChanged` or `ChangeRefused`.
+    pub(crate) fn hold(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        call: CallId,
+    ) -> Result<(), CallError> {
+        self.want_hold(cx, requests, call, true)
+    }
+
+    /// Ends the hold of a call.
+    pub(crate) fn resume(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        call: CallId,
+    ) -> Result<(), CallError> {
+        self.want_hold(cx, requests, call, false)
+    }
+
+    /// Sets whether a protected call may become unprotected if the peer offers that. The default is no.
+    pub(crate) fn allow_unprotected(&mut self, call: CallId, allowed: bool) -> Result<(), CallError> {
+        let call = self.call_mut(call).ok_or(CallError::NoCall)?;
+        call.session.as_mut().ok_or(CallError::WrongState)?.allow_unprotected(allowed);
+        Ok(())
+    }
+
+    fn want_hold(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        wanted: bool,
+    ) -> Result<(), CallError> {
+        let call = self.call_mut(id).ok_or(CallError::NoCall)?;
+        if !matches!(call.state, CallState::Established | CallState::Accepted) {
+            return Err(CallError::WrongState);
+        }
+        call.hold.wanted = wanted;
+        self.reconcile(cx, requests, id);
+        Ok(())
+    }
+
+    /// Sends the change that is wanted, if there is one and none is under way.
+    pub(super) fn reconcile(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        self.offer_again(cx, requests, id, 0);
+    }
+
+    pub(super) fn on_glare_timer(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+        let Some(call) = self.call_mut(id) else { return };
+        let Reoffer::Waiting { retries, .. } = call.reoffer else { return };
+        call.reoffer = Reoffer::Nothing;
+        self.offer_again(cx, requests, id, retries);
+    }
+
+    fn offer_again(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId, retries: u8) {
+        let Some(call) = self.call_mut(id) else { return };
+        let is_free = call.state == CallState::Established
+            && call.acceptance.is_none()
+            && call.reoffer == Reoffer::Nothing;
+        let hold = call.hold.wanted;
+        if !is_free || hold == call.hold.reached {
+            return;
+        }
+        let Some(session) = call.session.as_mut() else { return };
+        let mut draft = match call.dialog.draft(call.account, Method::Invite) {
+            Ok(draft) => draft,
+            Err(why) => {
+                let reason = alloc::format!("no request can go where the other side says that it is: {why}");
+                return self.refuse_change(cx, id, 503, &reason);
+            }
+        };
+        let direction = if hold { Direction::SendOnly } else { Direction::SendRecv };
+        draft.body = Some(Body { content_type: SDP, bytes: session.offer(direction) });
+        draft.contact = ContactField::Target;
+        draft.fields = abilities();
+        call.reoffer = Reoffer::Sent { hold, retries };
+        if let Err(why) = requests.submit(cx, draft, Purpose::Call(id, CallRequest::Reinvite)) {
+            self.retract_offer(id);
+            self.refuse_change(cx, id, 503, why.reason());
+        }
+    }
+
+    /// Handles the result of a re-INVITE.
+    pub(super) fn on_reinvite_answer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        key: SlabKey,
+        answer: &Answer<'_, '_>,
+    ) {
+        match (answer.status, answer.message) {
+            (..=199, _) => {}
+            (200..=299, Some(message)) => self.on_changed(cx, requests, id, key, message),
+            (491, _) => self.on_glare(cx, id),
+            _ => {
+                if requests.was_never_sent(key) {
+                    self.retract_offer(id);
+                }
+                if self.call_state(id) == Some(CallState::Established)
+                    && !self.ends_dialog(cx, requests, id, answer)
+                {
+                    self.refuse_change(cx, id, answer.status, &answer.reason);
+                }
+            }
+        }
+    }
+
+    fn on_changed(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: CallId,
+        key: SlabKey,
+        message: &Message<'_>,
+    ) {
+        let body_bytes_max = cx.config.limits.body_bytes_max;
+        let acks = requests.ack_count(key);
+        let is_ours = self.call_at(id).is_some_and(|call| {
+            call.dialog.is(
+                message.call_id(),
+                message.from().tag().unwrap_or_default(),
+                message.to().tag().unwrap_or_default(),
+            )
+        });
+        if acks > 0 || !is_ours {
+            cx.counters.stray += 1;
+            return;
+        }
+        let Some(call) = self.call_mut(id) else { return };
+        call.dialog.refresh_target(message);
+        let (account, tag) = (call.account, call.dialog.remote_tag.clone());
+        if let Ok(ack) = call.dialog.ack(account, message.cseq().number) {
+            requests.acknowledge(cx, key, &tag, ack);
+        }
+        let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Established) else {
+            return;
+        };
+        let Reoffer::Sent { hold, .. } = call.reoffer else { return };
+        call.reoffer = Reoffer::Nothing;
+        let Some(session) = call.session.as_mut() else { return };
+        let agreed = match carried(message, body_bytes_max) {
+            Ok(Carried::Description(body)) => session.accept_answer(body),
+            Ok(Carried::Nothing) => Err(NotAcceptable::missing("the answer has no session description")),
+            Err(why) => Err(why),
+        };
+        match agreed {
+            Ok(params) => {
+                call.hold.reached = hold;
+                let is_held = !params.direction.sends();
+                self.tell_changed(cx, id, params);
+                self.note_peer_hold(cx, id, is_held);
+                self.reconcile(cx, requests, id);
+            }
+            // An accepted offer whose answer cannot be taken leaves the two sides with different ideas of the call.
+            Err(why) => {
+                cx.counters.sessions_refused += 1;
+                self.leave(cx, requests, id, why.status, &why.reason, By::Local);
+            }
+        }
+    }
+
+    /// RFC 3261 §14.1: who made the call waits longer, so that the two do not meet again.
+    fn on_glare(&mut self, cx: &mut AgentContext<'_>, id: CallId) {
+        let (retries_max, units) = (cx.config.limits.glare_retries_max, cx.random.rng.next_u64());
+        let Some(call) = self.call_mut(id) else { return };
+        let Reoffer::Sent { retries, .. } = call.reoffer else { return };
+        if retries >= retries_max {
+            return self.refuse_change(cx, id, 491, "the other side changes the call at the same time");
+        }
+        if let Some(session) = call.session.as_mut() {
+            session.abandon_offer();
+        }
+        let pause_ms = match call.role {
+            Role::Caller => 2100 + 10 * (units % 191),
+            Role::Callee => 10 * (units % 201),
+        };
+        let timer = self.timers.arm(cx.now() + Duration::from_millis(pause_ms), Timer::Glare(id));
+        if let Some(call) = self.call_mut(id) {
+            call.reoffer = Reoffer::Waiting { timer, retries: retries + 1 };
+        }
+    }
+
+    /// Withdraws an offer that the peer has not seen, with its version.
+    fn retract_offer(&mut self, id: CallId) {
+        if let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) {
+            session.retract_offer();
+        }
+    }
+
+    /// Reports that a change was refused; the state before it is restored.
+    fn refuse_change(&mut self, cx: &mut AgentContext<'_>, id: CallId, status: u16, reason: &str) {
+        let Some(call) = self.call_mut(id) else { return };
+        if let Some(session) = call.session.as_mut() {
+            session.abandon_offer();
+        }
+        call.reoffer = Reoffer::Nothing;
+        call.hold.wanted = call.hold.reached;
+        cx.emit(AgentEvent::ChangeRefused { call: id, status, reason: reason.into() });
+    }
+
+    /// Reports a new agreement on media.
+    pub(super) fn tell_changed(&mut self, cx: &mut AgentContext<'_>, id: CallId, params: MediaParams) {
+        cx.emit(AgentEvent::MediaChanged { call: id, params });
+    }
+
+    /// Notes whether the peer holds the call: its description does not receive.
+    pub(super) fn note_peer_hold(&mut self, cx: &mut AgentContext<'_>, id: CallId, is_held: bool) {
+        let Some(call) = self.call_mut(id) else { return };
+        if call.hold.by_peer != is_held {
+            call.hold.by_peer = is_held;
+            cx.emit(if is_held {
+                AgentEvent::HeldByPeer { call: id }
+            } else {
+                AgentEvent::ResumedByPeer { call: id }
+            });
+        }
+    }
+
+    pub(super) fn stop_reoffer(&mut self, id: CallId) {
+        if let Some(call) = self.calls.get_mut(id.key())
+            && let Reoffer::Waiting { timer, .. } = call.reoffer
+        {
+            self.timers.cancel(timer);
+            call.reoffer = Reoffer::Nothing;
+        }
+    }
+
+    /// Handles a re-INVITE.
+    pub(super) fn on_reinvite(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+        let Some(call) = self.call_at(id) else { return };
+        let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
+        match (call.state, call.reoffer) {
+            (CallState::Leaving | CallState::Cancelling, _) => {
+                return requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+            }
+            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, requests, incoming),
+            (CallState::Accepted | CallState::Established, Reoffer::Sent { .. }) => {
+                return requests.refuse(cx, incoming, 491, "Request Pending");
+            }
+            (CallState::Accepted | CallState::Established, _) if awaits_answer => {
+                return self.ask_later(cx, requests, incoming);
+            }
+            (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
+        }
+        // Before anything changes: what there is no room for changes nothing.
+        let Some(server) = requests.begin(cx, incoming, Some(id)) else { return };
+        let incoming = &IncomingRequest { server: Some(server), ..*incoming };
+        // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
+        if self.end_acceptance(id).is_some()
+            && let Some(call) = self.call_mut(id)
+        {
+            call.state = CallState::Established;
+        }
+        match self.negotiate(cx, incoming, id) {
+            Ok(agreed) => self.accept_change(cx, requests, incoming, id, server, agreed),
+            Err(why) => {
+                requests.refuse_session(cx, incoming, &why);
+                cx.emit(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
+            }
+        }
+    }
+
+    /// Answers the offer of a request, or makes one if it has none. `true`: ours has no answer yet.
+    pub(super) fn negotiate(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
+        id: CallId,
+    ) -> Result<(Vec<u8>, bool), NotAcceptable> {
+        let carried = carried(incoming.message, cx.config.limits.body_bytes_max)?;
+        let missing = || NotAcceptable::missing("the call has no session");
+        let call = self.call_mut(id).ok_or_else(missing)?;
+        let wanted = if call.hold.wanted { Direction::SendOnly } else { Direction::SendRecv };
+        let session = call.session.as_mut().ok_or_else(missing)?;
+        match carried {
+            Carried::Nothing => Ok((session.offer(wanted), true)),
+            Carried::Description(offer) => {
+                let (body, params) = session.answer(offer, wanted)?;
+                call.hold.reached = call.hold.wanted;
+                let is_held = !params.direction.sends();
+                self.tell_changed(cx, id, params);
+                self.note_peer_hold(cx, id, is_held);
+                Ok((body, false))
+            }
+        }
+    }
+
+    fn accept_change(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+        id: CallId,
+        server: ServerId,
+        (body, awaits_answer): (Vec<u8>, bool),
+    ) {
+        let Some(call) = self.call_mut(id) else { return };
+        call.dialog.refresh_target(incoming.message);
+        let (account, flow) = (call.account, incoming.flow);
+        let mut bytes = Vec::new();
+        let mut response = ResponseWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
+        add_contact(&mut response, cx.config, account, flow);
+        add_abilities(&mut response);
+        if !cx.config.user_agent.is_empty() {
+            response.header(HeaderName::UserAgent, cx.config.user_agent.as_bytes());
+        }
+        let _ = response.finish_with_body(SDP, &body);
+        let cseq = incoming.message.cseq().number;
+        let acceptance = Acceptance::new(server, bytes, cseq, Accepting::Change, awaits_answer);
+        self.begin_acceptance(cx, requests, id, acceptance);
+    }
+
+    /// Handles UPDATE (RFC 3311): a change of the session or of the remote target without an INVITE.
+    pub(crate) fn on_update(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+        let Some(call) = self.call_at(id) else { return };
+        let has_offer = !incoming.message.body().is_empty();
+        let is_pending = matches!(call.reoffer, Reoffer::Sent { .. });
+        let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
+        match call.state {
+            CallState::Leaving | CallState::Cancelling => {
+                return requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+            }
+            // The first offer and answer are not through.
+            CallState::Calling | CallState::Ringing if has_offer => {
+                return self.ask_later(cx, requests, incoming);
+            }
+            CallState::Accepted | CallState::Established if has_offer && is_pending => {
+                return requests.refuse(cx, incoming, 491, "Request Pending");
+            }
+            CallState::Accepted | CallState::Established if has_offer && awaits_answer => {
+                return self.ask_later(cx, requests, incoming);
+            }
+            CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
+        }
+        // Before anything changes: what there is no room for changes nothing.
+        let Some(server) = requests.begin(cx, incoming, None) else { return };
+        let incoming = &IncomingRequest { server: Some(server), ..*incoming };
+        let body = match has_offer.then(|| self.negotiate(cx, incoming, id)).transpose() {
+            Ok(negotiated) => negotiated.map(|(body, _)| body),
+            Err(why) => {
+                requests.refuse_session(cx, incoming, &why);
+                return cx.emit(AgentEvent::OfferRefused {
+                    call: id,
+                    status: why.status,
+                    reason: why.reason,
+                });
+            }
+        };
+        let Some(call) = self.call_mut(id) else { return };
+        // RFC 3261 §12.2.2: the target of the dialog that it came in. Before the answer there may be several.
+        call.dialog_of(incoming.message).refresh_target(incoming.message);
+        let account = call.account;
+        requests.respond(cx, incoming, 200, "OK", None, |response, config| {
+            add_contact(response, config, account, incoming.flow);
+            add_abilities(response);
+            body.map(|bytes| Body { content_type: SDP, bytes })
+        });
+    }
+
+    /// Refuses an offer while another is not answered yet (RFC 3261 §14.2).
+    pub(super) fn ask_later(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
+        let after_s = cx.random.rng.below(11);
+        requests.refuse_with(cx, incoming, 500, "Another Request Is Pending", |response| {
+            response.header_number(HeaderName::RetryAfter, after_s);
+        });
+    }
+}

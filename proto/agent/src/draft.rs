@@ -1,0 +1,153 @@
+//! Drafts of requests, and their serialisation for a flow.
+
+use crate::next_hop::NextHop;
+use crate::{AccountId, CallId, Config, QueryId};
+use alloc::vec::Vec;
+use ringway_sansio::Flow;
+use ringway_sip::{HeaderName, Method, RequestWriter, write_host};
+use ringway_transaction::SlabKey;
+
+/// A request without the header fields that depend on its flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) account: AccountId,
+    pub(crate) method: Method<'static>,
+    pub(crate) uri: Vec<u8>,
+    /// Route values, in order.
+    pub(crate) routes: Vec<Vec<u8>>,
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+    pub(crate) call_id: Vec<u8>,
+    pub(crate) cseq: u32,
+    pub(crate) contact: ContactField,
+    pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
+    pub(crate) body: Option<Body>,
+    pub(crate) next_hop: NextHop,
+    pub(crate) scope: Scope,
+    /// The flow of the peer's last request in the dialog. A phone that is reachable only by its own connection has that
+    /// connection's address as its contact.
+    pub(crate) peer: Option<Flow>,
+}
+
+/// Relation of a request to dialogs and to the account's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    OutsideDialog,
+    /// An INVITE to a contact of a 3xx response. Its destination is not the account's server.
+    Redirected,
+    InDialog,
+}
+
+/// The Contact of a request. Its address depends on the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContactField {
+    None,
+    /// The local target of a dialog.
+    Target,
+    /// A binding to register, and its lifetime.
+    Binding {
+        expires_s: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) content_type: &'static str,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Purpose of a request; decides which component handles its responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Register(AccountId),
+    Call(CallId, CallRequest),
+    Query(QueryId),
+    /// The ACK of a 2xx to the INVITE with this key.
+    Ack(SlabKey),
+    /// The BYE of a second dialog; its responses are ignored.
+    Nobody,
+}
+
+/// Requests of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallRequest {
+    Invite,
+    /// A change of the session (RFC 3261 §14).
+    Reinvite,
+    Bye,
+    Refer,
+    /// A NOTIFY to the peer that requested a transfer.
+    Report,
+}
+
+/// Appends a request; nothing if a value in it contains a line break.
+pub(crate) fn write_request(
+    config: &Config,
+    draft: &Draft,
+    credentials: &[(HeaderName, Vec<u8>)],
+    flow: Flow,
+    branch: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let Some(own) = config.address_of(flow.listener) else { return };
+    let mut request = RequestWriter::new(out, draft.method, &draft.uri);
+    request.header_with(HeaderName::Via, |out| {
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(flow.transport.via_token().as_bytes());
+        out.push(b' ');
+        write_host(out, own);
+        out.extend_from_slice(b";rport;branch=");
+        out.extend_from_slice(branch);
+    });
+    for route in &draft.routes {
+        request.header(HeaderName::Route, route);
+    }
+    request.header_number(HeaderName::MaxForwards, 70);
+    request.header(HeaderName::From, &draft.from);
+    request.header(HeaderName::To, &draft.to);
+    request.header(HeaderName::CallId, &draft.call_id);
+    request.header_with(HeaderName::CSeq, |out| {
+        ringway_sip::write_number(out, u64::from(draft.cseq));
+        out.push(b' ');
+        out.extend_from_slice(draft.method.as_bytes());
+    });
+    match draft.contact {
+        ContactField::None => {}
+        ContactField::Target => {
+            request.header_with(HeaderName::Contact, |out| write_contact(config, draft.account, flow, out));
+        }
+        ContactField::Binding { expires_s } => {
+            request.header_with(HeaderName::Contact, |out| {
+                write_contact(config, draft.account, flow, out);
+                out.extend_from_slice(b";expires=");
+                ringway_sip::write_number(out, u64::from(expires_s));
+            });
+        }
+    }
+    for (name, value) in draft.fields.iter().chain(credentials) {
+        request.header(*name, value);
+    }
+    if !config.user_agent.is_empty() {
+        request.header(HeaderName::UserAgent, config.user_agent.as_bytes());
+    }
+    let _ = match &draft.body {
+        Some(body) => request.finish_with_body(body.content_type, &body.bytes),
+        None => request.finish(),
+    };
+}
+
+/// Appends the Contact value for requests that are sent back along `flow`.
+pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out: &mut Vec<u8>) {
+    let account = config.account(account);
+    let address = account.and_then(|account| account.contact).or_else(|| config.address_of(flow.listener));
+    out.extend_from_slice(b"<sip:");
+    if let Some(user) = account.and_then(|account| account.user()) {
+        out.extend_from_slice(user);
+        out.push(b'@');
+    }
+    if let Some(address) = address {
+        write_host(out, address);
+    }
+    out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
+    out.push(b'>');
+}

@@ -1,0 +1,142 @@
+//! Where a request goes: the first hop of a URI, and names that were looked up.
+
+use crate::{Account, FirstHop, ServerAddress};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use ringway_sansio::Transport;
+use ringway_sip::{Host, Scheme, Uri};
+use ringway_transaction::may_send_to;
+
+/// The next hop of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NextHop {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) transport: Transport,
+}
+
+/// Why nothing can be sent to a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteError {
+    /// It is no URI, or one with headers.
+    Malformed,
+    /// It is no `sip:` URI.
+    Scheme,
+    /// It needs TLS, which is not there yet.
+    Tls,
+    /// It names a transport that is not there.
+    Transport,
+    /// It names an address that no message may go to: unspecified, broadcast, multicast, port 0.
+    Address,
+}
+
+impl core::fmt::Display for RouteError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "this is not a SIP URI like sip:bob@example.org",
+            Self::Scheme => "only sip: URIs can be called",
+            Self::Tls => "sips: and transport=tls need TLS, which is not supported yet; use sip:",
+            Self::Transport => "the URI's transport is not supported; use udp or tcp",
+            Self::Address => "no message can be sent to this address",
+        })
+    }
+}
+
+impl core::error::Error for RouteError {}
+
+impl NextHop {
+    /// The hop that a Request-URI or a Route names (RFC 3263 §4 as far as it goes without NAPTR and SRV: UDP and port
+    /// 5060 where nothing else is said).
+    pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, RouteError> {
+        match uri.scheme() {
+            Scheme::Sip => {}
+            Scheme::Sips => return Err(RouteError::Tls),
+            Scheme::Tel | Scheme::Other => return Err(RouteError::Scheme),
+        }
+        let transport = match uri.params().value(b"transport") {
+            None => Transport::DEFAULT,
+            Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(RouteError::Tls),
+            Some(name) => Transport::from_token(name).ok_or(RouteError::Transport)?,
+        };
+        let port = uri.port().unwrap_or(transport.default_port());
+        let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
+        Self { host: host.into(), port, transport }.checked()
+    }
+
+    /// The hop to a configured server.
+    pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, RouteError> {
+        let port = server.port.unwrap_or(server.transport.default_port());
+        let text = server.host.as_str();
+        // An IPv6 address may be configured without the brackets it has in a URI.
+        let host = if text.contains(':') && !text.starts_with('[') {
+            alloc::format!("[{text}]")
+        } else {
+            text.into()
+        };
+        Self { host, port, transport: server.transport }.checked()
+    }
+
+    /// The address, when the host is one and no name.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        Host::parse(self.host.as_bytes()).ok()?.ip().map(|ip| ip.to_canonical())
+    }
+
+    fn checked(self) -> Result<Self, RouteError> {
+        Host::parse(self.host.as_bytes()).map_err(|_| RouteError::Malformed)?;
+        match self.ip() {
+            Some(ip) if !may_send_to(ip) => Err(RouteError::Address),
+            _ if self.port == 0 => Err(RouteError::Address),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Account {
+    /// Where requests outside dialogs go that the account sends to `uri`.
+    pub(crate) fn next_hop_to(&self, uri: &Uri<'_>) -> Result<NextHop, RouteError> {
+        let direct = NextHop::of_uri(uri);
+        match &self.server {
+            // The URI is the server's to understand, but what needs TLS on every hop must not go without.
+            Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
+            Some(_) | None => direct,
+        }
+    }
+}
+
+/// The preloaded Route of the outbound proxy, if configured.
+pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec<Vec<u8>> {
+    match server.first_hop {
+        FirstHop::Plain => Vec::new(),
+        FirstHop::Route => {
+            let parameter = next_hop.transport.uri_parameter();
+            alloc::vec![
+                alloc::format!("<sip:{}:{}{parameter};lr>", next_hop.host, next_hop.port).into_bytes()
+            ]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(uri: &str) -> Result<(String, u16, Transport), RouteError> {
+        NextHop::of_uri(&Uri::parse(uri.as_bytes()).unwrap()).map(|hop| (hop.host, hop.port, hop.transport))
+    }
+
+    #[test]
+    fn the_hop_of_a_uri() {
+        assert_eq!(of("sip:b@example.org"), Ok(("example.org".into(), 5060, Transport::Udp)));
+        assert_eq!(of("sip:[::1]:5070;transport=TCP"), Ok(("[::1]".into(), 5070, Transport::Tcp)));
+        assert_eq!(of("sips:b@example.org"), Err(RouteError::Tls));
+        assert_eq!(of("sip:b@example.org;transport=tls"), Err(RouteError::Tls));
+        assert_eq!(of("sip:b@example.org;transport=sctp"), Err(RouteError::Transport));
+        assert_eq!(of("tel:+1"), Err(RouteError::Scheme));
+        for address in
+            ["sip:b@0.0.0.0", "sip:b@255.255.255.255", "sip:b@224.0.0.1", "sip:b@192.0.2.1:0", "sip:[::]"]
+        {
+            assert_eq!(of(address), Err(RouteError::Address), "{address}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Registrations (RFC 3261 §10.2), refreshed until they are removed.
+//!
+//! ```text
+//!            register()              2xx                     before it expires
+//!   Idle ──────────────► Waiting ─────────► Registered ─────────────────────► Waiting
+//!                         │ ▲ │ 423: at once with Min-Expires      connection lost: Backing off
+//!                         │ └─┘
+//!                 failed  ▼        its time (RFC 5626 §4.5)
+//!                     BackingOff ──────────────────────► Waiting
+//!
+//!   unregister(): Registered, Waiting, BackingOff ──► Removing ── any answer ──► Idle
+//! ```
+
+use crate::context::{AgentContext, Shared};
+use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
+use crate::next_hop::preloaded_route;
+use crate::request::{Answer, Requests};
+use crate::text::{hex, unfolded};
+use crate::{AccountId, AgentEvent, Config};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Token, Wheel};
+use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
+use ringway_transaction::SlabKey;
+
+/// Registrations of all accounts.
+pub(crate) struct Registrations {
+    /// By [`AccountId`].
+    accounts: Vec<Registration>,
+    timers: Wheel<Timer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Refresh, or retry after a failure.
+    Register(AccountId),
+    KeepAlive(AccountId),
+}
+
+/// The registration of one account.
+#[derive(Debug)]
+struct Registration {
+    state: State,
+    /// The same for the life of the agent (RFC 3261 §10.2).
+    call_id: Vec<u8>,
+    local_tag: Vec<u8>,
+    cseq: u32,
+    /// What is asked for; a 423 can raise it.
+    expires_s: u32,
+    /// Failures since the last success.
+    failures: u32,
+    timer: TimerKey,
+    keep_alive: TimerKey,
+    /// The way to the registrar.
+    flow: Option<Flow>,
+    /// The connection its last answer came by.
+    connection: Option<ConnectionId>,
+}
+
+/// Named for what is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Idle,
+    /// The registrar's answer.
+    Waiting(SlabKey),
+    /// The time to refresh.
+    Registered,
+    /// The time to try again.
+    BackingOff,
+    /// The registrar's answer to the removal.
+    Removing(SlabKey),
+}
+
+impl Registration {
+    fn new(entropy: &mut Entropy) -> Self {
+        Self {
+            state: State::Idle,
+            call_id: hex(&entropy.bytes::<16>()),
+            local_tag: hex(&entropy.bytes::<8>()),
+            cseq: 0,
+            expires_s: 0,
+            failures: 0,
+            timer: TimerKey::NONE,
+            keep_alive: TimerKey::NONE,
+            flow: None,
+            connection: None,
+        }
+    }
+
+    const fn next_cseq(&mut self) -> u32 {
+        self.cseq = self.cseq.saturating_add(1);
+        self.cseq
+    }
+}
+
+impl Registrations {
+    pub(crate) fn new(shared: &mut Shared, now: Instant) -> Self {
+        let visible = &mut shared.random.visible;
+        let accounts = shared.config.accounts.iter().map(|_| Registration::new(visible)).collect();
+        Self { accounts, timers: Wheel::new(now) }
+    }
+
+    /// Registers an account at once and keeps it registered. A registered account is refreshed.
+    pub(crate) fn register(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        account: AccountId,
+    ) {
+        let expires_s = cx.config.account(account).map_or(0, |account| account.expires_s);
+        if let Some(registration) = self.accounts.get_mut(account.0)
+            && !cx.is_stopping
+            && !matches!(registration.state, State::Waiting(_))
+        {
+            registration.expires_s = expires_s;
+            registration.failures = 0;
+            self.send_register(cx, requests, account);
+        }
+    }
+
+    /// True for an account with a binding at its registrar.
+    pub(crate) fn is_registered(&self, account: AccountId) -> bool {
+        self.accounts.get(account.0).is_some_and(|registration| registration.state == State::Registered)
+    }
+
+    /// The next CSeq of an account's registration.
+    pub(crate) fn next_cseq(&mut self, account: AccountId) -> Option<u32> {
+        self.accounts.get_mut(account.0).map(Registration::next_cseq)
+    }
+
+    /// Notes the connection that a response to a REGISTER was received on.
+    pub(crate) fn note_connection(&mut self, account: AccountId, connection: ConnectionId) {
+        if let Some(registration) = self.accounts.get_mut(account.0) {
+            registration.connection = Some(connection);
+        }
+    }
+
+    /// Handles the timers that are due.
+    pub(crate) fn on_timeout(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests) {
+        while let Some(timer) = self.timers.expire(cx.now()) {
+            match timer {
+                Timer::Register(account) => self.send_register(cx, requests, account),
+                Timer::KeepAlive(account) => self.send_keep_alive(cx, account),
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Deadline> {
+        self.timers
+            .next_due()
+            .map(|at| Deadline { at, reason: "a registration's refresh, retry or keep-alive" })
+    }
+
+    /// Removes an account's binding.
+    pub(crate) fn remove(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, account: AccountId) {
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        self.timers.cancel(registration.timer);
+        self.timers.cancel(registration.keep_alive);
+        let under_way = match registration.state {
+            State::Idle | State::Removing(_) => return,
+            State::Waiting(key) => Some(key),
+            State::Registered | State::BackingOff => None,
+        };
+        registration.state = State::Idle;
+        registration.expires_s = 0;
+        if let Some(key) = under_way {
+            requests.forget(key);
+        }
+        match self.submit_register(cx, requests, account) {
+            Ok(key) => self.set_state(account, State::Removing(key)),
+            Err(_) => cx.emit(AgentEvent::Unregistered { account }),
+        }
+    }
+
+    /// Handles the result of a REGISTER.
+    pub(crate) fn on_answer(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        account: AccountId,
+        key: SlabKey,
+        answer: &Answer<'_, '_>,
+    ) {
+        if answer.status < 200 {
+            return;
+        }
+        let Some(state) = self.accounts.get(account.0).map(|registration| registration.state) else {
+            return;
+        };
+        if state == State::Removing(key) {
+            self.set_state(account, State::Idle);
+            return cx.emit(AgentEvent::Unregistered { account });
+        }
+        if state != State::Waiting(key) {
+            return;
+        }
+        match (answer.status, answer.message) {
+            (200..=299, Some(message)) => self.on_registered(cx, requests, account, key, message),
+            (423, Some(message)) => self.on_too_brief(cx, requests, account, answer, message),
+            (_, message) => {
+                let after = message.and_then(|message| retry_after_s(message));
+                self.on_failure(cx, account, answer, after);
+            }
+        }
+    }
+
+    /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar.
+    fn send_keep_alive(&mut self, cx: &mut AgentContext<'_>, account: AccountId) {
+        let Some(every) = cx.config.account(account).and_then(|account| account.keep_alive) else {
+            return;
+        };
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        if let Some(flow) = registration.flow {
+            cx.io.out.send(flow, Token::NONE, b"\r\n\r\n");
+        }
+        registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
+    }
+
+    /// A connection has ended. An account that registered on it is unreachable, so it registers again soon.
+    pub(crate) fn on_closed(&mut self, cx: &mut AgentContext<'_>, connection: ConnectionId) {
+        for (place, registration) in self.accounts.iter_mut().enumerate() {
+            if registration.connection == Some(connection) {
+                registration.connection = None;
+                if registration.state == State::Registered {
+                    self.timers.cancel(registration.timer);
+                    let pause = Duration::from_millis(500 + cx.random.rng.below(1500));
+                    registration.timer = self.timers.arm(cx.now() + pause, Timer::Register(AccountId(place)));
+                }
+            }
+        }
+    }
+
+    fn send_register(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, account: AccountId) {
+        match self.submit_register(cx, requests, account) {
+            Ok(key) => self.set_state(account, State::Waiting(key)),
+            Err(reason) => {
+                let answer = Answer { status: 503, reason, message: None };
+                self.on_failure(cx, account, &answer, None);
+            }
+        }
+    }
+
+    fn submit_register(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        id: AccountId,
+    ) -> Result<SlabKey, String> {
+        let (Some(account), Some(registration)) = (cx.config.account(id), self.accounts.get_mut(id.0)) else {
+            return Err("there is no such account".into());
+        };
+        self.timers.cancel(registration.timer);
+        let uri = account.registrar_uri();
+        let target = Uri::parse(&uri).map_err(|_| String::from("the domain is not one"))?;
+        let next_hop = account.next_hop_to(&target).map_err(|why| alloc::format!("{why}"))?;
+        let address = account.name_addr();
+        let routes =
+            account.server.as_ref().map(|server| preloaded_route(server, &next_hop)).unwrap_or_default();
+        let draft = Draft {
+            account: id,
+            method: Method::Register,
+            routes,
+            from: [&address[..], b";tag=", &registration.local_tag].concat(),
+            to: address,
+            call_id: registration.call_id.clone(),
+            cseq: registration.next_cseq(),
+            contact: ContactField::Binding { expires_s: registration.expires_s },
+            fields: Vec::new(),
+            body: None,
+            next_hop,
+            scope: Scope::OutsideDialog,
+            peer: None,
+            uri,
+        };
+        requests.submit(cx, draft, Purpose::Register(id)).map_err(|why| why.reason().into())
+    }
+
+    fn on_registered(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &Requests,
+        account: AccountId,
+        key: SlabKey,
+        message: &Fields<'_>,
+    ) {
+        let flow = requests.flow(key);
+        let granted = flow.and_then(|flow| granted_s(cx.config, account, flow, message));
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        let expires_s = granted.unwrap_or(registration.expires_s).min(cx.config.limits.expires_s_max);
+        if expires_s == 0 {
+            let answer = Answer {
+                status: 200,
+                reason: "the registrar did not keep the binding".into(),
+                message: None,
+            };
+            return self.on_failure(cx, account, &answer, None);
+        }
+        registration.state = State::Registered;
+        registration.failures = 0;
+        registration.flow = flow;
+        let lifetime = Duration::from_secs(u64::from(expires_s));
+        // Time for a whole transaction to fail and another to succeed, but not more often than twice a lifetime.
+        let margin = (lifetime / 10).max(cx.config.timers.t1 * 70).min(lifetime / 2);
+        self.timers.cancel(registration.timer);
+        registration.timer = self.timers.arm(cx.now() + (lifetime - margin), Timer::Register(account));
+        self.timers.cancel(registration.keep_alive);
+        if let Some(every) = cx.config.account(account).and_then(|account| account.keep_alive) {
+            registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
+        }
+        cx.emit(AgentEvent::Registered { account, expires_s });
+    }
+
+    /// 423 (RFC 3261 §10.2.8): once more with what the registrar wants at least, if that is more than before.
+    fn on_too_brief(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        requests: &mut Requests,
+        account: AccountId,
+        answer: &Answer<'_, '_>,
+        message: &Fields<'_>,
+    ) {
+        let at_least = message.first(HeaderName::MinExpires).and_then(grammar::delta_seconds);
+        let at_least = at_least.filter(|&seconds| seconds <= cx.config.limits.expires_s_max);
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        match at_least.filter(|&seconds| seconds > registration.expires_s) {
+            Some(seconds) => {
+                registration.expires_s = seconds;
+                self.send_register(cx, requests, account);
+            }
+            None => self.on_failure(cx, account, answer, None),
+        }
+    }
+
+    fn on_failure(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        account: AccountId,
+        answer: &Answer<'_, '_>,
+        after_s: Option<u32>,
+    ) {
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        self.timers.cancel(registration.keep_alive);
+        let mut retry_s = None;
+        if may_pass(answer.status) {
+            let pause_s = back_off_s(registration.failures, &mut cx.random.rng)
+                .max(after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX));
+            registration.failures = registration.failures.saturating_add(1);
+            registration.state = State::BackingOff;
+            let due = cx.now() + Duration::from_secs(u64::from(pause_s));
+            registration.timer = self.timers.arm(due, Timer::Register(account));
+            retry_s = Some(pause_s);
+        } else {
+            registration.state = State::Idle;
+        }
+        let (status, reason) = (answer.status, answer.reason.clone());
+        cx.emit(AgentEvent::RegistrationFailed { account, status, reason, retry_s });
+    }
+
+    fn set_state(&mut self, account: AccountId, to: State) {
+        if let Some(registration) = self.accounts.get_mut(account.0) {
+            registration.state = to;
+        }
+    }
+}
+
+/// The lifetime of our binding at the registrar: by its Contact, or by Expires.
+fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
+    let mut ours = Vec::new();
+    write_contact(config, account, flow, &mut ours);
+    let ours = grammar::trim(&ours);
+    let ours = Uri::parse(ours.strip_prefix(b"<")?.strip_suffix(b">")?).ok()?;
+    let contacts = message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());
+    let own =
+        contacts.filter(|contact| contact.address.uri.equals(&ours)).find_map(|contact| contact.expires);
+    own.or_else(|| message.first(HeaderName::Expires).and_then(grammar::delta_seconds))
+}
+
+/// False for failures that will be the same next time, until a person changes something.
+const fn may_pass(status: u16) -> bool {
+    matches!(status, 200 | 408 | 480 | 486 | 500..=599)
+}
+
+/// RFC 5626 §4.5: 30 s, doubled with each failure, at most half an hour; between half of that and all of it.
+fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
+    let upper = BACK_OFF_BASE_S.saturating_mul(1_u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
+    let upper = upper.min(BACK_OFF_S_MAX);
+    let spread = u32::try_from(rng.below(u64::from(upper / 2) + 1)).unwrap_or(0);
+    upper / 2 + spread
+}
+
+/// The seconds of Retry-After, without its comment and parameters.
+fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
+    let value = unfolded(message.first(HeaderName::RetryAfter)?);
+    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+    grammar::delta_seconds(value.get(..end)?)
+}
+
+const BACK_OFF_BASE_S: u32 = 30;
+const BACK_OFF_S_MAX: u32 = 1800;
+/// A registrar cannot silence a phone for longer than a day.
+const RETRY_AFTER_S_MAX: u32 = 24 * 3600;

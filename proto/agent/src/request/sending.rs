@@ -1,0 +1,214 @@
+//! Sending: route, flow, credentials, ACKs.
+
+use crate::context::AgentContext;
+use crate::draft::{Draft, Purpose, Scope, write_request};
+use crate::ids::number_of;
+use crate::request::{Ack, NotSent, Request, Requests, Switched, Timer};
+use crate::text::hex;
+use crate::{Action, Config, LargeRequests};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use ringway_sansio::{Flow, Token, Transport};
+use ringway_sip::{Message, Method};
+use ringway_transaction::{Outgoing, SlabKey};
+
+impl Requests {
+    /// The transport could not deliver a request.
+    pub(super) fn on_undelivered(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) {
+        let Some(request) = self.active.get_mut(key) else { return };
+        if request.switched == Switched::ToTcp {
+            request.switched = Switched::BackToUdp;
+            request.client = None;
+            let remote = request.flow.map(|flow| flow.remote);
+            if let Some(remote) = remote
+                && self.transmit(cx, key, remote).is_ok()
+            {
+                return;
+            }
+        }
+        self.fail(key, 503, "it could not be sent there, or the connection ended without an answer");
+    }
+
+    /// Sends the ACK of a 2xx. It is kept with the INVITE, which has it sent again.
+    pub(crate) fn acknowledge(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        invite: SlabKey,
+        remote_tag: &[u8],
+        draft: Draft,
+    ) {
+        if let Some(request) = self.active.get_mut(invite) {
+            request.acks.push(Ack { remote_tag: remote_tag.to_vec(), flow: None, bytes: Vec::new() });
+            // What cannot be sent is not acknowledged, and the other side gives up by itself.
+            let _ = self.submit(cx, draft, Purpose::Ack(invite));
+        }
+    }
+
+    /// True for a 2xx that is acknowledged already; the ACK is sent again.
+    pub(super) fn repeat_ack(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        message: &Message<'_>,
+    ) -> bool {
+        let tag = message.to().tag().unwrap_or_default();
+        let Some(request) = self.active.get(key) else { return false };
+        let Some(ack) = request.acks.iter().find(|ack| ack.remote_tag == tag) else { return false };
+        if let Some(flow) = ack.flow {
+            cx.io.out.send(flow, Token::NONE, &ack.bytes);
+        }
+        true
+    }
+
+    pub(super) fn keep_until_forks_are_over(&mut self, cx: &AgentContext<'_>, key: SlabKey) {
+        let until = cx.now() + cx.config.timers.t1 * 64;
+        if let Some(request) = self.active.get_mut(key)
+            && request.acks.is_empty()
+        {
+            self.timers.cancel(request.timer);
+            request.timer = self.timers.arm(until, Timer::Forget(key));
+        }
+    }
+
+    /// Looks the next hop up, or sends.
+    pub(super) fn route(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) -> Result<(), NotSent> {
+        let Some(request) = self.active.get_mut(key) else { return Ok(()) };
+        let next_hop = request.draft.next_hop.clone();
+        if let Some(ip) = next_hop.ip().or_else(|| self.names.find(cx.now(), &next_hop.host)) {
+            return self.transmit(cx, key, SocketAddr::new(ip, next_hop.port));
+        }
+        request.timer = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::Lookup(key));
+        cx.io.actions.push(Action::Resolve { query: number_of(key), host: next_hop.host.into() });
+        Ok(())
+    }
+
+    pub(super) fn transmit(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        to: SocketAddr,
+    ) -> Result<(), NotSent> {
+        let mut flow = self.flow_to(cx.config, key, to).ok_or(NotSent::NoListener)?;
+        let Some(request) = self.active.get_mut(key) else { return Ok(()) };
+        request.flow = Some(flow);
+        self.note_server(cx.config, key, to);
+        self.write_credentials(cx, key, to);
+        let Some(request) = self.active.get(key) else { return Ok(()) };
+        if let Some(larger) = too_large_for(cx.config, request, flow) {
+            flow = larger;
+            cx.counters.switched_to_tcp += 1;
+            if let Some(request) = self.active.get_mut(key) {
+                request.switched = Switched::ToTcp;
+                request.flow = Some(flow);
+            }
+        }
+        let Some(request) = self.active.get(key) else { return Ok(()) };
+        if let Purpose::Ack(invite) = request.purpose {
+            return self.transmit_ack(cx, key, invite, flow);
+        }
+        let (config, credentials) = (cx.config, &request.credentials);
+        let is_invite = request.draft.method == Method::Invite;
+        let outgoing = Outgoing { flow, is_invite, owner: key };
+        let client = self.transactions.start_client(&mut cx.io, outgoing, |arena, branch| {
+            write_request(config, &request.draft, credentials, flow, branch, arena);
+        });
+        let Some(client) = client else {
+            let has_room = self.transactions.len().1 < cx.config.limits.transactions.clients_max;
+            return Err(if has_room { NotSent::Unsafe } else { NotSent::TooMany });
+        };
+        if let Some(request) = self.active.get_mut(key) {
+            request.client = Some(client);
+            request.connection = self.peers.connection_to(flow);
+        }
+        Ok(())
+    }
+
+    fn transmit_ack(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        invite: SlabKey,
+        flow: Flow,
+    ) -> Result<(), NotSent> {
+        let branch = [b"z9hG4bK.a", hex(&cx.random.visible.bytes::<12>()).as_slice()].concat();
+        let Some(request) = self.active.remove(key) else { return Ok(()) };
+        self.timers.cancel(request.timer);
+        let Some(invite) = self.active.get_mut(invite) else { return Ok(()) };
+        // RFC 3261 §13.2.2.4: the INVITE's credentials, but only where those went.
+        let goes_there = invite.flow.is_some_and(|sent| sent.remote == flow.remote);
+        let credentials = if goes_there { invite.credentials.as_slice() } else { &[] };
+        let mut bytes = Vec::new();
+        write_request(cx.config, &request.draft, credentials, flow, &branch, &mut bytes);
+        cx.io.out.send(flow, Token::NONE, &bytes);
+        let tag = tag_of(&request.draft.to);
+        if let Some(ack) = invite.acks.iter_mut().find(|ack| ack.remote_tag == tag) {
+            ack.flow = Some(flow);
+            ack.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Notes the address of the account's server: the destination of a request that the configuration sends there.
+    fn note_server(&mut self, config: &Config, key: SlabKey, to: SocketAddr) {
+        let Some(request) = self.active.get(key).filter(|it| it.draft.scope == Scope::OutsideDialog) else {
+            return;
+        };
+        let account = request.draft.account;
+        let has_server = config.account(account).is_some_and(|account| account.server.is_some());
+        if (has_server || request.draft.method == Method::Register)
+            && let Some(credentials) = self.credentials.get_mut(account.0)
+        {
+            credentials.server = Some(to);
+        }
+    }
+
+    /// Writes the credentials of a request to the account's server; inside a dialog only after a challenge.
+    fn write_credentials(&mut self, cx: &mut AgentContext<'_>, key: SlabKey, to: SocketAddr) {
+        let Some(request) = self.active.get_mut(key) else { return };
+        request.credentials.clear();
+        let draft = &request.draft;
+        let (Some(account), Some(credentials)) =
+            (cx.config.account(draft.account), self.credentials.get_mut(draft.account.0))
+        else {
+            return;
+        };
+        if credentials.server != Some(to) || (draft.scope == Scope::InDialog && request.rounds == 0) {
+            return;
+        }
+        let cnonces = &mut cx.random.visible;
+        credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);
+    }
+    /// The flow of a request to `to`; for a stream the connection of the peer's last request in the dialog, if that has this address.
+    fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr) -> Option<Flow> {
+        let transport = self.active.get(key)?.draft.next_hop.transport;
+        let listener = config.listener_for(transport, to.ip())?;
+        let peer = self.active.get(key)?.draft.peer.filter(|_| transport.is_stream());
+        let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
+        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None }))
+    }
+}
+
+/// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.
+fn too_large_for(config: &Config, request: &Request, flow: Flow) -> Option<Flow> {
+    if flow.transport.is_reliable()
+        || request.switched == Switched::BackToUdp
+        || config.large_requests == LargeRequests::StayOnUdp
+    {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    write_request(config, &request.draft, &request.credentials, flow, &[b'x'; BRANCH_BYTES], &mut bytes);
+    let listener = config.listener_for(Transport::Tcp, flow.remote.ip())?;
+    (bytes.len() > DATAGRAM_BYTES_MAX).then(|| Flow::dial(listener, flow.remote))
+}
+
+/// The tag in a From or To of ours.
+fn tag_of(value: &[u8]) -> Vec<u8> {
+    let parsed = ringway_sip::NameAddr::parse(value).ok();
+    parsed.and_then(|value| value.tag()).unwrap_or_default().to_vec()
+}
+
+/// RFC 3261 §18.1.1: where the path's MTU is not known.
+const DATAGRAM_BYTES_MAX: usize = 1300;
+/// About what the transactions write.
+const BRANCH_BYTES: usize = 62;
