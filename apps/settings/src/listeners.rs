@@ -119,7 +119,7 @@ fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static
         "udp" => Ok(Transport::Udp),
         "tcp" => Ok(Transport::Tcp),
         "tls" | "ws" | "wss" => {
-            Err("cannot be had: this version has no TLS and no WebSocket yet; use udp: and tcp:")
+            Err("is not supported in this version: it has no TLS and no WebSocket yet; use udp: and tcp:")
         }
         _ => Err(example),
     }

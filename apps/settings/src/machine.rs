@@ -224,5 +224,5 @@ const REFUSED: [(&str, &str); 6] = [
     ("workers", "this machine runs on one core, without threads"),
     ("tls", "this machine has no TLS"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
-    ("log", "this machine has no place for a log but its screen"),
+    ("log", "this machine shows its log on its screen only"),
 ];

@@ -240,7 +240,7 @@ impl<'t, 'i> Section<'t, 'i> {
         self.refused.push(key);
         if let Some(at) = self.place(key) {
             let path = if self.is_section(key) { format!("[{key}]") } else { self.path(key) };
-            reader.error(at, path, format!("cannot be had: {why}; take it out"));
+            reader.error(at, path, format!("is not supported here: {why}; remove it"));
         }
     }
 
