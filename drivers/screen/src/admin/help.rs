@@ -1,4 +1,4 @@
-//! What the keys do, and what the words mean.
+//! Help page: keys and terms.
 
 use crate::cells::Cells;
 use crate::style::Style;
