@@ -103,7 +103,7 @@ pub(crate) fn draw(cells: &mut Cells, y: usize, network: &Network<'_>) {
 
 fn card(cells: &mut Cells, y: usize, card: Option<Card<'_>>) {
     let Some(card) = card else {
-        value(cells, y, "Network", Style::BAD).text("no network card that this program knows");
+        value(cells, y, "Network", Style::BAD).text("no supported network card");
         return;
     };
     let mut field = value(cells, y, "Network", Style::STRONG);

@@ -24,7 +24,7 @@ fn who(cells: &mut Cells, y: usize, facts: &Facts<'_>) {
         Mode::Proxy { is_stateful: true, has_record_route: true } => "Proxy, stateful, stays in calls",
         Mode::Proxy { is_stateful: true, has_record_route: false } => "Proxy, stateful, leaves calls",
         Mode::Proxy { is_stateful: false, .. } => "Proxy, stateless",
-        Mode::Redirect => "Redirect: callers are told where users are",
+        Mode::Redirect => "Redirect: callers get the users' contacts",
     };
     value(cells, y, "Mode", Style::STRONG).text(mode);
     match facts.authentication {
@@ -34,7 +34,7 @@ fn who(cells: &mut Cells, y: usize, facts: &Facts<'_>) {
         }
         Authentication::On { realm, algorithms } => {
             let mut field = value(cells, y + 1, "Passwords", Style::GOOD);
-            field.text("are asked for, ");
+            field.text("required, ");
             for (number, algorithm) in algorithms.iter().enumerate() {
                 field.text(if number == 0 { "" } else { " or " }).text(algorithm);
             }
