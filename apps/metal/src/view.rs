@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
 use ringway_sansio::Instant;
-use ringway_screen::admin::{self, Authentication, Beginning, Facts, Limit, Mode, Roll, Row, Totals, Users};
+use ringway_screen::admin::{
+    self, Authentication, Facts, Limit, Mode, Prefix, RegistrationSource, Row, Totals, Users,
+};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
 
@@ -246,15 +248,15 @@ fn totals(node: &Watched<Server<MemoryServices>>) -> Totals {
     }
 }
 
-/// The location table as a roll.
+/// The location table as a source of registered users.
 struct Registered<'s>(Option<&'s Server<MemoryServices>>, Instant);
 
-impl Roll for Registered<'_> {
+impl RegistrationSource for Registered<'_> {
     fn rows(
         &self,
         from: u32,
         count: u32,
-        wanted: &Beginning<'_>,
+        wanted: &Prefix<'_>,
         each: &mut dyn FnMut(u32, Row<'_>),
     ) -> Option<u32> {
         let Self(server, now) = self;

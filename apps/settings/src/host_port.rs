@@ -1,4 +1,4 @@
-//! Where a server is, as people write it: `HOST[:PORT]`.
+//! Address of a server as written in settings: `HOST[:PORT]`.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,10 +1,10 @@
-//! Settings of a server, in the words of `ringway.toml`.
+//! Settings of a server, with the keys of `ringway.toml`.
 //!
-//! Does: reads typed values out of TOML with the line of everything ([`read_document`]), the sections that make a server
-//! ([`Auth`], [`Registrar`], [`Routing`], [`Limits`]), and makes the server machine's settings of them
-//! ([`ServerSections`]); reads all that a machine without an operating system is told ([`MachineSettings`]).
+//! Does: reads typed values from TOML and keeps the line of each ([`read_document`]); reads the sections of a server
+//! ([`Auth`], [`Registrar`], [`Routing`], [`Limits`]) and makes the server machine's configuration from them
+//! ([`ServerSections`]); reads all settings of a machine without an operating system ([`MachineSettings`]).
 //!
-//! Does not: open files, or know what only Linux has (stores, threads, logs).
+//! Does not: open files, or have settings that only Linux needs (stores, threads, logs).
 //!
 //! Start reading at `sections.rs`.
 #![no_std]

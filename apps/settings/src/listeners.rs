@@ -11,21 +11,21 @@ use core::net::{Ipv4Addr, SocketAddr};
 use ringway_sansio::{TRANSPORTS_NOT_SUPPORTED, Transport};
 use ringway_transaction::DEFAULT_PORT;
 
-/// More listeners than this have no number.
+/// Maximum number of listeners: their numbers are 8 bits wide.
 const LISTENERS_MAX: usize = 255;
-/// More ports than this no machine of one address needs.
+/// Maximum number of ports of a machine with one address.
 const PORTS_MAX: usize = 16;
-/// More domains than this would make every request slow.
+/// Maximum number of domains: each is compared for every request.
 const DOMAINS_MAX: usize = 1000;
-/// The longest domain (RFC 1035 §2.3.4).
+/// Maximum length of a domain in bytes (RFC 1035 §2.3.4).
 const DOMAIN_BYTES_MAX: usize = 253;
 
 /// A transport and an address to listen on; port 0 takes a free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// How messages come.
+    /// Transport protocol.
     pub transport: Transport,
-    /// Where.
+    /// Local address.
     pub address: SocketAddr,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn read_ports(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> 
         .unwrap_or_else(|| default_listeners(Ipv4Addr::UNSPECIFIED))
 }
 
-/// What is listened on where nothing is said.
+/// The default listeners.
 pub(crate) fn default_listeners(address: Ipv4Addr) -> Vec<Listener> {
     let address = SocketAddr::from((address, DEFAULT_PORT));
     [Transport::Udp, Transport::Tcp].map(|transport| Listener { transport, address }).into()
@@ -94,7 +94,7 @@ fn port(entry: &str) -> Result<Listener, &'static str> {
     let example = "is no listener; write TRANSPORT:PORT, as \"udp:5060\"";
     let (transport, port) = entry.split_once(':').ok_or(example)?;
     let transport = transport_of(transport, example)?;
-    // As ringway.toml has it on Linux.
+    // The syntax of `ringway.toml` on Linux.
     let port = match port.rsplit_once(':') {
         Some(("0.0.0.0", port)) => port,
         Some(_) => {
@@ -116,7 +116,7 @@ pub(crate) fn port_number(text: &str) -> Option<u16> {
 
 fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
     Transport::from_name(word).ok_or(match TRANSPORTS_NOT_SUPPORTED.contains(&word) {
-        true => "cannot be had: this version has no TLS and no WebSocket yet; use udp: and tcp:",
+        true => "is not supported in this version: it has no TLS and no WebSocket yet; use udp: and tcp:",
         false => example,
     })
 }
@@ -150,16 +150,16 @@ pub(crate) fn default_domains() -> Vec<String> {
     vec!["localhost".to_owned()]
 }
 
-/// What is wrong with an entry of a list.
+/// A fault of an entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryFault {
-    /// It is not what the list is of.
+    /// It does not have the syntax of an entry.
     Wrong,
-    /// It is there already.
+    /// The list contains it already.
     Twice,
 }
 
-/// A domain in lower case, that is not among `others`.
+/// A domain in lower case that is not in `others`.
 pub(crate) fn domain(entry: &str, others: &[String]) -> Result<String, EntryFault> {
     let domain = entry.to_ascii_lowercase();
     if !is_host(&domain) {

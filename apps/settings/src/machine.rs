@@ -14,20 +14,21 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::Transport;
 
-/// All that such a machine is told. What only a disk, threads or an operating system could give is not among it.
+/// All settings of a machine without an operating system; those that need a disk, threads or an operating system are
+/// left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSettings {
-    /// Where its address comes from.
+    /// Source of the address.
     pub addressing: Addressing,
     /// The file with more settings; `None`: there is none. Only a command line says it.
     pub config_file: Option<String>,
     /// The list of users; `None`: there is none.
     pub users_file: Option<String>,
-    /// Which machine has the files; `None`: the one that DHCP names.
+    /// TFTP server with the files; `None`: the one that DHCP names.
     pub tftp: Option<Ipv4Addr>,
-    /// What the server is responsible for, lower-case; at least one.
+    /// Domains that the server is responsible for, in lower case; at least one.
     pub domains: Vec<String>,
-    /// What is listened on; at least one. Addresses are unspecified: there is one, and it is known later.
+    /// Listeners; at least one. Their addresses are unspecified: the machine has one address, and gets it later.
     pub listen: Vec<Listener>,
     /// `[auth]`
     pub auth: Auth,
@@ -37,7 +38,7 @@ pub struct MachineSettings {
     pub routing: Routing,
     /// `[limits]`
     pub limits: Limits,
-    /// Words of the command line that are not ours: the boot loader's, or misspelt.
+    /// Words of the command line that are not recognised: the boot loader's, or misspelt.
     pub passed_over: Vec<String>,
 }
 
@@ -62,11 +63,11 @@ impl Default for MachineSettings {
 }
 
 impl MachineSettings {
-    /// Reads a command line and, if there is one, a file (its name and its text). The words win: `ip=` over all of
-    /// `[network]`, each other word over its key.
+    /// Reads a command line and, if there is one, a file (its name and its text). The command line overrides the file:
+    /// `ip=` all of `[network]`, each other word its key.
     ///
     /// # Errors
-    /// All that is wrong: first with the words, then with the file by line.
+    /// All faults: first those of the command line, then those of the file by line.
     pub fn read(command_line: &str, file: Option<(&str, &str)>) -> Result<Self, Vec<ConfigError>> {
         let (words, mut errors) = Words::read(command_line);
         let (name, text) = file.unzip();
@@ -109,7 +110,7 @@ impl MachineSettings {
         sections.config(listeners, machine_addresses, secret)
     }
 
-    /// The words over the file.
+    /// Overrides the settings of the file with those of the command line.
     fn with(mut self, words: Words) -> Result<Self, ConfigError> {
         set(&mut self.addressing, words.addressing);
         set(&mut self.domains, words.domains);
@@ -154,7 +155,7 @@ fn set<T>(place: &mut T, word: Option<T>) {
 
 fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) -> MachineSettings {
     let domains = read_domains(reader, top);
-    // Without a realm the first domain is it, wherever that is said.
+    // The default realm is the first domain, of the file or of the command line.
     let realm = words.domains.as_ref().unwrap_or(&domains).first().cloned().unwrap_or_default();
     let (tftp, users_file) = read_users(reader, top);
     let settings = MachineSettings {
@@ -176,7 +177,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
     settings
 }
 
-/// Reads `[users]`: which machine has the list, and what it is called there.
+/// Reads `[users]`: the server and the file name of the list.
 fn read_users(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<Ipv4Addr>, Option<String>) {
     let mut section = top.section(reader, "users");
     let mut tftp = None;
@@ -202,15 +203,15 @@ fn read_users(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<Ipv
 
 /// As many as the network below can have at once.
 const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per_source: None };
-/// A larger file is no settings: it came over a network.
+/// A larger file cannot be settings; it came over a network.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// Keys of `ringway.toml` that need what this machine has not.
+/// Keys of `ringway.toml` that need an operating system.
 const REFUSED: [(&str, &str); 6] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
     ("tls", "this machine has no TLS"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
-    ("log", "this machine has no place for a log but its screen"),
+    ("log", "this machine shows its log on its screen only"),
 ];

@@ -1,4 +1,4 @@
-//! Addresses of a machine that has no operating system to know them.
+//! Addresses of a machine without an operating system.
 
 use crate::{Reader, Section};
 use alloc::format;
@@ -6,18 +6,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Where a machine's address comes from.
+/// Source of a machine's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressing {
     /// From the network (RFC 2131), with gateway and name servers.
     Dhcp,
-    /// From whoever runs it.
+    /// From the settings.
     Fixed {
         /// Its own.
         address: Ipv4Addr,
         /// Bits of the network, 1 to 31.
         prefix_bits: u8,
-        /// The way out of the network; on it.
+        /// The default gateway; an address of the same network.
         gateway: Option<Ipv4Addr>,
         /// Name servers, at most 3.
         name_servers: Vec<Ipv4Addr>,
@@ -38,7 +38,7 @@ pub(crate) fn read_network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -
     };
     let gateway = section.text(reader, "gateway");
     let servers = section.texts(reader, "dns");
-    // What goes with an address can be judged when there is one.
+    // Gateway and name servers can be checked only with a valid address.
     if let Some((text, at)) = gateway.filter(|_| is_right)
         && let Err(why) = host(text).and_then(|gateway| addressing.set_gateway(gateway))
     {
@@ -55,7 +55,7 @@ pub(crate) fn read_network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -
     addressing
 }
 
-/// `dhcp`, or an address with its prefix. The error says what is wrong.
+/// Parses `dhcp`, or an address with its prefix. The error is the fault.
 pub fn addressing(text: &str) -> Result<Addressing, String> {
     if text == "dhcp" {
         return Ok(Addressing::Dhcp);
@@ -73,7 +73,7 @@ pub fn addressing(text: &str) -> Result<Addressing, String> {
     Ok(Addressing::Fixed { address, prefix_bits, gateway: None, name_servers: Vec::new() })
 }
 
-/// The address of another machine. The error says what is wrong, and what to give.
+/// Parses the address of another machine. The error is the fault and the remedy.
 pub fn host(text: &str) -> Result<Ipv4Addr, String> {
     match text.parse::<Ipv4Addr>() {
         Ok(address) if is_of_a_machine(address, 0) => Ok(address),
@@ -82,7 +82,7 @@ pub fn host(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 impl Addressing {
-    /// Says which way leads out. The error says why it cannot be.
+    /// Sets the default gateway. The error is the reason why it cannot be used.
     pub fn set_gateway(&mut self, to: Ipv4Addr) -> Result<(), String> {
         let Self::Fixed { address, prefix_bits, gateway, .. } = self else { return Err(NEEDS_FIXED.into()) };
         let network = network(*address, *prefix_bits);
@@ -96,7 +96,7 @@ impl Addressing {
         Ok(())
     }
 
-    /// Says who knows names. The error says why they cannot be.
+    /// Sets the name servers. The error is the reason why they cannot be used.
     pub fn set_name_servers(&mut self, servers: Vec<Ipv4Addr>) -> Result<(), String> {
         let Self::Fixed { name_servers, .. } = self else { return Err(NEEDS_FIXED.into()) };
         if servers.len() > NAME_SERVERS_MAX {
@@ -107,7 +107,7 @@ impl Addressing {
     }
 }
 
-/// False for addresses that stand for none, for many, or for the network itself.
+/// False for unspecified, multicast and broadcast addresses, and for that of the network itself.
 fn is_of_a_machine(address: Ipv4Addr, prefix_bits: u8) -> bool {
     let is_single = !(address.is_unspecified()
         || address.is_loopback()

@@ -1,4 +1,4 @@
-//! Reading typed values out of TOML, with the line of everything.
+//! Typed values from TOML, with the line of each.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -9,16 +9,16 @@ use core::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One thing that is wrong with a configuration.
+/// A fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file, as it was given; or `command line`.
     pub file: String,
-    /// From 1; 0 on a command line.
+    /// Line, from 1; 0 on a command line.
     pub line: usize,
-    /// `[section] key`, or what stands there instead; the word of a command line; empty when the file is not TOML.
+    /// `[section] key`, or the text in its position; the word of a command line; empty when the file is not TOML.
     pub key: String,
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     pub message: String,
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Reads a whole file: `read` takes the values from its top. All errors are given, by line; keys that `read` did not ask
-/// for are errors too. Without `file` the errors name the one that is read by default.
+/// Reads a whole file: `read` takes the values, from the top. All errors are returned, by line; keys that `read` did
+/// not take are errors too. Without `file` the errors name the file that is read by default.
 pub fn read_document<T>(
     text: &str,
     file: Option<&str>,
@@ -56,7 +56,7 @@ pub fn read_document<T>(
     if errors.is_empty() { Ok(values) } else { Err(errors) }
 }
 
-/// A file being read: knows lines, collects errors.
+/// A file that is being read: finds the line of a byte and collects errors.
 pub struct Reader<'a> {
     file: String,
     text: &'a str,
@@ -95,7 +95,7 @@ pub struct Section<'t, 'i> {
     table: Option<&'t DeTable<'i>>,
     /// The keys asked for so far.
     known: Vec<&'static str>,
-    /// The keys that cannot be had here.
+    /// Keys that are not supported on this machine.
     refused: Vec<&'static str>,
 }
 
@@ -117,7 +117,7 @@ impl<'t, 'i> Section<'t, 'i> {
         Self { name, table, known: Vec::new(), refused: Vec::new() }
     }
 
-    /// The sections `[[name]]`, each with where it stands.
+    /// The sections `[[name]]`, each with its byte offset.
     pub fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
         let Some(value) = self.value(name) else { return Vec::new() };
         let mut sections = Vec::new();
@@ -143,12 +143,12 @@ impl<'t, 'i> Section<'t, 'i> {
         sections
     }
 
-    /// Where the value of `key` stands, if it is there.
+    /// Byte offset of the value of `key`, if the section has it.
     pub fn place(&self, key: &str) -> Option<usize> {
         self.entry(key).map(|(span, _)| span.start)
     }
 
-    /// How errors name `key`.
+    /// Name of `key` in errors.
     pub fn path(&self, key: &str) -> String {
         if self.name.is_empty() { key.to_owned() } else { format!("[{}] {key}", self.name) }
     }
@@ -200,13 +200,13 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// A string, and where it stands.
+    /// A string, and its byte offset.
     pub fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
         let value = self.value(key)?;
         self.string(reader, key, value)
     }
 
-    /// A list of strings, each with where it stands.
+    /// A list of strings, each with its byte offset.
     pub fn texts(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Vec<(&'t str, usize)>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
@@ -235,16 +235,16 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// Complains about a key, or a section, that other machines have and this one cannot have: `why`.
+    /// Adds an error for a key or a section that this machine does not support, for the reason `why`.
     pub fn refuse(&mut self, reader: &mut Reader<'_>, key: &'static str, why: &str) {
         self.refused.push(key);
         if let Some(at) = self.place(key) {
             let path = if self.is_section(key) { format!("[{key}]") } else { self.path(key) };
-            reader.error(at, path, format!("cannot be had: {why}; take it out"));
+            reader.error(at, path, format!("is not supported here: {why}; remove it"));
         }
     }
 
-    /// Complains about keys that nobody asked for.
+    /// Adds an error for each key that was not read.
     pub fn finish(self, reader: &mut Reader<'_>) {
         for (key, _) in self.table.into_iter().flatten() {
             let name: &str = key.get_ref();
@@ -257,7 +257,7 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// True when `key` is at the top of the file and stands for a section.
+    /// True if `key` is at the top of the file and names a section.
     fn is_section(&self, key: &str) -> bool {
         let is_table = |value: &Spanned<DeValue<'_>>| matches!(value.get_ref(), DeValue::Table(_));
         self.name.is_empty() && self.entry(key).is_some_and(|(_, value)| is_table(value))

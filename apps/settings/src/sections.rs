@@ -1,4 +1,4 @@
-//! The sections that make a server, each key with its default and its limits.
+//! The sections of a server, each key with its default and its limits.
 
 use crate::listeners::EntryFault;
 use crate::{Reader, Section};
@@ -23,28 +23,28 @@ pub use ringway_server::auth::{Algorithm, Network};
 pub struct Auth {
     /// False: anyone may register and call within our domains.
     pub enabled: bool,
-    /// Whose passwords are asked for; 1 to 255 bytes.
+    /// Realm of the passwords; 1 to 255 bytes.
     pub realm: String,
     /// Offered in this order; at least one (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
-    /// How long a nonce is good, in seconds: 1 to 86,400.
+    /// Lifetime of a nonce in seconds: 1 to 86,400.
     pub nonce_lifetime_s: u32,
     /// Also challenge requests inside a dialog.
     pub in_dialog: bool,
     /// Methods of callers without a password that reach our users.
     pub strangers: Strangers,
-    /// Networks of proxies whose word about contacts and callers is taken; at most 1,000.
+    /// Networks of proxies whose statements about contacts and callers are trusted; at most 1,000.
     pub trusted: Vec<Network>,
 }
 
 /// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registrar {
-    /// Below it: 423. In seconds.
+    /// Shortest expiry in seconds; a shorter one gets 423.
     pub min_expires_s: u32,
-    /// For contacts that say nothing, in seconds.
+    /// Expiry of contacts that give none, in seconds.
     pub default_expires_s: u32,
-    /// Longer wishes are cut to it, in seconds.
+    /// Longest expiry in seconds; a longer one is shortened to it.
     pub max_expires_s: u32,
     /// Contacts a user may have at once: 1 to 1,000.
     pub max_contacts: u32,
@@ -53,13 +53,13 @@ pub struct Registrar {
 /// `[routing]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routing {
-    /// What is done with a request for a registered user.
+    /// Handling of a request for a registered user.
     pub mode: Mode,
     /// False: stateless proxying (RFC 3261 §16.11).
     pub stateful: bool,
-    /// Whether dialogs stay on this server's path (RFC 3261 §16.6 step 4).
+    /// True if dialogs stay on this server's path (RFC 3261 §16.6 step 4).
     pub record_route: bool,
-    /// How long a Record-Route mark is good, in seconds: 60 to 31,536,000.
+    /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
 }
 
@@ -78,19 +78,19 @@ pub struct Limits {
     pub memory_mb: u32,
 }
 
-/// How many connections a machine can have.
+/// Number of connections that a machine supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// Where the file says nothing.
+    /// Default, without the key.
     pub default: u32,
-    /// What the file may say.
+    /// Range of the key.
     pub range: RangeInclusive<u32>,
-    /// For one source, where the file says nothing; `None`: the machine has no such limit, and no such key.
+    /// Default for one source; `None`: the machine has no such limit, and no such key.
     pub per_source: Option<u32>,
 }
 
 impl Auth {
-    /// What is so where nothing is said.
+    /// The defaults.
     pub(crate) fn for_realm(realm: String) -> Self {
         let algorithms = vec![Algorithm::Md5];
         Self {
@@ -138,7 +138,7 @@ impl Auth {
     }
 }
 
-/// Says what is wrong with a realm.
+/// Checks a realm; the error is the remedy.
 pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
     let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
     if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(is_bad) {
@@ -240,7 +240,7 @@ impl Registrar {
             [[order[0], order[1]], [order[1], order[2]], [order[0], order[2]]]
         {
             if low > high {
-                // One of the two is in the file: the defaults are in order.
+                // At least one of the two is in the file: the defaults are in order.
                 let key = if section.place(low_key).is_some() { low_key } else { high_key };
                 let message =
                     format!("{low_key} ({low}) is more than {high_key} ({high}); make min <= default <= max");
@@ -281,7 +281,7 @@ impl Routing {
 }
 
 impl Limits {
-    /// What is so where nothing is said.
+    /// The defaults.
     pub(crate) fn with(connections: &Connections) -> Self {
         Self {
             per_source_rate: 200,
@@ -323,7 +323,7 @@ impl Limits {
     }
 }
 
-/// What a server is told, from wherever it was read.
+/// Settings of a server, from any source.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSections<'a> {
     /// Lower-case; at least one.
@@ -381,9 +381,9 @@ impl ServerSections<'_> {
     }
 }
 
-/// How modes are written.
+/// Spelling of the modes.
 pub(crate) const MODES: [(&str, Mode); 2] = [("proxy", Mode::Proxy), ("redirect", Mode::Redirect)];
-/// How policies for strangers are written.
+/// Spelling of the policies for strangers.
 const STRANGERS: [(&str, Strangers); 3] =
     [("call", Strangers::Call), ("none", Strangers::None), ("all", Strangers::All)];
 const NETWORKS_MAX: usize = 1000;

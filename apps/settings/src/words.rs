@@ -1,4 +1,4 @@
-//! The words of a kernel's command line: `key=value`, with blanks in between; double quotes hold blanks together.
+//! Words of a kernel's command line: `key=value`, separated by blanks; double quotes protect blanks.
 
 use crate::listeners::{EntryFault, domain, port_number};
 use crate::network::{addressing, host};
@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// What the words say. `None`: nothing of that.
+/// Settings of a command line. `None`: not given.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     pub(crate) addressing: Option<Addressing>,
@@ -26,7 +26,7 @@ pub(crate) struct Words {
     pub(crate) algorithms: Option<Vec<Algorithm>>,
     pub(crate) udp: Option<PortWord>,
     pub(crate) tcp: Option<PortWord>,
-    /// Words that say nothing to us, as they were written.
+    /// Words that are not recognised, as they were written.
     pub(crate) passed_over: Vec<String>,
     /// They go with an address that may come after them.
     gateway: Option<Ipv4Addr>,
@@ -50,7 +50,7 @@ impl FileWord {
     }
 }
 
-/// What is listened on with a transport.
+/// Ports of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PortWord {
     Off,
@@ -58,7 +58,7 @@ pub(crate) enum PortWord {
 }
 
 impl Words {
-    /// Reads a command line. All errors are given.
+    /// Reads a command line. All errors are returned.
     pub(crate) fn read(command_line: &str) -> (Self, Vec<ConfigError>) {
         let mut words = Self::default();
         for word in split_words(command_line) {
@@ -80,7 +80,7 @@ impl Words {
         }
     }
 
-    /// Takes a word that is one of [`WORDS`].
+    /// Reads a word that is one of [`WORDS`].
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "ip" => once(&mut self.addressing, addressing(value)?),
@@ -225,7 +225,7 @@ fn visible(word: &str) -> String {
 
 pub(crate) const COMMAND_LINE: &str = "command line";
 
-/// Our words, and what to give.
+/// The recognised words, each with its syntax.
 const WORDS: [(&str, &str); 15] = [
     ("ip", "ip=dhcp or ip=192.0.2.10/24"),
     ("gateway", "gateway=192.0.2.1"),

@@ -1,6 +1,6 @@
-//! What a machine without an operating system is told: by words, by a file, by both; and what it is not to be told.
+//! Settings of a machine without an operating system: from words, from a file, from both; and those that are rejected.
 //!
-//! Tested: defaults, every key and every word, which wins, what is wrong and what is said of it, the server's settings.
+//! Tested: defaults, every key and every word, which source wins, faults and their messages, the server's settings.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_sansio::{Rng, Seed, Transport};
@@ -268,7 +268,7 @@ fn a_wrong_word_is_named_with_what_to_give() {
     }
 }
 
-/// What is wrong, the line it is said of, the key, and a word of what to do.
+/// Each fault with its line, its key, and a word of the remedy.
 #[test]
 fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
     for (text, line, key, advice) in [

@@ -4,7 +4,8 @@
 
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::admin::{
-    Admin, Authentication, Beginning, Change, Facts, Limit, Memory, Mode, Roll, Row, Totals, Users, What,
+    Admin, Authentication, Change, Facts, Limit, Memory, Mode, Prefix, RegistrationSource, Row, Totals,
+    Users, What,
 };
 use ringway_screen::{
     Address, Card, Cells, Charset, Key, Level, Network, SerialKeys, Source, Terminal, Typed,
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What a serial line at 115,200 bit/s carries in a millisecond.
+/// Bytes that a serial line at 115,200 bit/s carries in a millisecond.
 const LINE_BYTES_PER_MS: usize = 11;
 
 fn main() -> io::Result<()> {
@@ -91,7 +92,7 @@ struct Server {
 }
 
 impl Server {
-    /// What happened since it was asked last: each event's number decides what it is.
+    /// Events since the last call; each event's number decides its kind.
     fn happens(&mut self, admin: &mut Admin) {
         let due = self.now.as_millis() % 1_000_000_000 / 3;
         let first = if self.events == 0 { due } else { self.events };
@@ -104,12 +105,12 @@ impl Server {
             self.totals.server_errors += u64::from(event % 4000 < 40);
             if event % 100 == 0 {
                 let what = [What::Registered, What::Refreshed, What::Refreshed, What::Removed, What::Expired];
-                let place = (event / 100 % u64::from(USERS)) as u32;
-                let name = name(place);
+                let index = (event / 100 % u64::from(USERS)) as u32;
+                let name = name(index);
                 let change = Change {
                     what: what.into_iter().cycle().nth((event / 100 % 5) as usize).unwrap_or(What::Expired),
                     aor: name.as_bytes(),
-                    address: Some(address(place)),
+                    address: Some(address(index)),
                     transport: Transport::Udp,
                 };
                 admin.on_change(self.now, &change);
@@ -167,42 +168,42 @@ impl Server {
     }
 }
 
-impl Roll for Server {
+impl RegistrationSource for Server {
     fn rows(
         &self,
         from: u32,
         count: u32,
-        wanted: &Beginning<'_>,
+        wanted: &Prefix<'_>,
         each: &mut dyn FnMut(u32, Row<'_>),
     ) -> Option<u32> {
-        for place in from..from.saturating_add(count) {
-            if place >= USERS {
+        for index in from..from.saturating_add(count) {
+            if index >= USERS {
                 return None;
             }
-            let name = name(place);
+            let name = name(index);
             if wanted.fits(name.as_bytes()) {
                 let row = Row {
                     aor: name.as_bytes(),
                     contact: b"",
                     transport: Transport::Udp,
-                    address: Some(address(place)),
-                    left_s: Some(3600 - (self.now.as_secs() + u64::from(place) * 7) % 3600),
+                    address: Some(address(index)),
+                    left_s: Some(3600 - (self.now.as_secs() + u64::from(index) * 7) % 3600),
                 };
-                each(place, row);
+                each(index, row);
             }
         }
         Some(from.saturating_add(count))
     }
 }
 
-fn name(place: u32) -> String {
+fn name(index: u32) -> String {
     let first = ["alice", "bob", "carol", "dave", "erin", "frank", "grace"];
-    let first = first.into_iter().cycle().nth(place as usize % 7).unwrap_or_default();
-    format!("{first}{place}@example.org")
+    let first = first.into_iter().cycle().nth(index as usize % 7).unwrap_or_default();
+    format!("{first}{index}@example.org")
 }
 
-fn address(place: u32) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::from_bits(0xc633_6400 + place % 250), 5060))
+fn address(index: u32) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from_bits(0xc633_6400 + index % 250), 5060))
 }
 
 const USERS: u32 = 100_000;

@@ -1,7 +1,7 @@
-//! The screen as cells, and how to draw into them.
+//! The screen as cells, and drawing into them.
 //!
-//! Whatever is drawn stays in its columns and its row, and inside the screen. A cell holds a character of code page 437
-//! from 0x20 on, 0x7f and 0xff excepted: there is no way to put anything else there.
+//! All output stays in its columns and its row, and inside the screen. A cell can only hold a character of code page
+//! 437 from 0x20 on, without 0x7f and 0xff.
 
 use crate::clip::{CUT, Clip, each_code};
 use crate::cp437;
@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec;
 use core::fmt;
 
-/// A character and how it looks.
+/// A character and its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     code: u8,
@@ -20,7 +20,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// An empty place.
+    /// An empty cell.
     pub const BLANK: Self = Self { code: cp437::BLANK, style: Style::PLAIN };
 
     /// Its character in code page 437: 0x20 to 0x7e or 0x80 to 0xfe.
@@ -33,13 +33,13 @@ impl Cell {
         cp437::character(self.code)
     }
 
-    /// How it looks.
+    /// Its style.
     pub const fn style(self) -> Style {
         self.style
     }
 }
 
-/// A screen of [`Cells::COLUMNS`] by [`Cells::ROWS`]. Places count from 0, the first is the upper left.
+/// A screen of [`Cells::COLUMNS`] by [`Cells::ROWS`]. Columns and rows count from 0, from the upper left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cells(Box<[Cell]>);
 
@@ -71,7 +71,7 @@ impl Cells {
         self.row(y).iter().map(|cell| cell.character()).collect()
     }
 
-    /// A place for text: `columns` from column `x` of row `y`, as far as they are on the screen.
+    /// A field for text: `columns` from column `x` of row `y`, as far as they are on the screen.
     pub fn field(&mut self, x: usize, y: usize, columns: usize, style: Style) -> Field<'_> {
         let end = x.saturating_add(columns).min(Self::COLUMNS);
         let row = self.row_mut(y);
@@ -125,7 +125,7 @@ impl Cells {
         let mut field = self.field(x, y, columns, style);
         let room = field.cells.len() as u128;
         let share = u128::from(part.min(whole)) * room;
-        // Rounded up: what is there is seen.
+        // Rounded up, so that the smallest value is visible.
         let filled = share.checked_div(u128::from(whole)).unwrap_or(0)
             + u128::from(whole > 0 && !share.is_multiple_of(u128::from(whole)));
         for place in 0..room {
@@ -200,13 +200,13 @@ pub struct Field<'c> {
 }
 
 impl Field<'_> {
-    /// How what follows looks.
+    /// Sets the style of the following text.
     pub fn style(&mut self, style: Style) -> &mut Self {
         self.style = style;
         self
     }
 
-    /// Appends bytes that should be UTF-8; what is none, or not in code page 437, is `?`.
+    /// Appends bytes that should be UTF-8; invalid bytes, and characters that code page 437 lacks, are `?`.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> &mut Self {
         each_code(text.as_ref(), |code| self.push(code));
         self
@@ -214,7 +214,7 @@ impl Field<'_> {
 
     /// Appends a value. Use [`format_args`] for more than one.
     pub fn value(&mut self, value: impl fmt::Display) -> &mut Self {
-        // Writing into a field does not fail; a value that fails to be written has said what it could.
+        // Writing into a field does not fail; a value whose formatting fails has written a part.
         let _ = fmt::write(self, format_args!("{value}"));
         self
     }

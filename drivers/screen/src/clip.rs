@@ -3,7 +3,7 @@
 use crate::cp437;
 use core::fmt;
 
-/// Up to `N` characters of code page 437, none of which a terminal obeys. What was longer ends with `~`.
+/// Up to `N` characters of code page 437, without control characters. Longer text ends with `~`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clip<const N: usize> {
     codes: [u8; N],
@@ -11,20 +11,20 @@ pub struct Clip<const N: usize> {
 }
 
 impl<const N: usize> Clip<N> {
-    /// Nothing.
+    /// An empty text.
     pub const EMPTY: Self = Self { codes: [0; N], length: 0 };
 
-    /// Of bytes that should be UTF-8; what is none, or not in code page 437, is `?`.
+    /// From bytes that should be UTF-8; invalid bytes, and characters that code page 437 lacks, are `?`.
     pub fn new(text: impl AsRef<[u8]>) -> Self {
         let mut clip = Self::EMPTY;
         each_code(text.as_ref(), |code| clip.push(code));
         clip
     }
 
-    /// Of a value's text.
+    /// From a formatted value.
     pub fn of(value: impl fmt::Display) -> Self {
         let mut clip = Self::EMPTY;
-        // Writing into a clip does not fail; a value that fails to be written has said what it could.
+        // Writing into a clip does not fail; a value whose formatting fails has written a part.
         let _ = fmt::write(&mut clip, format_args!("{value}"));
         clip
     }
@@ -55,7 +55,7 @@ impl<const N: usize> fmt::Write for Clip<N> {
     }
 }
 
-/// Tells the code of each character until `take` says that it is enough. The one way from text to cells.
+/// Passes the code of each character to `take` until it returns false. All text gets into cells through this function.
 pub(crate) fn each_code(text: &[u8], mut take: impl FnMut(u8) -> bool) {
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -69,7 +69,7 @@ pub(crate) fn each_code(text: &[u8], mut take: impl FnMut(u8) -> bool) {
     }
 }
 
-/// Stands where text was cut.
+/// Mark of text that was cut.
 pub(crate) const CUT: u8 = b'~';
 
 #[cfg(test)]

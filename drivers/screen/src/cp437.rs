@@ -1,13 +1,13 @@
-//! The characters of code page 437, which is what a PC's text mode shows.
+//! Code page 437, the character set of a PC's text mode.
 //!
-//! Only 0x20 to 0x7e and 0x80 to 0xfe are used: below them a PC shows little pictures and a terminal obeys.
+//! Only 0x20 to 0x7e and 0x80 to 0xfe are used: lower codes are pictures on a PC and control characters on a terminal.
 
-/// What is shown for characters that code page 437 has not.
+/// Replacement for characters that code page 437 lacks.
 pub(crate) const UNKNOWN: u8 = b'?';
-/// What a blank cell holds.
+/// Character of a blank cell.
 pub(crate) const BLANK: u8 = b' ';
 
-/// The code of a character; [`UNKNOWN`] for what has none, control characters included.
+/// The code of a character; [`UNKNOWN`] for one without a code, control characters included.
 pub(crate) fn code(c: char) -> u8 {
     match c {
         ' '..='~' => c as u8,
@@ -29,7 +29,7 @@ pub(crate) fn character(code: u8) -> char {
     }
 }
 
-/// The character of a code for a terminal that knows ASCII only.
+/// The character of a code for an ASCII terminal.
 pub(crate) fn ascii(code: u8) -> u8 {
     match character(code) {
         c @ ' '..='~' => c as u8,
@@ -45,7 +45,7 @@ pub(crate) fn ascii(code: u8) -> u8 {
 
 const FIRST_HIGH: usize = 0x80;
 
-/// 0x80 to 0xfe. The last, 0xff, is a blank that cannot be told from a blank: it is left out.
+/// 0x80 to 0xfe. The last, 0xff, is left out: it looks like a blank.
 #[rustfmt::skip]
 const HIGH: [char; 127] = [
     'Ç', 'ü', 'é', 'â', 'ä', 'à', 'å', 'ç', 'ê', 'ë', 'è', 'ï', 'î', 'ì', 'Ä', 'Å',

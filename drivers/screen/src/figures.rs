@@ -1,4 +1,4 @@
-//! Numbers as people read them, always with their unit.
+//! Numbers for display, always with their unit.
 
 use core::fmt;
 use core::time::Duration;
@@ -22,7 +22,7 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// How long, in its two largest units: `45 s`, `3 min 05 s`, `11 h 59 min`, `3 d 04 h`.
+/// A duration in its two largest units: `45 s`, `3 min 05 s`, `11 h 59 min`, `3 d 04 h`.
 #[derive(Clone, Copy, Debug)]
 pub struct Span(pub Duration);
 

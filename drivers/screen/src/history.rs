@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     values: [u64; Self::LENGTH],
-    /// Where the next value goes.
+    /// Index of the next value.
     next: usize,
 }
 

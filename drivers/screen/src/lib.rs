@@ -1,11 +1,11 @@
 //! A text screen of 80 by 25 cells for a machine without an operating system.
 //!
-//! Does: draws what an administrator wants to know ([`admin`]) and what a person at a phone needs ([`phone`]) into
-//! [`Cells`], from plain values; carries changed cells to VGA text memory ([`Vga`]) and to a terminal at a serial line
-//! ([`Terminal`]); makes keys of what a serial line ([`SerialKeys`]) or a PC keyboard ([`Ps2Keys`]) sends.
+//! Does: draws the administrator's pages ([`admin`]) and the phone's page ([`phone`]) into [`Cells`], from plain
+//! values; writes changed cells to VGA text memory ([`Vga`]) and to a terminal at a serial line ([`Terminal`]); turns
+//! the bytes of a serial line ([`SerialKeys`]) or of a PC keyboard ([`Ps2Keys`]) into keys.
 //!
-//! Does not: touch hardware, read clocks, or know SIP. Text from the network is shown inside the columns meant for it, and
-//! nothing in it is obeyed by a terminal.
+//! Does not: touch hardware, read clocks, or parse SIP. Text from the network is shown inside the columns meant for it,
+//! and cannot contain control sequences for a terminal.
 //!
 //! Start reading at [`Cells`], then `admin/mod.rs`.
 #![no_std]

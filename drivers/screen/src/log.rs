@@ -16,14 +16,14 @@ pub struct Log {
     below: usize,
 }
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// It is good to know.
+    /// Information.
     Info,
-    /// To be looked at.
+    /// Warning.
     Warning,
-    /// Something does not work.
+    /// Error: a function does not work.
     Error,
 }
 
@@ -49,14 +49,14 @@ impl Log {
         Self { lines: VecDeque::with_capacity(Self::LINES_MAX), below: 0 }
     }
 
-    /// Adds a line, said so long after the start. Longer ones than three rows are cut off.
+    /// Adds a line, with its time since the start. Longer ones than three rows are cut off.
     pub fn push(&mut self, uptime: Duration, level: Level, text: impl AsRef<[u8]>) {
         if self.lines.len() >= Self::LINES_MAX {
             self.lines.pop_front();
         }
         let line = Line { at: uptime, level, text: Clip::new(text) };
         if self.below > 0 {
-            // Who reads old lines goes on reading them.
+            // A window that was scrolled back keeps its lines.
             self.below += line.rows();
         }
         self.lines.push_back(line);

@@ -1,4 +1,4 @@
-//! The machine in its network.
+//! The machine's network card and address.
 
 use crate::cells::Cells;
 use crate::figures::Span;
@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-/// The machine in its network.
+/// The machine's network card and address.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'a> {
     /// The network card; `None`: none was found.
@@ -20,7 +20,7 @@ pub struct Network<'a> {
 /// A network card.
 #[derive(Clone, Copy, Debug)]
 pub struct Card<'a> {
-    /// What it is: `virtio-net`.
+    /// Name of the card: `virtio-net`.
     pub name: &'a str,
     /// Its hardware address.
     pub hardware: [u8; 6],
@@ -28,12 +28,12 @@ pub struct Card<'a> {
     pub is_up: bool,
 }
 
-/// Where the machine is reached.
+/// Address of the machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Address<'a> {
-    /// Nowhere: DHCP is asked, and has not answered.
+    /// None yet: DHCP has not answered.
     Asked {
-        /// For so long.
+        /// Time since the first request.
         since: Duration,
     },
     /// At this address.
@@ -42,23 +42,23 @@ pub enum Address<'a> {
         ip: Ipv4Addr,
         /// Leading bits of the mask, 0 to 32.
         prefix: u8,
-        /// Where packets to other networks go.
+        /// Default gateway.
         gateway: Option<Ipv4Addr>,
-        /// Who looks names up.
+        /// Name servers.
         dns: &'a [Ipv4Addr],
-        /// How the machine came by it.
+        /// Source of the address.
         source: Source,
     },
 }
 
-/// How the machine came by its address.
+/// Source of the machine's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// It was set by hand.
     Fixed,
     /// By DHCP.
     Dhcp {
-        /// How long the lease is still good.
+        /// Remaining time of the lease.
         left: Duration,
     },
 }
@@ -103,7 +103,7 @@ pub(crate) fn draw(cells: &mut Cells, y: usize, network: &Network<'_>) {
 
 fn card(cells: &mut Cells, y: usize, card: Option<Card<'_>>) {
     let Some(card) = card else {
-        value(cells, y, "Network", Style::BAD).text("no network card that this program knows");
+        value(cells, y, "Network", Style::BAD).text("no supported network card");
         return;
     };
     let mut field = value(cells, y, "Network", Style::STRONG);

@@ -1,4 +1,4 @@
-//! How characters look.
+//! Colours and styles of characters.
 
 /// A colour of a PC's text mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Style {
     pub const PLAIN: Self = Self::new(Colour::LightGrey, Colour::Black);
     /// Values.
     pub const STRONG: Self = Self::new(Colour::White, Colour::Black);
-    /// What may be overlooked.
+    /// Less important text.
     pub const QUIET: Self = Self::new(Colour::DarkGrey, Colour::Black);
     /// Headings of columns, bars.
     pub const HEADING: Self = Self::new(Colour::Cyan, Colour::Black);
@@ -84,6 +84,6 @@ impl Style {
     pub const WARNING: Self = Self::new(Colour::Yellow, Colour::Black);
     /// Not as it should be.
     pub const BAD: Self = Self::new(Colour::LightRed, Colour::Black);
-    /// What nobody may overlook.
+    /// Alarm.
     pub const ALARM: Self = Self::new(Colour::White, Colour::Red);
 }

@@ -1,7 +1,7 @@
-//! From cells to a terminal at a serial line (ECMA-48, as VT100 and xterm obey it).
+//! A terminal at a serial line that shows the cells (ECMA-48, as VT100 and xterm implement it).
 //!
-//! A serial line is slow, 11 bytes a millisecond at 115,200 bit/s: each step gives a few bytes of what changed and goes
-//! on where it stopped. Only cells that look different are sent; what changed twice meanwhile is sent once.
+//! A serial line is slow, 11 bytes a millisecond at 115,200 bit/s: each step writes a few bytes of the changes and the
+//! next step continues. Only cells that look different are sent; a cell that changed twice meanwhile is sent once.
 
 use crate::cells::{Cell, Cells};
 use crate::cp437;
@@ -11,7 +11,7 @@ use alloc::vec;
 use core::fmt::{self, Write as _};
 use core::ops::Range;
 
-/// What characters the terminal knows.
+/// Character set of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
     /// Unicode, as UTF-8.
@@ -20,24 +20,25 @@ pub enum Charset {
     Ascii,
 }
 
-/// A terminal, as far as we know what it shows.
+/// A terminal, and the cells that it shows as far as they are known.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     charset: Charset,
-    /// What it shows, as [`look`] writes it; [`UNKNOWN`]: nobody knows.
+    /// Visible cells, as [`look`] encodes them; [`UNKNOWN`]: unknown.
     shown: Box<[u16]>,
     rows: u16,
     columns: u16,
-    /// The place of the next character, if it is known.
+    /// Index of the cell under the cursor, if it is known.
     cursor: Option<usize>,
     style: Option<Style>,
-    /// Where the search for changes goes on, so that what changes all the time does not keep the rest from being drawn.
+    /// Index at which the search for changes continues, so that cells that change all the time do not keep the others
+    /// from being drawn.
     at: usize,
     start: Start,
     waiting: Waiting,
 }
 
-/// What is to be done before cells are drawn.
+/// Preparation before cells are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Done,
@@ -49,10 +50,10 @@ enum Start {
 impl Terminal {
     /// The most bytes that a step gives, 6 ms of a line at 115,200 bit/s.
     pub const STEP_BYTES_MAX: usize = 64;
-    /// What gives a terminal back as it was found: colours, cursor, line wrap.
+    /// Resets a terminal: colours, cursor, line wrap.
     pub const FAREWELL: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[2J\x1b[H";
 
-    /// A terminal of which nothing is known but its characters. Until it says its size it counts as 24 rows.
+    /// A terminal in an unknown state. Until it reports its size it counts as 24 rows.
     pub fn new(charset: Charset) -> Self {
         Self {
             charset,
@@ -67,13 +68,14 @@ impl Terminal {
         }
     }
 
-    /// Draws all of it again, and asks for its size again: a key for it was pressed, or another terminal may be there.
+    /// Draws all of it again, and queries the size again: after a key for it, or when another terminal may be
+    /// connected.
     pub fn redraw(&mut self) {
         self.start = Start::ClearAndAsk;
     }
 
-    /// The terminal has said its size ([`Typed::Size`](crate::Typed::Size)). With 24 rows the line above the last is left
-    /// out; on smaller ones, what does not fit.
+    /// Sets the size that the terminal reported ([`Typed::Size`](crate::Typed::Size)). With 24 rows the line above the
+    /// last is left out; on smaller ones, all that does not fit.
     pub fn set_size(&mut self, rows: u16, columns: u16) {
         let (rows, columns) = (rows.min(ROWS), columns.min(COLUMNS));
         if (rows, columns) != (self.rows, self.columns) {
@@ -82,8 +84,8 @@ impl Terminal {
         }
     }
 
-    /// Writes what is to be sent next into `out`, at most [`Terminal::STEP_BYTES_MAX`] bytes, and gives how many they are.
-    /// 0: it shows these cells. To know that, it looks at all of them: call it when the line has room, not after each packet.
+    /// Writes the next bytes to send into `out`, at most [`Terminal::STEP_BYTES_MAX`], and returns their number; 0: the
+    /// terminal shows these cells. It compares all cells: call it when the line has room, not after each packet.
     pub fn step(&mut self, cells: &Cells, out: &mut [u8]) -> usize {
         let room = out.len().min(Self::STEP_BYTES_MAX);
         let out = out.get_mut(..room).unwrap_or_default();
@@ -104,18 +106,18 @@ impl Terminal {
             self.clear();
             return true;
         }
-        while let Some((place, cell)) = self.next_change(cells) {
-            if let Some(shown) = self.shown.get_mut(place) {
+        while let Some((index, cell)) = self.next_change(cells) {
+            if let Some(shown) = self.shown.get_mut(index) {
                 *shown = look(cell);
             }
-            self.at = (place + 1) % Cells::COUNT;
-            // What has no place there counts as shown.
-            let Some((row, column)) = self.position(place) else { continue };
-            self.move_to(place, row, column, cells);
+            self.at = (index + 1) % Cells::COUNT;
+            // A cell outside the terminal counts as shown.
+            let Some((row, column)) = self.position(index) else { continue };
+            self.move_to(index, row, column, cells);
             self.put(cell);
-            // Behind the last column terminals differ in where the cursor is.
+            // After the last column the cursor's position depends on the terminal.
             let is_last = column + 1 >= self.columns;
-            self.cursor = (!is_last).then_some(place + 1);
+            self.cursor = (!is_last).then_some(index + 1);
             return true;
         }
         false
@@ -126,8 +128,8 @@ impl Terminal {
         let change = |range: Range<usize>| {
             let (shown, cells) = (self.shown.get(range.clone())?, cells.all().get(range.clone())?);
             let differs = |(shown, cell): (&u16, &Cell)| *shown != look(*cell);
-            let place = shown.iter().zip(cells).position(differs)?;
-            Some((range.start + place, *cells.get(place)?))
+            let index = shown.iter().zip(cells).position(differs)?;
+            Some((range.start + index, *cells.get(index)?))
         };
         change(self.at..Cells::COUNT).or_else(|| change(0..self.at))
     }
@@ -136,7 +138,7 @@ impl Terminal {
     fn clear(&mut self) {
         self.waiting.text("\x1b[?7l\x1b[?25l\x1b[0;37;40m\x1b[2J");
         if self.start == Start::ClearAndAsk {
-            // Where the cursor comes to stand is the size.
+            // The cursor stops at the last row and column: the size.
             self.waiting.text("\x1b[999;999H\x1b[6n");
         }
         self.start = Start::Done;
@@ -145,9 +147,9 @@ impl Terminal {
     }
 
     /// Row and column on the terminal, from 0; `None`: not shown there.
-    fn position(&self, place: usize) -> Option<(u16, u16)> {
-        let row = u16::try_from(place / Cells::COLUMNS).ok()?;
-        let column = u16::try_from(place % Cells::COLUMNS).ok()?;
+    fn position(&self, index: usize) -> Option<(u16, u16)> {
+        let row = u16::try_from(index / Cells::COLUMNS).ok()?;
+        let column = u16::try_from(index % Cells::COLUMNS).ok()?;
         let row = match self.rows {
             ROWS.. => row,
             _ if row == SPARE_ROW => return None,
@@ -156,9 +158,9 @@ impl Terminal {
         (row < self.rows && column < self.columns).then_some((row, column))
     }
 
-    fn move_to(&mut self, place: usize, row: u16, column: u16, cells: &Cells) {
-        let same_row = self.cursor.filter(|cursor| cursor / Cells::COLUMNS == place / Cells::COLUMNS);
-        let Some((cursor, distance)) = same_row.and_then(|at| Some((at, place.checked_sub(at)?))) else {
+    fn move_to(&mut self, index: usize, row: u16, column: u16, cells: &Cells) {
+        let same_row = self.cursor.filter(|cursor| cursor / Cells::COLUMNS == index / Cells::COLUMNS);
+        let Some((cursor, distance)) = same_row.and_then(|at| Some((at, index.checked_sub(at)?))) else {
             self.waiting.value(format_args!("\x1b[{};{}H", row + 1, column + 1));
             return;
         };
@@ -166,8 +168,8 @@ impl Terminal {
             return;
         }
         // A few characters that are there already are shorter than a command that jumps over them.
-        let between = cells.all().get(cursor..place).unwrap_or_default();
-        let shown = self.shown.get(cursor..place).unwrap_or_default();
+        let between = cells.all().get(cursor..index).unwrap_or_default();
+        let shown = self.shown.get(cursor..index).unwrap_or_default();
         let is_cheap = distance <= OVERWRITTEN_MAX
             && between
                 .iter()
@@ -201,7 +203,7 @@ impl Terminal {
     }
 }
 
-/// What can be seen of a cell: blanks of one background look alike.
+/// The visible part of a cell: blanks of one background look alike.
 fn look(cell: Cell) -> u16 {
     let attribute = cell.style().attribute();
     let seen = if cell.code() == cp437::BLANK { attribute & 0xf0 } else { attribute };
@@ -231,8 +233,8 @@ impl Waiting {
     }
 
     fn byte(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.to) {
-            *place = byte;
+        if let Some(free) = self.bytes.get_mut(self.to) {
+            *free = byte;
             self.to += 1;
         }
     }

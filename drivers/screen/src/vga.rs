@@ -1,35 +1,35 @@
-//! From cells to VGA's text memory.
+//! VGA text memory.
 
 use crate::cells::Cells;
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// What VGA's text memory holds. Writing there is slow (it is not cached): only what changed is written.
+/// Copy of VGA's text memory. Writing to it is slow (it is not cached): only changed words are written.
 #[derive(Clone, Debug)]
 pub struct Vga {
-    /// What is there; `None`: nobody knows.
+    /// Words in the memory; `None`: unknown.
     words: Box<[Option<u16>]>,
 }
 
 impl Vga {
-    /// Nothing is known of the memory: the first drawing writes all of it.
+    /// A memory with unknown contents: the first drawing writes all of it.
     pub fn new() -> Self {
         Self { words: vec![None; Cells::COUNT].into_boxed_slice() }
     }
 
-    /// Somebody else wrote there: the next drawing writes all of it.
+    /// Marks the memory as overwritten: the next drawing writes all of it.
     pub fn redraw(&mut self) {
         self.words.fill(None);
     }
 
-    /// Tells each word that changed: its place in the memory (in words, from 0) and its value, the character in the low
-    /// byte and the attribute in the high one.
+    /// Calls `put` for each word that changed, with its index in the memory (in words, from 0) and its value, the
+    /// character in the low byte and the attribute in the high one.
     pub fn draw(&mut self, cells: &Cells, mut put: impl FnMut(usize, u16)) {
-        for (place, (known, cell)) in self.words.iter_mut().zip(cells.all()).enumerate() {
+        for (index, (known, cell)) in self.words.iter_mut().zip(cells.all()).enumerate() {
             let word = u16::from_be_bytes([cell.style().attribute(), cell.code()]);
             if *known != Some(word) {
                 *known = Some(word);
-                put(place, word);
+                put(index, word);
             }
         }
     }
@@ -49,7 +49,7 @@ mod tests {
 
     fn drawn(vga: &mut Vga, cells: &Cells) -> Vec<(usize, u16)> {
         let mut words = Vec::new();
-        vga.draw(cells, |place, word| words.push((place, word)));
+        vga.draw(cells, |index, word| words.push((index, word)));
         words
     }
 

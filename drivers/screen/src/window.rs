@@ -1,4 +1,4 @@
-//! What all pages have: a title above, keys below.
+//! The frame of all pages: a title above, keys below.
 
 use crate::cells::Cells;
 use crate::figures::Span;
@@ -16,9 +16,9 @@ pub(crate) const BODY_ROWS: usize = RULE_ROW - BODY_ROW;
 pub(crate) const RULE_ROW: usize = Cells::ROWS - 2;
 const KEYS_ROW: usize = Cells::ROWS - 1;
 
-/// Where labels stand.
+/// Column of labels.
 pub(crate) const LABEL_X: usize = 1;
-/// Where values stand behind their labels.
+/// Column of values, after their labels.
 pub(crate) const VALUE_X: usize = 14;
 /// Columns for values.
 pub(crate) const VALUE_COLUMNS: usize = Cells::COLUMNS - VALUE_X - 1;
@@ -49,5 +49,5 @@ pub(crate) fn value<'c>(cells: &'c mut Cells, y: usize, label: &str, style: Styl
     cells.field(VALUE_X, y, VALUE_COLUMNS, style)
 }
 
-/// Where the uptime's columns begin.
+/// Column of the uptime.
 const UP_X: usize = 60;

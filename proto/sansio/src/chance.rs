@@ -1,10 +1,19 @@
-//! Chance as a protocol machine sees it: a seed it was made with.
+//! Randomness of a protocol machine: a seed that it is constructed with.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What a machine's random numbers are grown from: 32 bytes that the driver takes from the operating system, or that
-/// a simulation counts up.
+/// Root of a machine's random numbers: 32 bytes that the driver takes from the operating system, or that a simulation
+/// counts up.
+///
+/// ```
+/// use ringway_sansio::{Rng, Seed};
+///
+/// let seed = Seed::from_number(7);
+/// assert_ne!(seed.part(0), seed.part(1));
+/// let (mut one, mut two) = (Rng::new(&seed.part(0)), Rng::new(&seed.part(0)));
+/// assert_eq!(one.next_u64(), two.next_u64());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
@@ -29,8 +38,9 @@ impl Seed {
         &self.0
     }
 
-    /// The seed of part `number` of a whole, by HKDF (RFC 5869). It tells nothing of this seed or of another part, even to
-    /// somebody who knows all of it: an [`Rng`], whose state follows from what it puts out, is made from a part of its own.
+    /// Derives the seed of part `number`, by HKDF (RFC 5869). An attacker who has all of a part learns nothing of this
+    /// seed or of another part. An [`Rng`], whose state follows from its output, is therefore made from a part of its
+    /// own.
     pub fn part(&self, number: u64) -> Self {
         Self(expand(&self.0, &[PART, &number.to_be_bytes()]))
     }
@@ -105,7 +115,7 @@ fn expand(key: &[u8; 32], info: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// What the derived seeds are for, in HKDF's `info`.
+/// Label of the derived seeds, in HKDF's `info`.
 const PART: &[u8] = b"ringway seed part ";
 
 fn split_mix(state: &mut u64) -> u64 {
@@ -149,7 +159,7 @@ mod tests {
         assert_eq!(expand(&key, &[]), expected);
     }
 
-    /// What parts were before: xoshiro and splitmix, which run backwards too.
+    /// The earlier derivation of parts: xoshiro and splitmix, which are invertible.
     fn invertible_part(seed: &Seed, number: u64) -> Seed {
         let mut rng = Rng::new(seed);
         let mut state = rng.next_u64() ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);

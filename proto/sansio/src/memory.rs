@@ -1,4 +1,4 @@
-//! A bound on memory that several parts of a program share.
+//! A memory limit that several parts of a program share.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ impl MemoryBound {
         Self { max, used: AtomicUsize::new(0) }
     }
 
-    /// Takes `bytes`. False if fewer are left; then none are taken.
+    /// Reserves `bytes`. False, and nothing reserved, if fewer are left.
     pub fn take(&self, bytes: usize) -> bool {
         self.take_and_leave(bytes, 0)
     }
@@ -27,7 +27,7 @@ impl MemoryBound {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
     }
 
-    /// Gives `bytes` back that were taken before.
+    /// Returns `bytes` that were reserved before.
     pub fn give(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{bytes} bytes given back, {before} in use");

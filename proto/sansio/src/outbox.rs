@@ -1,35 +1,45 @@
-//! Where a protocol machine writes what is to be sent.
+//! The outbox: packets that a protocol machine requests to be sent.
 
 use crate::{ConnectionId, Flow, Instant};
 use alloc::vec::Vec;
 
-/// A number the machine gives a packet, to be told if it could not be sent. 0: it does not want to know.
+/// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// No report wanted.
+    /// No report requested.
     pub const NONE: Self = Self(0);
 }
 
-/// One message to send: its flow and its place in the arena.
+/// One message to send: its flow and its range in the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Where to.
+    /// Flow that it is sent on.
     pub flow: Flow,
-    /// Who is told when it cannot be sent.
+    /// Number of the report if it cannot be sent.
     pub token: Token,
-    /// True when it promises that what the same call asked to be stored is stored: a driver with strict durability
-    /// keeps it back until that is so.
+    /// True if the packet confirms data whose storing was requested in the same call: a driver with strict durability
+    /// holds it back until the data is stored.
     pub after_store: bool,
     start: u32,
     end: u32,
 }
 
-/// The messages a machine wants sent, one behind the other in a single arena, in order.
+/// Packets to send, in order, one behind the other in a single arena.
 ///
-/// The driver empties it; the machine only adds. Nothing is allocated for a packet once the arena has grown to the
-/// size of a batch.
+/// The driver empties it; the machine only appends. No packet allocates once the arena has grown to the size of a
+/// batch.
+///
+/// ```
+/// use ringway_sansio::{Flow, ListenerId, Outbox, Token};
+///
+/// let peer = "192.0.2.7:5060".parse().expect("an address");
+/// let mut out = Outbox::new();
+/// out.send(Flow::udp(ListenerId(0), peer), Token::NONE, b"OPTIONS");
+/// let sent: Vec<_> = out.packets().map(|(packet, bytes)| (packet.flow.remote, bytes)).collect();
+/// assert_eq!(sent, [(peer, &b"OPTIONS"[..])]);
+/// ```
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -43,7 +53,7 @@ impl Outbox {
         Self::default()
     }
 
-    /// An empty outbox with room for so many packets, and so many bytes in all of them.
+    /// An empty outbox with capacity for `packets` packets of `bytes` bytes in all.
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), kept: Vec::new() }
     }
@@ -63,34 +73,34 @@ impl Outbox {
         }
     }
 
-    /// Adds a packet of bytes that are there already.
+    /// Adds a packet with a copy of `bytes`.
     pub fn send(&mut self, flow: Flow, token: Token, bytes: &[u8]) {
         self.send_with(flow, token, |arena| arena.extend_from_slice(bytes));
     }
 
-    /// Takes the last packet added away again.
+    /// Removes the last packet.
     pub fn drop_last(&mut self) {
         if let Some(packet) = self.packets.pop() {
             self.bytes.truncate(packet.start as usize);
         }
     }
 
-    /// Says of the last packet added that it promises what is being stored (see [`Packet::after_store`]).
+    /// Marks the last packet as one that confirms data being stored (see [`Packet::after_store`]).
     pub fn hold_last(&mut self) {
         if let Some(packet) = self.packets.last_mut() {
             packet.after_store = true;
         }
     }
 
-    /// Says that the stream connection of `flow`, if it is one, is in use until `until`: a driver does not close it before
-    /// for want of messages.
+    /// Marks the stream connection of `flow`, if it has one, as in use until `until`: the driver does not close it as
+    /// idle before.
     pub fn keep(&mut self, flow: &Flow, until: Instant) {
         if let Some(connection) = flow.connection {
             self.kept.push((connection, until));
         }
     }
 
-    /// The connections that are in use, each until when.
+    /// The connections in use, each with the end of its use.
     pub fn kept(&self) -> &[(ConnectionId, Instant)] {
         &self.kept
     }
@@ -100,12 +110,12 @@ impl Outbox {
         self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// How many bytes the waiting packets have.
+    /// Bytes of the waiting packets.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
@@ -125,7 +135,7 @@ impl Outbox {
         self.packets.last().map(|packet| self.bytes_of(packet)).unwrap_or_default()
     }
 
-    /// Forgets all packets and connections in use, and keeps the room.
+    /// Removes all packets and connections in use; keeps the capacity.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.bytes.clear();

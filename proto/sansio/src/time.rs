@@ -1,13 +1,12 @@
-//! Time as a protocol machine sees it: an argument, never a call.
+//! Points in time. A protocol machine gets the current time as an argument and never reads a clock.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
 /// A point in time: nanoseconds since the Unix epoch, on a clock that never runs backwards.
 ///
-/// The driver sets the epoch once, at start, from the wall clock and counts on with a monotonic clock. A binding's
-/// expiry can therefore be stored as it is and still be meant after a restart, while no timer ever jumps. Range: to
-/// the year 2554.
+/// The driver sets the epoch once, at start, from the wall clock and then counts with a monotonic clock. So a stored
+/// expiry is valid after a restart, and no timer jumps. Range: to the year 2554.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -62,12 +61,12 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// When a machine wants to be called next, and why, in words a log or a failing simulation can print.
+/// Time of the next call that a machine needs, and the reason as text for a log or a failing simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// When to call [`Node::on_timeout`](crate::Node::on_timeout), at the earliest.
+    /// Earliest time to call [`Node::on_timeout`](crate::Node::on_timeout).
     pub at: Instant,
-    /// What is waited for.
+    /// The event that is waited for.
     pub reason: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! A hierarchical timer wheel: arming and cancelling cost the same whether ten timers run or ten million.
+//! A hierarchical timer wheel: arming and cancelling a timer take constant time.
 //!
 //! Four levels of 256 slots; a tick is one millisecond, so the first level spans 256 ms and the last 49 days. A timer
 //! lives in a slab and hangs in a doubly linked list by index; no timer is ever searched for. A bitmap of used
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Names an armed timer. A key that has fired or was cancelled is harmless: a generation tells it apart.
+/// Key of an armed timer. After the timer has fired or was cancelled its key is invalid: a generation distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerKey {
     index: u32,
@@ -22,6 +22,19 @@ impl TimerKey {
 }
 
 /// Timers that each carry a `T` and fire no earlier than asked and, driven in time, less than 1 ms late.
+///
+/// ```
+/// use core::time::Duration;
+/// use ringway_sansio::{Instant, Wheel};
+///
+/// let now = Instant::from_secs(1);
+/// let mut wheel = Wheel::new(now);
+/// let key = wheel.arm(now + Duration::from_millis(500), "timer A");
+/// wheel.arm(now + Duration::from_secs(32), "timer B");
+/// assert_eq!(wheel.expire(now + Duration::from_millis(499)), None);
+/// assert_eq!(wheel.expire(now + Duration::from_millis(500)), Some("timer A"));
+/// assert_eq!(wheel.cancel(key), None);
+/// ```
 #[derive(Debug)]
 pub struct Wheel<T> {
     entries: Vec<Entry<T>>,
@@ -64,7 +77,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How many timers are armed.
+    /// Number of armed timers.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -85,7 +98,7 @@ impl<T> Wheel<T> {
         TimerKey { index, generation }
     }
 
-    /// Cancels a timer and gives back what it carried; `None` if it has fired or was cancelled.
+    /// Cancels a timer and returns its value; `None` if it has fired or was cancelled.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let entry = self.entries.get_mut(key.index as usize)?;
         if entry.generation != key.generation {
@@ -97,8 +110,8 @@ impl<T> Wheel<T> {
         Some(value)
     }
 
-    /// Fires one timer that is due at `now`; call it until it returns `None`. `fire`d values come in the order of their
-    /// milliseconds.
+    /// Fires one timer that is due at `now` and returns its value; call it until it returns `None`. Values come in the
+    /// order of their milliseconds.
     pub fn expire(&mut self, now: Instant) -> Option<T> {
         let target = now.as_millis();
         if target < self.earliest {
@@ -277,8 +290,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Level and slot for a due tick, seen from now. What is further away than the last level spans waits in its last
-    /// slot and is looked at again when that opens.
+    /// Level and slot for a due tick, relative to the current tick. A timer beyond the last level is put into its last
+    /// slot and is sorted again when that slot opens.
     fn list_for(&self, due: u64) -> usize {
         let due = due.max(self.tick);
         let mut distance = due - self.tick;

@@ -1,6 +1,7 @@
-//! How long [`Message::parse`] takes, in CPU time of this thread: `cargo run --release -p ringway-sip --example parse`.
+//! CPU time of [`Message::parse`], of this thread: `cargo run --release -p ringway-sip --example parse`.
 //!
-//! An argument says how often each message is read; few times are enough for a tool that counts instructions. The messages are a REGISTER of 551 bytes and an INVITE of 788 bytes, as phones send them.
+//! The argument is the number of times that each message is read; few are enough for a tool that counts instructions.
+//! The messages are a REGISTER of 551 bytes and an INVITE of 788 bytes, as phones send them.
 
 use ringway_sip::{Limits, Message};
 use std::hint::black_box;

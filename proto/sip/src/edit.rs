@@ -21,11 +21,34 @@ pub struct EditSpace {
 
 /// A message being changed for forwarding.
 ///
-/// The changes are kept in the order in which they are written, so that the first and the last line of a name can be told
-/// while lines are still being added.
+/// The changes are kept in the order in which they are written, so that the first and the last line of a name can be
+/// found while lines are still being added.
 ///
 /// Content-Length is not subject to changes: [`write_into`](Self::write_into) adds it where a datagram had none, so that
 /// whatever is written can be sent on a stream (RFC 3261 §18.3, §20.14).
+///
+/// ```
+/// use ringway_sip::{Edit, EditSpace, HeaderName, Limits, Message};
+///
+/// let bytes = b"OPTIONS sip:bob@example.org SIP/2.0\r\n\
+///     Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK776asdhds\r\n\
+///     From: <sip:alice@example.org>;tag=1928301774\r\n\
+///     To: <sip:bob@example.org>\r\n\
+///     Call-ID: a84b4c76e66710\r\n\
+///     CSeq: 1 OPTIONS\r\n\
+///     Max-Forwards: 70\r\n\r\n";
+/// let message = Message::parse(bytes, &Limits::default()).expect("a valid request");
+/// let mut space = EditSpace::default();
+/// let mut edit = Edit::new(&message, &mut space);
+/// edit.set_number(HeaderName::MaxForwards, 69);
+/// edit.push_first(HeaderName::Via, |out| out.extend_from_slice(b"SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1"));
+/// let mut out = Vec::new();
+/// edit.write_into(&mut out)?;
+/// let forwarded = Message::parse(&out, &Limits::default()).expect("a valid request");
+/// assert_eq!(forwarded.max_forwards(), Some(69));
+/// assert_eq!(forwarded.values(HeaderName::Via).count(), 2);
+/// # Ok::<(), ringway_sip::UnsafeText>(())
+/// ```
 #[derive(Debug)]
 pub struct Edit<'e, 'a> {
     message: &'e Message<'a>,
@@ -47,13 +70,13 @@ enum Kind {
     Insert(HeaderName, Piece),
     /// Another value for the line.
     Value(Piece),
-    /// The line is gone.
+    /// The line is removed.
     Remove,
 }
 
-/// Where a header line of the changed message stands.
+/// Position of a header line of the changed message.
 #[derive(Clone, Copy)]
-enum Place {
+enum Position {
     /// It was added by the change with this index.
     Inserted(usize),
     /// It is the original line with this index.
@@ -69,14 +92,14 @@ enum Piece {
 }
 
 impl<'e, 'a> Edit<'e, 'a> {
-    /// An edit without changes. What `space` held is forgotten.
+    /// An edit without changes. The contents of `space` are discarded.
     pub fn new(message: &'e Message<'a>, space: &'e mut EditSpace) -> Self {
         space.changes.clear();
         space.texts.clear();
         Self { message, space, request_uri: None, refused: false }
     }
 
-    /// Sets the Request-URI. Refused for a response, which has none.
+    /// Sets the Request-URI. For a response, which has none, [`write_into`](Self::write_into) fails.
     pub fn set_request_uri(&mut self, uri: &[u8]) {
         self.refused |= self.message.is_response() || breaks_the_start_line(uri);
         let start = self.space.texts.len();
@@ -84,27 +107,28 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.request_uri = Some(start..self.space.texts.len());
     }
 
-    /// Puts a new line before the first one of its name; without one, before all others.
+    /// Adds a line before the first one of its name; if there is none, before all others.
     pub fn push_first(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
         let kind = self.new_line(name, write);
-        let first = self.places(name).next();
+        let first = self.positions(name).next();
         let changes = &mut self.space.changes;
         let (at, line) = match first {
-            Some((Place::Inserted(at), _)) => (at, changes.get(at).map_or(0, |change| change.line)),
-            Some((Place::Line(line), _)) => (changes.partition_point(|change| change.line < line), line),
+            Some((Position::Inserted(at), _)) => (at, changes.get(at).map_or(0, |change| change.line)),
+            Some((Position::Line(line), _)) => (changes.partition_point(|change| change.line < line), line),
             None => (0, 0),
         };
         changes.insert(at, Change { line, kind });
     }
 
-    /// Puts a new line behind all others.
+    /// Adds a line after all others.
     pub fn push_last(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
         let kind = self.new_line(name, write);
         let line = self.message.lines().len();
         self.space.changes.push(Change { line, kind });
     }
 
-    /// Puts a new line with a number before all others, where what is the same in all copies of a message stays together.
+    /// Adds a line with a number before all others. Lines that are equal in all copies of a message stay together
+    /// there.
     pub fn push_number_first(&mut self, name: HeaderName, value: u64) {
         self.refused |= matches!(name, HeaderName::Other | HeaderName::ContentLength);
         let start = self.space.texts.len();
@@ -113,21 +137,21 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.space.changes.insert(0, Change { line: 0, kind });
     }
 
-    /// Takes the first value of this name away; of a comma-separated list only its first member.
+    /// Removes the first value of this name; of a comma-separated list only its first member.
     pub fn pop_first(&mut self, name: HeaderName) {
-        let first = self.places(name).next();
-        let Some((place, piece)) = first else { return };
+        let first = self.positions(name).next();
+        let Some((position, piece)) = first else { return };
         let kept = match split_value(self.piece(&piece)) {
             (_, Some(rest)) => Some(self.narrow(&piece, rest.len(), true)),
             (_, None) => None,
         };
-        self.replace(place, kept);
+        self.replace(position, kept);
     }
 
-    /// Takes the last value of this name away; of a comma-separated list only its last member.
+    /// Removes the last value of this name; of a comma-separated list only its last member.
     pub fn pop_last(&mut self, name: HeaderName) {
-        let last = self.places(name).last();
-        let Some((place, piece)) = last else { return };
+        let last = self.positions(name).last();
+        let Some((position, piece)) = last else { return };
         let whole = self.piece(&piece);
         let mut rest = whole;
         while let (_, Some(after)) = split_value(rest) {
@@ -135,16 +159,16 @@ impl<'e, 'a> Edit<'e, 'a> {
         }
         let comma = (whole.len() - rest.len()).checked_sub(1);
         let kept = comma.map(|comma| self.narrow(&piece, comma, false));
-        self.replace(place, kept);
+        self.replace(position, kept);
     }
 
-    /// Gives the first line of this name another value; without one, adds a line before all others.
+    /// Sets the value of the first line of this name; if there is none, adds a line before all others.
     pub fn set(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let first = self.places(name).next();
+        let first = self.positions(name).next();
         match first {
-            Some((place, _)) => {
+            Some((position, _)) => {
                 let piece = self.text(write);
-                self.replace(place, Some(piece));
+                self.replace(position, Some(piece));
             }
             None => self.push_first(name, write),
         }
@@ -155,7 +179,7 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.set(name, |out| write_number(out, value));
     }
 
-    /// Takes away each line of this name whose value `is_unwanted`.
+    /// Removes each line of this name whose value `is_unwanted`.
     pub fn remove_lines(&mut self, name: HeaderName, mut is_unwanted: impl FnMut(&[u8]) -> bool) {
         let EditSpace { changes, texts } = &mut *self.space;
         let original = self.message.as_bytes();
@@ -166,22 +190,22 @@ impl<'e, 'a> Edit<'e, 'a> {
         for line in self.message.indices_of(name) {
             let unwanted = self.live_value(line).is_some_and(|piece| is_unwanted(self.piece(&piece)));
             if unwanted {
-                self.replace(Place::Line(line), None);
+                self.replace(Position::Line(line), None);
             }
         }
     }
 
-    /// Notes in the top Via of the message where it was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4). It is the
-    /// received line that is stamped, whatever was pushed before it; other changes to that line come after.
+    /// Adds the source of the message to its top Via as `received` and `rport` (RFC 3261 §18.2.1, RFC 3581 §4). The
+    /// received line is changed, even if lines were added before it; other changes to that line must come after.
     pub fn stamp_via(&mut self, source: SocketAddr) {
         let Some(line) = self.message.first_index(HeaderName::Via) else { return };
         if self.live_value(line).is_none() {
             return;
         }
-        // Not checked for line breaks: what the message itself says is on its line already, folded or not.
+        // Not checked for line breaks: text of the message itself cannot leave its line, folded or not.
         let start = self.space.texts.len();
         write_stamped_via(&mut self.space.texts, self.message.via(), self.message.after_via(), source);
-        self.replace(Place::Line(line), Some(Piece::Text(start..self.space.texts.len())));
+        self.replace(Position::Line(line), Some(Piece::Text(start..self.space.texts.len())));
     }
 
     /// The Request-URI as it will be sent; empty for a response.
@@ -197,7 +221,7 @@ impl<'e, 'a> Edit<'e, 'a> {
     pub fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
         let original = self.message.as_bytes();
         let texts = &self.space.texts;
-        self.places(name).flat_map(move |(_, piece)| Values::new(resolve(&piece, original, texts)))
+        self.positions(name).flat_map(move |(_, piece)| Values::new(resolve(&piece, original, texts)))
     }
 
     /// The first value of this name as it will be sent.
@@ -205,7 +229,7 @@ impl<'e, 'a> Edit<'e, 'a> {
         self.values(name).next()
     }
 
-    /// Appends the changed message, with a Content-Length if it came without. On an error nothing is appended.
+    /// Appends the changed message, with a Content-Length if it had none. On an error nothing is appended.
     pub fn write_into(&mut self, out: &mut Vec<u8>) -> Result<(), UnsafeText> {
         if self.refused {
             return Err(UnsafeText);
@@ -245,7 +269,7 @@ impl<'e, 'a> Edit<'e, 'a> {
                 Kind::Remove => at = whole.end,
             }
         }
-        // A Content-Length that came is true: the parser compared it with the body.
+        // A received Content-Length is correct: the parser compared it with the body.
         if !self.message.has(HeaderName::ContentLength) {
             let end = self.message.headers_end();
             out.extend_from_slice(original.get(at..end).unwrap_or_default());
@@ -270,25 +294,25 @@ impl<'e, 'a> Edit<'e, 'a> {
         Kind::Insert(name, self.text(write))
     }
 
-    /// Gives the line at `place` another value, or none: then it is gone.
-    fn replace(&mut self, place: Place, value: Option<Piece>) {
+    /// Gives the line at `position` another value; `None` removes the line.
+    fn replace(&mut self, position: Position, value: Option<Piece>) {
         let changes = &mut self.space.changes;
-        match (place, value) {
-            (Place::Inserted(at), Some(piece)) => {
+        match (position, value) {
+            (Position::Inserted(at), Some(piece)) => {
                 if let Some(Change { kind: Kind::Insert(_, old), .. }) = changes.get_mut(at) {
                     *old = piece;
                 }
             }
-            (Place::Inserted(at), None) => {
+            (Position::Inserted(at), None) => {
                 if at < changes.len() {
                     changes.remove(at);
                 }
             }
-            (Place::Line(line), value) => {
+            (Position::Line(line), value) => {
                 let lines = self.message.lines();
                 self.refused |= lines.get(line).is_some_and(|line| line.is(HeaderName::ContentLength));
                 let kind = value.map_or(Kind::Remove, Kind::Value);
-                // Its own change, if there is one, is the last of the line.
+                // The line's own change, if there is one, comes after its insertions.
                 let end = changes.partition_point(|change| change.line <= line);
                 match end.checked_sub(1).and_then(|last| changes.get_mut(last)) {
                     Some(own) if own.line == line && !matches!(own.kind, Kind::Insert(..)) => own.kind = kind,
@@ -299,7 +323,7 @@ impl<'e, 'a> Edit<'e, 'a> {
     }
 
     /// The lines of this name as they will be sent, in order, each with its value.
-    fn places(&self, name: HeaderName) -> impl Iterator<Item = (Place, Piece)> {
+    fn positions(&self, name: HeaderName) -> impl Iterator<Item = (Position, Piece)> {
         let message = self.message;
         let changes = &self.space.changes;
         let end = message.lines().len();
@@ -315,13 +339,13 @@ impl<'e, 'a> Edit<'e, 'a> {
                     Some((_, Kind::Insert(of, piece))) => {
                         at += 1;
                         if *of == name {
-                            return Some((Place::Inserted(at - 1), piece.clone()));
+                            return Some((Position::Inserted(at - 1), piece.clone()));
                         }
                     }
                     Some((true, Kind::Value(piece))) => {
                         at += 1;
                         line = lines.next().unwrap_or(end);
-                        return Some((Place::Line(here), piece.clone()));
+                        return Some((Position::Line(here), piece.clone()));
                     }
                     Some((true, Kind::Remove)) => {
                         at += 1;
@@ -332,7 +356,7 @@ impl<'e, 'a> Edit<'e, 'a> {
                     None => {
                         line = lines.next().unwrap_or(end);
                         let value = message.lines().get(here).map(Line::value_range).unwrap_or_default();
-                        return Some((Place::Line(here), Piece::Original(value)));
+                        return Some((Position::Line(here), Piece::Original(value)));
                     }
                 }
             }
@@ -340,7 +364,7 @@ impl<'e, 'a> Edit<'e, 'a> {
         })
     }
 
-    /// What the original line holds now; `None` when it is gone.
+    /// The current value of an original line; `None` if the line was removed.
     fn live_value(&self, line: usize) -> Option<Piece> {
         let changes = &self.space.changes;
         let own = changes.partition_point(|change| change.line <= line).checked_sub(1);
@@ -386,8 +410,8 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// True when the text holds a line break that is not a fold, or NUL. Folds are let through because values that came in
-/// folded go out folded.
+/// True if the text contains a line break that is not a fold, or NUL. Folds are allowed, because folded values are
+/// forwarded folded.
 fn leaves_its_line(text: &[u8]) -> bool {
     memchr::memchr3_iter(b'\r', b'\n', 0, text).any(|at| match text.get(at) {
         Some(b'\r') => text.get(at + 1) != Some(&b'\n'),

@@ -48,7 +48,7 @@ fn edited_bytes(bytes: &[u8], edit: impl FnOnce(&mut Edit<'_, '_>)) -> Vec<u8> {
     out
 }
 
-/// What was seen before writing is what a reader of the written bytes sees.
+/// Values read through the edit before writing equal those that a reader of the written bytes gets.
 fn reads_agree(out: &[u8], seen: &[Vec<Vec<u8>>], firsts: &[Option<Vec<u8>>], uri: &[u8]) {
     let fields = match Message::parse(out, &Limits::default()) {
         Ok(message) => crate::Fields::clone(&message),
@@ -298,7 +298,7 @@ fn only_unwanted_lines_are_removed() {
     );
     assert_eq!(edited(|edit| edit.remove_lines(HeaderName::ProxyAuthorization, |_| false)), REQUEST);
     assert_eq!(edited(|edit| edit.remove_lines(HeaderName::Contact, |_| true)), REQUEST);
-    // It is asked about what the lines say now.
+    // The closure gets the current values of the lines.
     assert_eq!(
         edited(|edit| {
             edit.set_number(HeaderName::MaxForwards, 5);

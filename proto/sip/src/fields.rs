@@ -1,11 +1,10 @@
-//! The header fields of a message, found but not yet understood.
+//! The header fields of a message, located but not parsed.
 
 use crate::header::Values;
 use crate::lines::{FieldAt, Line, Next, any_field, plain_field};
 use crate::{HeaderName, Limits, Reason};
 
-/// Where each header field of a message stands. It exists even for a message that is rejected, so that it can be
-/// answered.
+/// Positions of the header fields of a message. They are read from a rejected message too, so that it can be answered.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -58,12 +57,12 @@ impl<'a> Fields<'a> {
         self.lines_of(name).flat_map(Values::new)
     }
 
-    /// The value of the first field that is spelled `name`, for names that [`HeaderName`] does not know.
+    /// The value of the first field with this name, for names without a [`HeaderName`].
     pub fn named(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
 
-    /// The body: what Content-Length says, or in a datagram without one all that follows (RFC 3261 §18.3).
+    /// The body, as long as Content-Length says; in a datagram without one, all the rest (RFC 3261 §18.3).
     pub const fn body(&self) -> &'a [u8] {
         self.body
     }
@@ -90,7 +89,7 @@ impl<'a> Fields<'a> {
         self.lines.get(..self.count).unwrap_or_default()
     }
 
-    /// Where the empty line before the body begins.
+    /// Position of the empty line before the body.
     pub(crate) fn headers_end(&self) -> usize {
         self.lines().last().map_or(self.start_line_end, |line| line.whole(self.bytes).end)
     }
@@ -131,7 +130,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Finds the fields. Tells the first thing that is wrong.
+    /// Locates the fields. Returns the first fault.
     pub(crate) fn fill(&mut self, limits: &Limits) -> Option<Reason> {
         if self.bytes.len() > limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING) {
             let cut = limits.message_bytes_max.min(Limits::MESSAGE_BYTES_CEILING);

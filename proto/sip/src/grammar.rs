@@ -13,8 +13,8 @@ pub const fn is_host(byte: u8) -> bool {
     (CLASS[byte as usize] & HOST) != 0
 }
 
-/// What may stand in a URI at all: no white space, controls, quotes, backslashes, angle brackets or octets above 126.
-/// The grammar forbids `^`, backquote, `{`, `|` and `}` too, but phones send them, and nothing ends at them.
+/// True for bytes that are allowed in a URI: no white space, controls, quotes, backslashes, angle brackets or octets
+/// above 126. The grammar forbids `^`, backquote, `{`, `|` and `}` too, but phones send them, and nothing ends at them.
 pub const fn is_uri(byte: u8) -> bool {
     (CLASS[byte as usize] & URI) != 0
 }
@@ -29,7 +29,7 @@ pub fn is_token_str(bytes: &[u8]) -> bool {
     !bytes.is_empty() && class_len(bytes, TOKEN) == bytes.len()
 }
 
-/// How many bytes at the start of `bytes` are of one of the classes in `class`.
+/// Number of bytes at the start of `bytes` that are in one of the classes in `class`.
 #[inline]
 pub(crate) fn class_len(bytes: &[u8], class: u8) -> usize {
     let is_of_class = |byte: u8| CLASS[usize::from(byte)] & class != 0;
@@ -191,7 +191,8 @@ pub fn hex_pair(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
-/// One octet of `bytes` with `%HH` unescaped, and how many bytes it took. A `%` without two digits stands for itself.
+/// One octet of `bytes` with `%HH` unescaped, and the number of bytes it took. A `%` without two digits is taken
+/// literally.
 pub fn unescaped_octet(bytes: &[u8]) -> Option<(u8, usize)> {
     match bytes {
         [b'%', high, low, ..] => Some(hex_pair(*high, *low).map_or((b'%', 1), |octet| (octet, 3))),
@@ -228,14 +229,13 @@ pub(crate) const HOST: u8 = 2;
 pub(crate) const URI: u8 = 4;
 /// See [`is_lws`].
 pub(crate) const LWS: u8 = 8;
-/// What a parameter's name may be made of: `paramchar` without escapes, and `token` (RFC 3261 §25.1).
+/// Characters of a parameter's name: `paramchar` without escapes, and `token` (RFC 3261 §25.1).
 pub(crate) const PARAM_NAME: u8 = 16;
-/// What a parameter's value may be made of when it is not quoted: a name's characters, `@` as it is met in the wild, and
-/// octets above 127.
+/// Characters of a parameter's value without quotes: those of a name, `@` as some phones send it, and octets above 127.
 pub(crate) const PARAM_VALUE: u8 = 32;
-/// What may stand in the user part of a URI, but for `%`, which begins an escape: all of [`URI`] but `:`, `@` and `%`.
+/// Characters of the user part of a URI: all of [`URI`] but `:`, `@` and `%`, which begins an escape.
 pub(crate) const URI_USER: u8 = 64;
-/// What decides nothing in a list of values: all but `,`, `"` and `<`.
+/// Characters without a meaning in a comma-separated list: all but `,`, `"` and `<`.
 const LISTED: u8 = 128;
 
 const CLASS: [u8; 256] = {

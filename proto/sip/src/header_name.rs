@@ -1,4 +1,4 @@
-//! The header fields this program knows by name.
+//! Names of the header fields that are recognised, and their compact forms.
 
 use crate::grammar::is_same_name;
 
@@ -116,12 +116,12 @@ pub enum HeaderName {
     Replaces,
     /// `Subscription-State`.
     SubscriptionState,
-    /// Any other; its spelling stands in the message.
+    /// Any other name; the message has its spelling.
     Other,
 }
 
 impl HeaderName {
-    /// How many names there are, `Other` with them.
+    /// Number of names, `Other` included.
     pub const COUNT: usize = Self::Other as usize + 1;
 
     /// Every name but `Other`, in order.
@@ -301,14 +301,14 @@ impl HeaderName {
     }
 }
 
-/// A place in a table of 256 for each name we know: its first and last letter in any case, and its length, weighed so that
-/// no two meet. A name more may need other weights: then [`KNOWN`] does not compile.
+/// Perfect hash of a recognised name, 0 to 255: its first and last letter without regard to case, and its length, with
+/// weights under which no two names collide. Another name may need other weights; then [`KNOWN`] does not compile.
 const fn place(first: u8, last: u8, len: usize) -> u8 {
     let (first, last) = (first | 0x20, last | 0x20);
     first.wrapping_mul(5).wrapping_add(last.wrapping_mul(12)).wrapping_add((len as u8).wrapping_mul(8))
 }
 
-/// The one name that a spelling at this place can be, `Other` where there is none.
+/// The only name that a spelling with this hash can be; `Other` if there is none.
 const KNOWN: [HeaderName; 256] = {
     let mut table = [HeaderName::Other; 256];
     let mut at = 0;
@@ -316,7 +316,7 @@ const KNOWN: [HeaderName; 256] = {
         let name = HeaderName::ALL[at];
         if let [first, .., last] = name.as_bytes() {
             let place = place(*first, *last, name.as_bytes().len()) as usize;
-            assert!(matches!(table[place], HeaderName::Other), "two names at one place");
+            assert!(matches!(table[place], HeaderName::Other), "two names with one hash");
             table[place] = name;
         }
         at += 1;
@@ -324,11 +324,11 @@ const KNOWN: [HeaderName; 256] = {
     table
 };
 
-/// The longest name we know, in words of eight bytes.
+/// The longest name, in words of eight bytes.
 pub(crate) const NAME_WORDS: usize = 3;
 
-/// What [`HeaderName::as_bytes`] says, to be compared eight bytes at a time: the first byte is the lowest, zeros follow. No
-/// message holds what `Other` has here.
+/// The spellings of [`HeaderName::as_bytes`] as little-endian words of eight bytes, padded with zeros, for comparison.
+/// No message contains the entry of `Other`.
 const SPELLINGS: [[u64; NAME_WORDS]; HeaderName::COUNT] = {
     let mut table = [[u64::MAX; NAME_WORDS]; HeaderName::COUNT];
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! SIP on the wire: bytes to messages and back.
+//! SIP messages: parsing, forwarding, writing, stream framing, digest syntax.
 //!
-//! Does: reads a message as a borrowed view ([`Message`]), its typed headers ([`header`]) and URIs ([`Uri`]) on
-//! demand; forwards the original bytes with patches ([`Edit`]); writes responses and requests that no value can break
-//! out of ([`ResponseWriter`], [`RequestWriter`]); cuts byte streams into messages ([`StreamFramer`]); reads and writes
-//! the syntax of digest credentials ([`digest`]).
+//! Does: parses a message into a borrowed view ([`Message`]), its typed headers ([`header`]) and URIs ([`Uri`]) on
+//! demand; forwards the original bytes with changes ([`Edit`]); writes responses and requests and rejects values with
+//! line breaks ([`ResponseWriter`], [`RequestWriter`]); cuts byte streams into messages ([`StreamFramer`]); parses and
+//! writes digest challenges and credentials ([`digest`]).
 //!
-//! Does not: know transactions, dialogs, time, sockets, or what any of it means. It allocates nothing to read.
+//! Does not: handle transactions, dialogs, time or sockets. Parsing allocates nothing.
 //!
 //! Start reading at [`Message::parse`].
 #![no_std]
@@ -48,7 +48,7 @@ pub use stream::{StreamError, StreamFramer};
 pub use uri::{Host, Scheme, Uri};
 pub use write::{RequestWriter, ResponseWriter, UnsafeText, write_host, write_number};
 
-/// A part of a message is not what RFC 3261 §25 allows there.
+/// Error: a part of a message does not match the grammar of RFC 3261 §25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -1,6 +1,6 @@
-//! How much of a message is read at most.
+//! Limits on the parts of a message that are read.
 
-/// Bounds on what a peer can make the parser work on. Each is counted as its own [`Reason`](crate::Reason) where it is
+/// Limits on messages from peers. Each has its own [`Reason`](crate::Reason), which is counted when the limit is
 /// reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -1,16 +1,16 @@
-//! Header lines: the one place that decides where a header field begins and ends, for datagrams and streams alike, so
-//! that two readers of the same bytes can never disagree.
+//! Header lines: the only code that decides where a header field begins and ends, for datagrams and streams alike, so
+//! that two readers of the same bytes cannot disagree.
 
 use crate::HeaderName;
 use crate::grammar::{TOKEN, class_len, is_lws};
 use crate::scan::{find_in_word, first_control};
 use core::ops::Range;
 
-/// A header field's place in a message. Kept small, because a table of them is cleared and moved for each message: where
-/// its name ends and where its line ends is found again when it is asked for, which is seldom.
+/// Position of a header field in a message. Kept small, because a table of them is cleared and moved for each message:
+/// the ends of the name and of the line are needed seldom and are searched for again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
-    /// Where the line and its name begin.
+    /// Start of the line and of its name.
     start: u16,
     value_start: u16,
     value_end: u16,
@@ -46,7 +46,7 @@ impl Line {
         bytes.get(self.value_range()).unwrap_or_default()
     }
 
-    /// Where the value stands.
+    /// Range of the value.
     pub(crate) fn value_range(&self) -> Range<usize> {
         usize::from(self.value_start)..usize::from(self.value_end)
     }
@@ -70,7 +70,7 @@ impl Line {
 /// Marks a line that can be copied as it is.
 const AS_WRITTEN: u16 = 1 << 15;
 
-/// What stands at a position of the header block.
+/// The next item of the header block.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(crate) enum Next {
     /// The empty line; the body begins at this position.
@@ -86,14 +86,14 @@ pub(crate) enum Next {
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(crate) struct FieldAt {
     pub(crate) name: HeaderName,
-    /// Where the line and its name begin.
+    /// Start of the line and of its name.
     pub(crate) start: usize,
     pub(crate) value: Range<usize>,
     /// It is known to be written as we would write it.
     pub(crate) is_as_written: bool,
 }
 
-/// Reads what stands at `at`. A line ends with CRLF; a bare LF or CR makes its line bad.
+/// Reads the line at `at`. A line ends with CRLF; a bare LF or CR makes its line bad.
 #[inline]
 pub(crate) fn next_field(bytes: &[u8], at: usize) -> Next {
     match plain_field(bytes, at) {
@@ -123,8 +123,8 @@ pub(crate) fn plain_field(bytes: &[u8], at: usize) -> Option<(FieldAt, usize)> {
     Some((FieldAt { name, start: at, value, is_as_written: is_usual && is_spaced }, end))
 }
 
-/// The name at the start of a line, if it is one we know with a colon right behind it, whether it is spelled as the RFC does,
-/// and where the colon stands.
+/// The name at the start of a line, if it is recognised and followed by a colon; true if it has the RFC's spelling; and
+/// the position of the colon.
 #[inline(always)]
 fn plain_name(rest: &[u8]) -> Option<(HeaderName, bool, usize)> {
     let word = |at: usize| rest.get(at..)?.first_chunk().map(|eight| u64::from_le_bytes(*eight));
@@ -153,7 +153,7 @@ fn plain_name(rest: &[u8]) -> Option<(HeaderName, bool, usize)> {
     }
 }
 
-/// Reads what stands at `at`, in whatever way it is written.
+/// Reads the line at `at` in any spelling that the grammar allows.
 pub(crate) fn any_field(bytes: &[u8], at: usize) -> Next {
     let rest = bytes.get(at..).unwrap_or_default();
     if rest.starts_with(b"\r\n") {
@@ -183,8 +183,8 @@ pub(crate) fn any_field(bytes: &[u8], at: usize) -> Next {
     Next::Field(FieldAt { name, start: at, value: start..stop, is_as_written: false }, end)
 }
 
-/// The end of the (folded) line at `at`, after its line break, and whether all its line breaks were CRLF and no bare CR
-/// stood between.
+/// The end of the (folded) line at `at`, after its line break; true if all its line breaks are CRLF and it has no bare
+/// CR.
 fn line_end(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     let mut from = at;
     let mut well_ended = true;
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Header blocks of pieces that are near what a field is made of, put together by chance.
+    /// Header blocks of random pieces that resemble header fields.
     #[test]
     fn the_short_way_finds_what_the_long_way_finds() {
         const PIECES: [&[u8]; 18] = [

@@ -1,4 +1,4 @@
-//! A message that may be processed.
+//! Parsed messages.
 
 use crate::grammar::{TOKEN, class_len, number, trim};
 use crate::header::{CSeq, NameAddr, Via};
@@ -6,14 +6,30 @@ use crate::scan::is_visible;
 use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
 use core::ops::Deref;
 
-/// A request or response whose mandatory parts are there and well-formed; a view of the bytes it was read from. All
-/// other fields are parsed when they are asked for, through [`Fields`].
+/// A request or response whose mandatory parts are there and well-formed; a view of the bytes it was read from. Other
+/// fields are parsed on demand, through [`Fields`].
+///
+/// ```
+/// use ringway_sip::{Limits, Message, Method};
+///
+/// let bytes = b"OPTIONS sip:bob@example.org SIP/2.0\r\n\
+///     Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK776asdhds\r\n\
+///     From: <sip:alice@example.org>;tag=1928301774\r\n\
+///     To: <sip:bob@example.org>\r\n\
+///     Call-ID: a84b4c76e66710\r\n\
+///     CSeq: 1 OPTIONS\r\n\
+///     Max-Forwards: 70\r\n\r\n";
+/// let message = Message::parse(bytes, &Limits::default()).expect("a valid request");
+/// assert_eq!(message.method(), Method::Options);
+/// assert_eq!(message.call_id(), b"a84b4c76e66710");
+/// assert_eq!(message.max_forwards(), Some(70));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     fields: Fields<'a>,
     start: Start<'a>,
     via: Via<'a>,
-    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    /// The rest of the line after the topmost Via: empty, or a comma and further values.
     after_via: &'a [u8],
     from: NameAddr<'a>,
     to: NameAddr<'a>,
@@ -42,7 +58,7 @@ pub enum Start<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads one message: a datagram, or what a [`StreamFramer`](crate::StreamFramer) cut.
+    /// Parses one message: a datagram, or a message from a [`StreamFramer`](crate::StreamFramer).
     ///
     /// Checked here: the first line; that every header line is one; Via, From, To, Call-ID and CSeq are there, once where
     /// they must be, and well-formed; CSeq's method is the request's; Max-Forwards is at most 255; Content-Length fits.
@@ -59,7 +75,7 @@ impl<'a> Message<'a> {
                 Ok(Self { fields, start, via, after_via, from, to, call_id, cseq, max_forwards })
             }
             Err(reason) => {
-                // The version is told before anything else: the rest may be meant for another SIP.
+                // The version is checked first: the rest may follow the grammar of another SIP version.
                 let reason = version_of(fields.start_line()).map_or(Reason::Version, |()| reason);
                 Err(Rejected { reason, fields })
             }
@@ -84,7 +100,7 @@ impl<'a> Message<'a> {
         &self.via
     }
 
-    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    /// The rest of the line after the topmost Via: empty, or a comma and further values.
     pub(crate) const fn after_via(&self) -> &'a [u8] {
         self.after_via
     }
@@ -131,7 +147,7 @@ impl<'a> Deref for Message<'a> {
 struct Mandatory<'a> {
     start: Start<'a>,
     via: Via<'a>,
-    /// What follows the topmost Via in its line: nothing, or a comma and further values.
+    /// The rest of the line after the topmost Via: empty, or a comma and further values.
     after_via: &'a [u8],
     from: NameAddr<'a>,
     to: NameAddr<'a>,

@@ -1,9 +1,9 @@
-//! Methods: the ones the server treats each in its own way, and all others.
+//! Request methods.
 
 use crate::Malformed;
 use crate::grammar::is_token_str;
 
-/// A method, as it is: methods are case-sensitive and never unescaped (RFC 3261 §7.1).
+/// A method: case-sensitive and never unescaped (RFC 3261 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method<'a> {
     /// RFC 3261 §13.
@@ -34,7 +34,7 @@ pub enum Method<'a> {
     Refer,
     /// RFC 3903.
     Publish,
-    /// A method this program gives no meaning to.
+    /// Any other method.
     Other(&'a [u8]),
 }
 

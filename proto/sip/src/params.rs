@@ -5,7 +5,7 @@ use crate::grammar::{
     PARAM_NAME, PARAM_VALUE, class_len, is_same_name, quoted_len, trim, trim_start, unquote,
 };
 
-/// The parameters behind a header value or in a URI, as they stand, from the first `;` on.
+/// The parameters of a header value or of a URI, as written, from the first `;` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params<'a>(&'a [u8]);
 
@@ -24,8 +24,8 @@ impl<'a> Params<'a> {
         Self::whole(Self::split(bytes, |_, _| Ok(()))?)
     }
 
-    /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name` on the way. That one may
-    /// not stand twice or without a value, for then two readers could understand two different things.
+    /// Checks `bytes` as [`parse`](Self::parse) does and finds the value of the parameter `name`. That parameter must
+    /// not be duplicated or without a value, since two readers could then understand two different things.
     #[inline]
     pub(crate) fn parse_with(bytes: &'a [u8], name: &[u8]) -> Result<(Self, Option<&'a [u8]>), Malformed> {
         let mut found = None;
@@ -67,7 +67,7 @@ impl<'a> Params<'a> {
         Self(bytes)
     }
 
-    /// The bytes as they stand.
+    /// The bytes as written.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -92,7 +92,7 @@ impl<'a> Params<'a> {
         self.find(name).and_then(|param| param.value).map(unquote)
     }
 
-    /// True when a parameter of this name is there, with or without a value.
+    /// True if there is a parameter of this name, with or without a value.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }

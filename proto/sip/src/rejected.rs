@@ -1,17 +1,17 @@
-//! Why a message is not accepted, and what a request is then answered.
+//! Reasons to reject a message, and the response to a rejected request.
 
 use crate::{Fields, HeaderName};
 
-/// A message that must not be processed, with as much of it as could be read: enough to answer it where it has a Via.
+/// A message that must not be processed, with the parts that could be read: enough for a response if it has a Via.
 #[derive(Debug)]
 pub struct Rejected<'a> {
-    /// The first thing that was wrong.
+    /// The first fault.
     pub reason: Reason,
-    /// What could be read.
+    /// The parts that could be read.
     pub fields: Fields<'a>,
 }
 
-/// The first thing that was wrong with a message.
+/// The first fault of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The first line is neither a request line nor a status line.
@@ -22,7 +22,7 @@ pub enum Reason {
     HeaderLine,
     /// A header field that every message needs is missing.
     Missing(HeaderName),
-    /// A header field that may stand once stands twice.
+    /// A header field that is allowed once occurs more than once.
     Repeated(HeaderName),
     /// A header field's value is not what its grammar allows.
     Header(HeaderName),
@@ -41,7 +41,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many different [`Reason::index`] values there are.
+    /// Number of different [`Reason::index`] values.
     pub const COUNT: usize = 12;
 
     /// The status code a request is answered with (RFC 3261 §21.4, §21.5).
@@ -62,7 +62,7 @@ impl Reason {
         }
     }
 
-    /// The reason phrase, which tells the sender what to mend (RFC 3261 §21.4.1).
+    /// The reason phrase, which names the fault (RFC 3261 §21.4.1).
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::StartLine => "Bad Request-Line",
@@ -80,7 +80,7 @@ impl Reason {
         }
     }
 
-    /// The place of this reason in a table of counters.
+    /// Index of this reason in a table of counters, 0 to [`Reason::COUNT`] - 1.
     pub const fn index(self) -> usize {
         match self {
             Self::StartLine => 0,

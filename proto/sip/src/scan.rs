@@ -89,7 +89,7 @@ const fn repeated(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
 }
 
-/// The place of the lowest byte whose topmost bit is set.
+/// Index of the lowest byte whose topmost bit is set.
 const fn first_marked(marks: u64) -> usize {
     marks.trailing_zeros() as usize / 8
 }

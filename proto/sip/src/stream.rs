@@ -1,21 +1,34 @@
-//! Cutting a byte stream into messages (RFC 3261 §18.3).
+//! Framing of SIP on byte streams (RFC 3261 §18.3).
 
 use crate::HeaderName;
 use crate::grammar::number_u32;
 use crate::lines::{Next, next_field};
 use alloc::vec::Vec;
 
-/// Collects the bytes of one connection and gives back whole messages.
+/// Collects the bytes of one connection and returns complete messages.
 ///
-/// A message ends where its Content-Length says. A message without one, or with conflicting, negative, overflowing or
-/// over-limit ones, and a header block that cannot be read line by line, end the stream: where the next message begins is
-/// then anybody's guess, and guessing differently from the peer is how messages are smuggled.
+/// Content-Length gives the end of a message. A message without one, or with conflicting, negative, overflowing or
+/// over-limit ones, and a header block that cannot be split into lines, end the stream: the start of the next message
+/// is then unknown, and a guess that differs from the peer's is how messages are smuggled.
+///
+/// ```
+/// use ringway_sip::StreamFramer;
+///
+/// let mut framer = StreamFramer::new(65_535);
+/// framer.push(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 2\r\n\r\nh");
+/// assert_eq!(framer.next_message()?, None);
+/// framer.push(b"iBYE sip:a SIP/2.0\r\n");
+/// let message = framer.next_message()?;
+/// assert_eq!(message, Some(&b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 2\r\n\r\nhi"[..]));
+/// assert!(framer.is_partial());
+/// # Ok::<(), ringway_sip::StreamError>(())
+/// ```
 #[derive(Debug)]
 pub struct StreamFramer {
     bytes: Vec<u8>,
-    /// Where the message that is being collected begins.
+    /// Start of the message that is being collected.
     start: usize,
-    /// From where on the end of the header has not been looked for.
+    /// Start of the bytes that were not searched for the end of the header yet.
     searched: usize,
     /// The whole length of the message, once its header is there.
     needed: Option<usize>,
@@ -25,7 +38,7 @@ pub struct StreamFramer {
     is_half_ping: bool,
 }
 
-/// Why a stream can no longer be cut.
+/// Error after which a stream can no longer be framed: the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamError {
     /// The header block has a line that is no header field.
@@ -37,7 +50,7 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// In words.
+    /// Description for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::HeaderLine => "a header line that cannot be read",
@@ -61,7 +74,7 @@ impl StreamFramer {
         }
     }
 
-    /// Adds bytes as they came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.compact();
         self.bytes.extend_from_slice(bytes);
@@ -84,13 +97,13 @@ impl StreamFramer {
         Ok(self.bytes.get(range))
     }
 
-    /// How many keep-alive pings (RFC 5626 §3.5.1: CRLF CRLF between messages) came since the last call; each is
-    /// answered with one CRLF.
+    /// Takes the number of keep-alive pings (RFC 5626 §3.5.1: CRLF CRLF between messages) since the last call, at most
+    /// 16; each is answered with one CRLF.
     pub fn take_pongs(&mut self) -> usize {
         core::mem::take(&mut self.pongs)
     }
 
-    /// True while a message has begun and is not whole.
+    /// True while a message is incomplete.
     pub fn is_partial(&self) -> bool {
         !matches!(self.bytes.get(self.start..), None | Some([] | [b'\r']))
     }
@@ -100,7 +113,7 @@ impl StreamFramer {
         self.bytes.capacity()
     }
 
-    /// Looks for the end of the header, which says the length of the message.
+    /// Searches for the end of the header; Content-Length then gives the length of the message.
     fn find_length(&mut self) -> Result<(), StreamError> {
         if !self.skip_keep_alives() {
             return Ok(());
@@ -166,7 +179,7 @@ impl StreamFramer {
     }
 }
 
-/// What the Content-Length fields of a whole header block say.
+/// Value of the Content-Length fields of a whole header block.
 fn content_length(header: &[u8]) -> Result<u32, StreamError> {
     let mut at = memchr::memchr(b'\n', header).map_or(header.len(), |lf| lf + 1);
     let mut found = None;
@@ -188,7 +201,7 @@ fn content_length(header: &[u8]) -> Result<u32, StreamError> {
     found.filter(|_| is_clear).ok_or(StreamError::ContentLength)
 }
 
-/// Where the body begins.
+/// Position of the body.
 fn header_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -200,7 +213,7 @@ fn header_end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Pongs owed at once; whoever sends more pings than that in one read gets no more answers.
+/// Maximum number of pongs owed; further pings of one read get no answer.
 const PONGS_MAX: usize = 16;
 
 /// Capacity that is kept for the next message.

@@ -89,7 +89,7 @@ fn any_split_of_a_stray_carriage_return_ends_alike() {
     }
 }
 
-/// How a Content-Length can be wrong, each way the end of the stream (RFC 3261 §18.3, §20.14).
+/// Each kind of wrong Content-Length ends the stream (RFC 3261 §18.3, §20.14).
 #[test]
 fn eleven_bad_content_lengths_end_the_stream() {
     for lengths in [
@@ -222,7 +222,7 @@ fn pings_are_two_line_breaks_between_messages() {
     assert_eq!(pongs(b"AGE sip:bob@example.com SIP/2.0\r\nl: 4\r\n\r\n\r\n\r"), (0, true));
     assert_eq!(pongs(b"\n\r\n"), (0, false));
     assert_eq!(pongs(b"\r\n"), (1, false));
-    // Whoever floods gets a bounded answer.
+    // A flood of pings gets a bounded number of pongs.
     assert_eq!(pongs(&b"\r\n".repeat(1000)), (PONGS_MAX, false));
 }
 

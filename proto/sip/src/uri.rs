@@ -1,12 +1,23 @@
-//! URIs (RFC 3261 §19.1): SIP and SIPS in full, others as far as they can be told apart.
+//! URIs (RFC 3261 §19.1): SIP and SIPS in full, of others only the scheme.
 
 use crate::grammar::{HOST, URI, URI_USER, class_len, escapes_are_whole, number, unescape_into};
 use crate::{Malformed, Params};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A URI as it stands in a message, of at most 65,535 bytes. Its parts are kept as places and not as slices, because a
-/// message holds several and is moved about.
+/// A URI of a message, of at most 65,535 bytes. Its parts are ranges and not slices, because a message holds several
+/// URIs and is moved between functions.
+///
+/// ```
+/// use ringway_sip::{Scheme, Uri};
+///
+/// let uri = Uri::parse(b"sip:bob@example.org:5070;transport=tcp")?;
+/// assert_eq!(uri.scheme(), Scheme::Sip);
+/// assert_eq!(uri.user(), Some(&b"bob"[..]));
+/// assert_eq!(uri.port(), Some(5070));
+/// assert_eq!(uri.params().value(b"transport"), Some(&b"tcp"[..]));
+/// # Ok::<(), ringway_sip::Malformed>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uri<'a> {
     raw: &'a [u8],
@@ -19,7 +30,7 @@ pub struct Uri<'a> {
     params: Part,
 }
 
-/// Where a part of a URI stands in it.
+/// Range of a part of a URI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
     start: u16,
@@ -27,7 +38,7 @@ struct Part {
 }
 
 impl Part {
-    /// Between two places in a URI, which is at most 65,535 bytes long.
+    /// The range between two positions in a URI, which is at most 65,535 bytes long.
     const fn between(start: usize, end: usize) -> Self {
         Self { start: start as u16, end: end as u16 }
     }
@@ -63,8 +74,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The host at the start of `bytes`, and what follows it. Asked several times for every message, where a call costs as
-    /// much as the answer.
+    /// The host at the start of `bytes`, and the rest. Called several times for every message, where a call costs as
+    /// much as the work.
     #[inline(always)]
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let len = match bytes.first() {
@@ -115,7 +126,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// The URI at the start of `bytes`, and what follows it: something that cannot stand in a URI.
+    /// The URI at the start of `bytes`, and the rest, which begins with a byte that is not allowed in a URI.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let (scheme, rest) = split_scheme(bytes)?;
         match scheme {
@@ -153,7 +164,7 @@ impl<'a> Uri<'a> {
         self.user.map(|part| part.of(self.raw))
     }
 
-    /// The password, which nobody should use.
+    /// The password; deprecated (RFC 3261 §19.1.1).
     pub fn password(&self) -> Option<&'a [u8]> {
         self.password.map(|part| part.of(self.raw))
     }
@@ -173,7 +184,7 @@ impl<'a> Uri<'a> {
         Params::unchecked(self.params.of(self.raw))
     }
 
-    /// What follows the `?`; empty when there is none.
+    /// The URI headers after the `?`; empty without a `?`.
     pub fn headers(&self) -> &'a [u8] {
         self.raw.get(usize::from(self.params.end) + 1..).unwrap_or_default()
     }
@@ -188,10 +199,10 @@ impl<'a> Uri<'a> {
         unescape_into(self.user().unwrap_or_default(), out);
     }
 
-    /// The rest of [`Uri::split`] behind the scheme.
+    /// The part of [`Uri::split`] after the scheme.
     #[inline]
     fn split_sip(bytes: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
-        // Each part reaches to where the next begins, so its place follows from what is left behind it.
+        // Each part reaches to the start of the next one, so its position follows from the length of the rest.
         let place = |rest: &[u8]| bytes.len() - rest.len();
         let info = split_userinfo(rest)?;
         let (host, port_on) = Host::split(info.host_on)?;
@@ -221,11 +232,11 @@ impl<'a> Uri<'a> {
         Ok((uri, after))
     }
 
-    /// Its places are 16 bits wide.
+    /// Positions are 16 bits wide.
     const BYTES_MAX: usize = u16::MAX as usize;
 }
 
-/// The scheme, and what follows its colon.
+/// The scheme, and the rest after its colon.
 #[inline]
 fn split_scheme(bytes: &[u8]) -> Result<(Scheme, &[u8]), Malformed> {
     if let Some(rest) = bytes.strip_prefix(b"sip:") {
@@ -245,11 +256,11 @@ fn split_scheme(bytes: &[u8]) -> Result<(Scheme, &[u8]), Malformed> {
     }
 }
 
-/// What stands before the host.
+/// The part before the host.
 struct Userinfo<'a> {
     /// The bytes of the user; `None` without an `@`.
     user_len: Option<usize>,
-    /// What stands between user and host is a password.
+    /// True if there is a password between user and host.
     has_password: bool,
     host_on: &'a [u8],
 }
@@ -277,7 +288,7 @@ fn split_userinfo(rest: &[u8]) -> Result<Userinfo<'_>, Malformed> {
     Ok(Userinfo { user_len: Some(user_len), has_password: colon.is_some(), host_on })
 }
 
-/// The length of the parameters at the start of `bytes`, and what follows the headers behind them.
+/// The length of the parameters at the start of `bytes`, and the rest after the headers that follow them.
 fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     let (params_and_headers, after) = bytes.split_at_checked(class_len(bytes, URI)).ok_or(Malformed)?;
     let len = memchr::memchr(b'?', params_and_headers).unwrap_or(params_and_headers.len());
@@ -285,7 +296,7 @@ fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     Ok((len, after))
 }
 
-/// The port at the start of `bytes`, and what follows it.
+/// The port at the start of `bytes`, and the rest.
 #[inline]
 pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
     let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -294,7 +305,7 @@ pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
     Ok((port, after))
 }
 
-/// Four numbers up to 255 without leading zeros, which some read as octal.
+/// Four numbers up to 255 without leading zeros, which some parsers take for octal.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
     let (a, rest) = split_octet(bytes)?;
     let (b, rest) = split_octet(rest.strip_prefix(b".")?)?;

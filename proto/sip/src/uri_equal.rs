@@ -46,8 +46,8 @@ fn same_unescaped(mut one: &[u8], mut two: &[u8], ignore_case: bool) -> bool {
     }
 }
 
-/// Every parameter of `one` is met by `two` as far as it has to be. A parameter must not stand twice (RFC 3261 §19.1.1);
-/// where one does, each is looked for, so that a URI equals itself however it is spelled.
+/// True if every parameter of `one` that must match has an equal in `two`. Duplicated parameters are not allowed
+/// (RFC 3261 §19.1.1); if there are some, each is compared, so that a URI equals itself in every spelling.
 fn params_agree(one: Params<'_>, two: Params<'_>) -> bool {
     one.iter().all(|param| {
         let mut others = two.iter().filter(|other| other.name.eq_ignore_ascii_case(param.name)).peekable();

@@ -150,7 +150,7 @@ fn different_by_rfc_3261_19_1_4() {
     }
 }
 
-/// Texts of pieces that are near what an address is made of, put together by chance.
+/// Texts of random pieces that resemble addresses.
 #[test]
 fn ipv4_addresses_are_what_the_standard_library_takes_for_them() {
     const PIECES: [&str; 16] =

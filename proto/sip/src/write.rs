@@ -1,4 +1,4 @@
-//! Writing messages that no value can break out of.
+//! Writers for messages, which reject values with line breaks.
 
 use crate::grammar::is_token_str;
 use crate::header::Via;
@@ -8,7 +8,7 @@ use crate::{Fields, HeaderName, Message, Method};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// A value holds CR, LF or NUL and would have become lines of its own: nothing was written.
+/// Error: a value contains CR, LF or NUL and would have become lines of its own. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsafeText;
 
@@ -20,8 +20,28 @@ impl core::fmt::Display for UnsafeText {
 
 impl core::error::Error for UnsafeText {}
 
-/// Writes a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and Timestamp as they came, then
-/// what is added.
+/// Writes a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and Timestamp unchanged, then
+/// the added fields.
+///
+/// ```
+/// use ringway_sip::{HeaderName, Limits, Message, ResponseWriter};
+///
+/// let bytes = b"OPTIONS sip:bob@example.org SIP/2.0\r\n\
+///     Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK776asdhds\r\n\
+///     From: <sip:alice@example.org>;tag=1928301774\r\n\
+///     To: <sip:bob@example.org>\r\n\
+///     Call-ID: a84b4c76e66710\r\n\
+///     CSeq: 1 OPTIONS\r\n\
+///     Max-Forwards: 70\r\n\r\n";
+/// let request = Message::parse(bytes, &Limits::default()).expect("a valid request");
+/// let source = "192.0.2.7:5060".parse().expect("an address");
+/// let mut out = Vec::new();
+/// let mut response = ResponseWriter::answer(&mut out, &request, 200, "OK", source, Some(b"tag1"));
+/// response.header(HeaderName::Allow, b"INVITE, ACK, BYE");
+/// response.finish()?;
+/// assert!(out.starts_with(b"SIP/2.0 200 OK\r\n"));
+/// # Ok::<(), ringway_sip::UnsafeText>(())
+/// ```
 #[derive(Debug)]
 pub struct ResponseWriter<'b> {
     lines: Lines<'b>,
@@ -36,8 +56,8 @@ pub struct RequestWriter<'b> {
 impl<'b> ResponseWriter<'b> {
     /// Begins a response at the end of `out`.
     ///
-    /// `source` is where the request was seen to come from: it goes into the top Via as `received` and, when the
-    /// request asked for it, `rport` (RFC 3261 §18.2.1, RFC 3581 §4). `to_tag` is added when To has no tag.
+    /// `source` is the address that the request came from: it goes into the top Via as `received` and, if the request
+    /// has an empty `rport`, as `rport` (RFC 3261 §18.2.1, RFC 3581 §4). `to_tag` is added if To has no tag.
     pub fn new(
         out: &'b mut Vec<u8>,
         request: &Fields<'_>,
@@ -73,7 +93,7 @@ impl<'b> ResponseWriter<'b> {
         Self { lines }
     }
 
-    /// Begins a response to a request that was read in full, without reading any of it again.
+    /// Begins a response to a parsed request, without parsing any of it again.
     pub fn answer(
         out: &'b mut Vec<u8>,
         request: &Message<'_>,
@@ -168,7 +188,7 @@ impl<'b> RequestWriter<'b> {
         self
     }
 
-    /// Adds a header field of a name that [`HeaderName`] does not know.
+    /// Adds a header field whose name has no [`HeaderName`].
     pub fn header_named(&mut self, name: &str, value: &[u8]) -> &mut Self {
         self.lines.refused |= !is_token_str(name.as_bytes());
         self.lines.field(name.as_bytes(), value);
@@ -259,7 +279,7 @@ impl<'b> Lines<'b> {
         }
     }
 
-    /// For a field that stands once.
+    /// Copies a field that is allowed once.
     fn copy_first(&mut self, from: &Fields<'_>, name: HeaderName) {
         if let Some(line) = from.first_line(name) {
             self.copy_line(line, from.as_bytes(), name);
@@ -412,7 +432,7 @@ fn write_stamped_value(out: &mut Vec<u8>, via: &Via<'_>, source: SocketAddr) {
     }
 }
 
-/// The value without the `received` and `rport` that only whoever receives a request may write.
+/// The value without `received` and `rport`, which only the receiver of a request may add.
 fn write_without_forged(out: &mut Vec<u8>, via: &Via<'_>) {
     let value = via.as_bytes();
     let params_len = via.params.as_bytes().len();
@@ -434,13 +454,13 @@ fn has_tag(to: &[u8]) -> bool {
     crate::NameAddr::parse(to).is_ok_and(|to| to.tag().is_some())
 }
 
-/// True for what cannot stand between the two spaces of a request line.
+/// True for text that is not allowed between the two spaces of a request line.
 pub(crate) fn breaks_the_start_line(uri: &[u8]) -> bool {
     uri.is_empty() || uri.iter().any(|&byte| byte <= b' ' || byte == 127)
 }
 
 fn breaks_out(text: &[u8]) -> bool {
-    // Hardly any text holds a byte as low as these.
+    // Nearly no text has control characters, so this search ends early.
     first_below::<{ b'\r' + 1 }>(text)
         .is_some_and(|at| text.get(at..).is_none_or(|rest| memchr::memchr3(b'\r', b'\n', 0, rest).is_some()))
 }

@@ -21,7 +21,7 @@ Content-Length: 0
 
 ";
 
-/// What nobody may say in one line.
+/// Texts that must not get into a line.
 const BREAKS: [&str; 6] =
     ["a\r\nInjected: 1", "a\nInjected: 1", "a\rInjected: 1", "a\0b", "a\r\n Folded: 1", "\r\n\r\nbody"];
 

@@ -37,7 +37,7 @@ Content-Length: 5
 v=0
 ";
 
-/// How often `work` allocates.
+/// Number of allocations of `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     allocation_counter::measure(work).count_total
 }

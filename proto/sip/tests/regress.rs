@@ -1,4 +1,4 @@
-//! What once went wrong, each with the bytes that showed it. Every harness runs over these files too, in `corpus`.
+//! Regressions, each with the bytes that showed it. Every harness runs over these files too, in `corpus`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_sip::{HeaderName, Limits, Message, Reason, StreamError, StreamFramer, Uri};

@@ -74,7 +74,7 @@ fn cseq<'a>(number: u32, method: Method<'a>) -> CSeq<'a> {
     CSeq { number, method }
 }
 
-/// What an element that may be met by a rejected message must still be able to do: answer along its Via.
+/// A rejected message can still be answered along its Via.
 #[track_caller]
 fn can_be_answered(fields: &Fields<'_>) {
     assert!(fields.has(HeaderName::Via) && !fields.is_response());
@@ -332,7 +332,7 @@ fn scalar02() {
     let expires = contacts(&fields)[0].expires;
     assert_eq!(expires, Some(3600));
     assert_eq!(fields.first(HeaderName::Expires).and_then(ringway_sip::grammar::delta_seconds), None);
-    // With a good CSeq the Max-Forwards is told.
+    // With a good CSeq the error is the Max-Forwards.
     let text = String::from_utf8(bytes.to_vec()).unwrap().replace("36893488147419103232", "1");
     assert_eq!(rejected(text.as_bytes()).0, Reason::Header(HeaderName::MaxForwards));
 }
@@ -383,7 +383,7 @@ fn trws() {
 #[test]
 fn escruri() {
     let message = accepted(torture!("escruri.dat"));
-    // The parser tells the headers apart, so that whoever routes can refuse them or leave them out.
+    // The parser separates the URI headers, so that the router can reject or remove them.
     assert_eq!(request_uri(&message).headers(), b"Route=%3Csip:example.com%3E");
     assert!(!message.has(HeaderName::Route));
 }
@@ -540,7 +540,7 @@ fn bcast() {
     assert_eq!(response(&message), (200, &b"OK"[..]));
     let vias = vias(&message);
     assert_eq!(vias.len(), 2);
-    assert_eq!(vias[1].host.ip(), Some(std::net::Ipv4Addr::BROADCAST.into()), "for whoever sends, to refuse");
+    assert_eq!(vias[1].host.ip(), Some(std::net::Ipv4Addr::BROADCAST.into()), "the sender must refuse it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who the users of a server are, for every machine that a server runs on.
+//! Users of a server: names, H(A1), the table of them in memory, and the list that they are loaded from.
 //!
 //! Does: checks names and passwords ([`UserName`]), keeps users with H(A1) in little memory ([`Subscribers`]), reads the
 //! list that users come in ([`UserList`]).

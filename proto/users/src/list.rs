@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use csv_core::{ReadRecordResult, Reader};
 
-/// A list being read: bytes in, rows out. It holds one row at a time.
+/// Reads a list incrementally: takes bytes, returns rows. It buffers one row at a time.
 pub struct UserList {
-    /// Of rows that name none.
+    /// Domain of rows without one.
     domain: String,
     core: Reader,
     /// `None`: the header was not read yet.
@@ -19,12 +19,12 @@ pub struct UserList {
     /// The fields of the row that is being read, one behind the other.
     text: Vec<u8>,
     text_bytes: usize,
-    /// Where the first fields end in `text`: as many as a header without faults can have, and one more.
+    /// Ends of the first fields in `text`: as many as a header without faults can have, and one more.
     ends: [usize; COLUMNS_MAX + 1],
     fields: usize,
-    /// Where the row begins.
+    /// Position of the row.
     start: Option<Place>,
-    /// How many bytes were read.
+    /// Number of bytes read.
     bytes: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct UserList {
 pub struct UserRow<'a> {
     /// The line that it begins in, from 1.
     pub line: u64,
-    /// How many bytes stand before it.
+    /// Number of bytes before it.
     pub byte: u64,
     /// The user.
     pub user: UserName,
@@ -41,12 +41,12 @@ pub struct UserRow<'a> {
     pub password: &'a str,
 }
 
-/// A row that is wrong. In print it is followed by nothing: whoever knows the file's name writes it before.
+/// A row that is wrong. The file's name is not part of it: the caller prints it first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
     /// The line that it begins in, from 1.
     pub line: u64,
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     pub detail: String,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for BadRow {
 
 impl core::error::Error for BadRow {}
 
-/// Where the columns are.
+/// Indexes of the columns.
 #[derive(Clone, Copy)]
 struct Columns {
     count: usize,
@@ -74,7 +74,7 @@ struct Place {
 }
 
 impl UserList {
-    /// At the beginning of a list whose rows are of `domain` where they name none.
+    /// A reader for a list whose rows without a domain belong to `domain`.
     pub fn new(domain: &str) -> Self {
         Self {
             domain: domain.to_owned(),
@@ -89,11 +89,11 @@ impl UserList {
         }
     }
 
-    /// Reads from `bytes`, and takes off what it read. `None`: there is no whole row in `bytes`; give it the bytes that
-    /// follow, and none at the end of the list. `None` for no bytes: that was all.
+    /// Reads the next row from `bytes`, and advances `bytes` by the length it read. `None`: there is no complete row in
+    /// `bytes`; call it with the bytes that follow, and with none at the end of the list. `None` for no bytes: the end.
     ///
     /// # Errors
-    /// The header is another, or the row is wrong. The list is not to be read on then.
+    /// The header or the row is wrong. The list cannot be read further.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<UserRow<'_>>, BadRow> {
         let is_end = bytes.is_empty();
         while self.read(bytes) {
@@ -114,16 +114,16 @@ impl UserList {
         }
     }
 
-    /// Reads one row into `text` and `ends`. False: it is not there as a whole, or there are no more.
+    /// Reads one row into `text` and `ends`. False: it is incomplete, or there are no more.
     fn read(&mut self, bytes: &mut &[u8]) -> bool {
-        // For the parser an empty slice is the end of the list, so it must not see one by chance.
+        // For the parser an empty slice is the end of the list, so it must not get one in the middle.
         let is_end = bytes.is_empty();
         if self.start.is_none() {
             self.skip_ends_of_lines(bytes);
             self.start = (!bytes.is_empty()).then(|| Place { line: self.core.line(), byte: self.bytes });
             (self.text_bytes, self.fields) = (0, 0);
         }
-        // Of a row with too many fields only their number is told.
+        // Of a row with too many fields only their number is reported.
         let mut more_ends = [0; 64];
         while is_end || !bytes.is_empty() {
             let ends = match self.ends.get_mut(self.fields..) {
@@ -216,7 +216,7 @@ impl UserList {
 
 impl fmt::Debug for UserList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What it holds are passwords.
+        // The buffer contains passwords.
         write!(f, "UserList(line {})", self.core.line())
     }
 }

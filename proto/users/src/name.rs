@@ -1,4 +1,4 @@
-//! What a user may be called, and which passwords can be used.
+//! Valid user names and passwords.
 
 use crate::Ha1;
 use alloc::borrow::ToOwned;
@@ -7,6 +7,15 @@ use alloc::string::String;
 use core::fmt;
 
 /// A user's name and domain, checked: fit for an address-of-record and for a digest.
+///
+/// ```
+/// use ringway_users::UserName;
+///
+/// let name = UserName::new("bob", "example.org")?;
+/// assert_eq!(name.to_string(), "bob@example.org");
+/// assert!(UserName::new("", "example.org").is_err());
+/// # Ok::<(), ringway_users::Unusable>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName {
     name: String,
@@ -17,8 +26,8 @@ impl UserName {
     /// Checks the parts; the domain is made lower-case, because domains compare without case (RFC 3261 §19.1.4).
     ///
     /// # Errors
-    /// Empty or longer than 255 bytes, or with characters that could not stand in a SIP URI's user part or that would
-    /// end it.
+    /// A part is empty or longer than 255 bytes, or has characters that are not allowed in the user part or the host of
+    /// a SIP URI.
     pub fn new(name: &str, domain: &str) -> Result<Self, Unusable> {
         let unusable = |what: &str, why| Unusable { what: format!("{what:?}"), why };
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -49,10 +58,10 @@ impl UserName {
         &self.domain
     }
 
-    /// What is kept of this user's password for `realm` (RFC 7616 §3.4.2).
+    /// Computes H(A1) of this user's password for `realm` (RFC 7616 §3.4.2).
     ///
     /// # Errors
-    /// The password is empty or has control characters, which no phone's keyboard or configuration can give.
+    /// The password is empty or has control characters, which cannot be entered at a phone.
     pub fn ha1(&self, realm: &str, password: &str) -> Result<Ha1, Unusable> {
         let unusable = |why| Unusable { what: format!("the password of {self}"), why };
         if password.is_empty() {
@@ -74,9 +83,9 @@ impl fmt::Display for UserName {
 /// A name, a domain or a password that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// What was given, quoted as far as it is safe to print.
+    /// The input, quoted as far as it is safe to print.
     pub what: String,
-    /// Why not, and what to do.
+    /// The fault, and the remedy.
     pub why: &'static str,
 }
 

@@ -1,8 +1,8 @@
 //! All users with a password, in memory: looked up for every request.
 //!
-//! A million users take about 100 bytes each: H(A1) and name lie together in one array, so that a lookup that misses the
-//! caches misses them once, and it grows by an eighth and not by doubling; the index holds 4-byte places in it. Names
-//! come from the network, so the hash is keyed.
+//! A million users take about 100 bytes each: H(A1) and name are adjacent in one array, so that a lookup misses the
+//! caches once. The array grows by an eighth instead of doubling; the index holds 4-byte offsets into it. Names come
+//! from the network, so the hash is keyed.
 
 use crate::{BadRow, Ha1, UserList, UserRow};
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use core::hash::Hasher;
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 
-/// A keyed hash over user names, so that nobody can choose names that collide.
+/// A keyed hash over user names, so that an attacker cannot choose names that collide.
 #[derive(Clone, Copy)]
 pub struct NameHash {
     key: (u64, u64),
@@ -57,8 +57,8 @@ pub struct HashedName<'a> {
 }
 
 impl HashedName<'_> {
-    /// The hash, for whoever spreads users over several tables. The table inside looks at the lowest and the 7 highest
-    /// bits first; bits 40 to 56 are good for it.
+    /// The hash, for callers that spread users over several tables. The table inside uses the lowest and the 7 highest
+    /// bits first; bits 40 to 56 are free for the caller.
     pub fn hash(&self) -> u64 {
         self.hash
     }
@@ -67,27 +67,27 @@ impl HashedName<'_> {
 /// Users with a password, by name and domain.
 pub struct Subscribers {
     names: NameHash,
-    /// Places in `users`, found by hash.
+    /// Offsets into `users`, found by hash.
     index: HashTable<u32>,
     /// Users, one behind the other, as [`User`] reads them.
     users: Vec<u8>,
-    /// Bytes of `users` that nobody has.
+    /// Unused bytes of `users`.
     garbage: usize,
-    /// The few domains there are.
+    /// All domains.
     domains: Vec<Box<str>>,
 }
 
 impl Subscribers {
-    /// Nobody.
+    /// An empty table.
     pub fn new(names: NameHash) -> Self {
         Self { names, index: HashTable::new(), users: Vec::new(), garbage: 0, domains: Vec::new() }
     }
 
-    /// All users of a list, as [`UserList`] reads it, with passwords for `realm`; at most `users_max`. A row without a
-    /// domain is of `domain`.
+    /// Loads all users of a list, as [`UserList`] reads it, with passwords for `realm`; at most `users_max`. A row
+    /// without a domain belongs to `domain`.
     ///
     /// # Errors
-    /// A row is wrong, which is then named: there are no users at all.
+    /// A row is wrong; the error has its line. No user is loaded.
     pub fn from_csv(
         csv: &[u8],
         domain: &str,
@@ -137,7 +137,7 @@ impl Subscribers {
         true
     }
 
-    /// What is known of the user's password.
+    /// Looks up H(A1) of the user.
     pub fn find(&self, user: &HashedName<'_>) -> Option<Ha1> {
         let start = self.place(user)?;
         self.user(start).map(|user| user.ha1())
@@ -148,7 +148,7 @@ impl Subscribers {
         self.place(user).is_some()
     }
 
-    /// How many users there are.
+    /// Number of users.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -163,7 +163,7 @@ impl Subscribers {
         self.domains.iter().map(|domain| &**domain)
     }
 
-    /// How many bytes of memory it holds.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.index.allocation_size() + self.users.capacity()
     }
@@ -185,7 +185,7 @@ impl Subscribers {
         Ok(())
     }
 
-    /// Where the user begins in the array.
+    /// Offset of the user in the array.
     fn place(&self, user: &HashedName<'_>) -> Option<u32> {
         self.index.find(user.hash, |start| self.is(*start, user)).copied()
     }

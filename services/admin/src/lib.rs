@@ -129,7 +129,7 @@ impl AdminServer {
     /// Closes the listener and all connections, and ends the thread.
     pub fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It fails when the thread has ended by itself.
+            // It fails if the thread has already ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {

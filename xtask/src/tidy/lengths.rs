@@ -43,14 +43,14 @@ fn is_test(path: &str) -> bool {
     path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("tests.rs")
 }
 
-/// Where the inline tests begin: they stand last.
+/// Line where the inline tests begin; they are last in a file.
 fn code_end(lines: &[&str]) -> usize {
     let is_start = |pair: &[&str]| matches!(pair, ["#[cfg(test)]", module] if module.starts_with("mod ") && module.ends_with('{'));
     lines.windows(2).position(is_start).unwrap_or(lines.len())
 }
 
-/// Where each function starts, from 0, and its length without the rows of tables in it. In formatted code the brace
-/// that ends it stands alone, exactly as far in as the line that began it.
+/// First line of each function, from 0, and its length without the rows of tables in it. In formatted code the brace
+/// that ends it is alone on its line, with the indentation of the function's first line.
 fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate() {

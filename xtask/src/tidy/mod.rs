@@ -5,6 +5,7 @@
 mod lengths;
 mod links;
 mod purity;
+mod vocabulary;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{finding}");
     }
     if !findings.is_empty() {
-        bail!("{} places are not as the house rules say (CONTRIBUTING.md)", findings.len());
+        bail!("{} violations of the house rules (CONTRIBUTING.md)", findings.len());
     }
     println!("tidy: nothing found");
     Ok(())
@@ -48,6 +49,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in &files {
         findings.extend(words::findings(file));
+        findings.extend(vocabulary::findings(file));
         if file.is_rust() {
             findings.extend(lengths::findings(file));
             findings.extend(purity::unsafe_findings(file));

@@ -1,4 +1,4 @@
-//! Rules for dependencies between crates and for the places of unsafe code.
+//! Rules for dependencies between crates and for the files with unsafe code.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use super::File;
 
-/// Where unsafe code may be: system calls of what users run and of the load generator, the hardware where there is no
-/// system, and the C library that SRTP is compared with.
+/// Files and folders that may contain unsafe code: system calls of the drivers and of the load generator, the hardware
+/// without an operating system, and the C library that SRTP is compared with.
 const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "apps/lab/src/sys.rs", "xtask/src/libsrtp.rs"];
 
@@ -43,7 +43,8 @@ pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
     let is_unsafe = |line: &str| {
         let code = line.split("//").next().unwrap_or_default();
         let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        // Inside a literal the word stands right after a quote, a backtick or a bracket of prose; code has it at a word's start.
+        // Inside a literal the word is right after a quote, a backtick or a bracket of prose; code has it at a word's
+        // start.
         words.any(|word| word == "unsafe") && !code.contains(['"', '`'])
     };
     let lines = file.text.lines().enumerate().filter(|(_, line)| is_unsafe(line));

@@ -34,8 +34,8 @@ pub(super) fn findings(file: &File) -> Vec<String> {
     findings
 }
 
-/// True where `word` stands in the line with nothing of a word right before it or after it.
-fn has_word(line: &str, word: &str) -> bool {
+/// True if the line has `word` as a whole word: no letter, digit or underscore before or after it.
+pub(super) fn has_word(line: &str, word: &str) -> bool {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| {
         let before = line.get(..at).and_then(|text| text.chars().next_back());
@@ -44,7 +44,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// True where an absolute path begins so: not in the middle of a longer one, nor of an address.
+/// True if an absolute path begins so: not in the middle of a longer one, nor of an address.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line.get(..at).and_then(|text| text.chars().next_back());

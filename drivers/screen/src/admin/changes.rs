@@ -1,6 +1,6 @@
 //! The latest changes to the registered users.
 
-use super::roll::Beginning;
+use super::registration_source::Prefix;
 use crate::cells::Cells;
 use crate::clip::Clip;
 use crate::figures::{Grouped, Span};
@@ -12,26 +12,26 @@ use ringway_sansio::{Instant, Transport};
 /// A change to the registered users.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// What happened.
+    /// Kind of the change.
     pub what: What,
-    /// To whom: `user@domain`.
+    /// The user: `user@domain`.
     pub aor: &'a [u8],
-    /// Where the user is or was, if that is known.
+    /// Current or last address of the user, if it is known.
     pub address: Option<SocketAddr>,
-    /// How it is or was reached.
+    /// Current or last transport of the user.
     pub transport: Transport,
 }
 
-/// What happened to a contact.
+/// Kind of a change to a contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is new.
+    /// Registered.
     Registered,
-    /// It stays longer.
+    /// Refreshed.
     Refreshed,
-    /// The phone took it back.
+    /// Removed by the phone.
     Removed,
-    /// Its time was over, or its connection is gone.
+    /// Expired, or its connection was closed.
     Expired,
 }
 
@@ -39,7 +39,7 @@ pub enum What {
 #[derive(Debug)]
 pub(super) struct Changes {
     kept: VecDeque<Kept>,
-    /// All there ever were.
+    /// Number of changes since the start.
     count: u64,
     is_paused: bool,
 }
@@ -73,20 +73,13 @@ impl Changes {
         self.kept.push_back(Kept { at: now, what, aor: Clip::new(aor), address, transport });
     }
 
-    /// What happens meanwhile is counted, and not shown later.
+    /// Pauses the list: further changes are counted, and not shown later.
     pub(super) fn pause(&mut self) {
         self.is_paused = !self.is_paused;
     }
 
     /// Fills `rows` rows below a row of headings, the newest change on top.
-    pub(super) fn draw(
-        &self,
-        cells: &mut Cells,
-        y: usize,
-        rows: usize,
-        now: Instant,
-        wanted: &Beginning<'_>,
-    ) {
+    pub(super) fn draw(&self, cells: &mut Cells, y: usize, rows: usize, now: Instant, wanted: &Prefix<'_>) {
         cells.right(0, y, AGE_COLUMNS, Style::HEADING, "ago");
         cells.text(WHAT_X, y, 10, Style::HEADING, "what");
         cells.text(AOR_X, y, AOR_COLUMNS, Style::HEADING, "user");

@@ -1,19 +1,20 @@
-//! What the administrator's pages show: plain values, borrowed for one drawing.
+//! Values of the administrator's pages, borrowed for one drawing.
 
 use crate::network::Network;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Everything but the registered users (see [`Roll`](super::Roll)). Counts are since the start.
+/// Everything but the registered users (see [`RegistrationSource`](super::RegistrationSource)). Counts are since the
+/// start.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The program's version.
     pub version: &'a str,
     /// Time since the start.
     pub uptime: Duration,
-    /// What is done with requests.
+    /// Handling of requests for users.
     pub mode: Mode,
-    /// Whether passwords are asked for.
+    /// Authentication of callers.
     pub authentication: Authentication<'a>,
     /// The domains that this server is responsible for.
     pub domains: &'a [String],
@@ -25,9 +26,9 @@ pub struct Facts<'a> {
     pub contacts: u64,
     /// The machine in its network.
     pub network: Network<'a>,
-    /// What was received and answered.
+    /// Messages received and sent.
     pub totals: Totals,
-    /// Calls that are being set up: forwarded, and not answered yet. A proxy does not know of others.
+    /// Calls that are being set up: forwarded, and not answered yet. A proxy has no state of others.
     pub calls: u64,
     /// The longest time that a frame waited for its turn, in the last second.
     pub queue_delay: Duration,
@@ -35,32 +36,32 @@ pub struct Facts<'a> {
     pub memory: Memory,
     /// Every named limit and every reason to drop something, always in the same order.
     pub limits: &'a [Limit<'a>],
-    /// What the administrator must know at once, the worst first; one line each.
+    /// Problems that the administrator must see at once, the worst first; one line each.
     pub trouble: &'a [&'a str],
 }
 
-/// What is done with requests for users.
+/// Handling of requests for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// They are forwarded.
     Proxy {
         /// With transactions, or message by message (RFC 3261 §16.11).
         is_stateful: bool,
-        /// Whether calls stay on this server's path.
+        /// True if calls stay on this server's path.
         has_record_route: bool,
     },
-    /// The caller is told where the user is (RFC 3261 §8.3).
+    /// The caller gets the contacts of the user (RFC 3261 §8.3).
     Redirect,
 }
 
-/// Whether passwords are asked for.
+/// Authentication of callers.
 #[derive(Clone, Copy, Debug)]
 pub enum Authentication<'a> {
-    /// Everyone is believed.
+    /// None: every sender is accepted.
     Off,
     /// Digest authentication.
     On {
-        /// Whose passwords are asked for.
+        /// Realm of the passwords.
         realm: &'a str,
         /// The hashes offered, the best first: `SHA-256`, `MD5`.
         algorithms: &'a [&'a str],
@@ -70,32 +71,32 @@ pub enum Authentication<'a> {
 /// The users that may register.
 #[derive(Clone, Copy, Debug)]
 pub enum Users<'a> {
-    /// No list of them was named.
+    /// No list was configured.
     None,
-    /// They are on their way.
+    /// The list is being loaded.
     Loading {
-        /// From there: `tftp://192.0.2.1/users.csv`.
+        /// URL: `tftp://192.0.2.1/users.csv`.
         from: &'a str,
-        /// Bytes that came so far.
+        /// Bytes received so far.
         bytes: u64,
     },
-    /// They are here.
+    /// The list is loaded.
     Loaded {
-        /// From there.
+        /// URL of the list.
         from: &'a str,
-        /// So many.
+        /// Number of users.
         count: u64,
     },
-    /// They could not be loaded.
+    /// The list could not be loaded.
     Failed {
-        /// From there.
+        /// URL of the list.
         from: &'a str,
-        /// Why, in one line.
+        /// The reason, in one line.
         why: &'a str,
     },
 }
 
-/// What was received and answered since the start.
+/// Messages received and sent since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests received.
@@ -104,7 +105,7 @@ pub struct Totals {
     pub registers: u64,
     /// Responses sent, by the first digit of their status: 2xx.
     pub successes: u64,
-    /// 3xx: callers that were told where a user is.
+    /// 3xx: redirected callers.
     pub redirections: u64,
     /// 4xx: challenges too.
     pub client_errors: u64,
@@ -117,9 +118,9 @@ pub struct Totals {
 pub struct Memory {
     /// In use now.
     pub used: u64,
-    /// The most that was ever in use.
+    /// Maximum in use since the start.
     pub peak: u64,
-    /// All there is.
+    /// Size.
     pub limit: u64,
     /// True while new work is refused (503) because too little is left.
     pub is_short: bool,
@@ -128,12 +129,12 @@ pub struct Memory {
 /// A named limit, or a reason to drop something.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
-    /// Of what: `TCP connections`.
+    /// Its name: `TCP connections`.
     pub name: &'a str,
-    /// The limit; `None`: this is only counted.
+    /// The limit; `None`: a counter only.
     pub most: Option<u64>,
-    /// How much of it is used now, where that is known.
+    /// Current use, if it is known.
     pub used: Option<u64>,
-    /// How often it was reached, or something was dropped for this reason.
+    /// Number of times that the limit was reached, or something was dropped for this reason.
     pub hits: u64,
 }

@@ -1,4 +1,4 @@
-//! What the keys do, and what the words mean.
+//! Help page: keys and terms.
 
 use crate::cells::Cells;
 use crate::style::Style;
@@ -24,7 +24,7 @@ const KEYS: [(&str, &str); 9] = [
     ("/ or s", "users whose names begin so; Esc shows all again"),
     ("l", "on page 2: changes as they happen, and back"),
     ("p", "there: stop so that they can be read, and go on"),
-    ("Ctrl-L", "draw everything again; the terminal's size is asked"),
+    ("Ctrl-L", "draw everything again; query the terminal's size"),
     ("q", "on a serial line: the log, until any key"),
     ("? or F1", "this help; any key leaves it"),
     ("", "Nothing that a key does changes what the server does."),

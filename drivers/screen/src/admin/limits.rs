@@ -89,10 +89,10 @@ fn row(cells: &mut Cells, y: usize, limit: &Limit<'_>, last: Option<Duration>) {
 
 const ROWS: usize = BODY_ROWS - 2;
 const NAME_COLUMNS: usize = 40;
-/// Where a column of figures begins, and how wide it is.
+/// Column and width of a column of figures.
 const MOST: (usize, usize) = (41, 8);
 const USED: (usize, usize) = (49, 8);
 const HITS: (usize, usize) = (57, 10);
 const LAST: (usize, usize) = (67, 12);
-/// What was reached so lately is coloured.
+/// Limits that were reached within this time are coloured.
 const RECENT: Duration = Duration::from_secs(60);

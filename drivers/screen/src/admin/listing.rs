@@ -1,16 +1,16 @@
-//! A window on the roll: which users are shown, and how it moves.
+//! A window on the registered users: the rows that are shown, and moves up and down.
 //!
-//! The roll may have a million places and the names that are searched for may be few: each step looks at
-//! [`Listing::PLACES_MAX`] places at most and the next one goes on. What was shown stays until the new page is whole.
+//! The table may have a million slots and few names may match the search: each step reads at most
+//! [`Listing::SLOTS_MAX`] slots and the next one continues. The old page stays until the new one is complete.
 
-use super::roll::{Beginning, Roll, Row};
+use super::registration_source::{Prefix, RegistrationSource, Row};
 use crate::clip::Clip;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::Transport;
 
-/// A window on the roll.
+/// A window on the registered users.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// The first contact that is shown, or would be if it were still there.
@@ -18,16 +18,16 @@ pub(super) struct Listing {
     shown: Vec<Shown>,
     /// There are contacts behind those that are shown.
     has_more: bool,
-    /// Places of the roll.
-    places: u32,
+    /// Slots of the table.
+    slots: u32,
     moves: VecDeque<Move>,
     job: Option<Job>,
 }
 
-/// Which contact: the user's place, and which of the user's contacts.
+/// Position of a contact: the user's slot, and the contact's number within the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct At {
-    place: u32,
+    slot: u32,
     nth: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Shown {
     pub(super) left_s: Option<u64>,
 }
 
-/// How the window moves.
+/// Movement of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     RowDown,
@@ -53,7 +53,7 @@ pub(super) enum Move {
     Last,
 }
 
-/// What a step may not finish.
+/// Work that may take several steps.
 #[derive(Debug)]
 enum Job {
     /// Reads the page that begins at the top.
@@ -65,21 +65,21 @@ enum Job {
 impl Listing {
     /// Contacts on a page.
     pub(super) const ROWS: usize = 19;
-    /// Places of the roll that a step looks at.
-    pub(super) const PLACES_MAX: u32 = 1024;
+    /// Slots of the table that a step reads.
+    pub(super) const SLOTS_MAX: u32 = 1024;
 
     pub(super) fn new() -> Self {
         Self {
             top: At::default(),
             shown: Vec::with_capacity(Self::ROWS),
             has_more: false,
-            places: 0,
+            slots: 0,
             moves: VecDeque::new(),
             job: None,
         }
     }
 
-    /// Another search: everything begins anew.
+    /// Starts over for another search.
     pub(super) fn reset(&mut self) {
         *self = Self::new();
     }
@@ -103,36 +103,36 @@ impl Listing {
         self.has_more
     }
 
-    /// How far down the roll the page begins, in percent.
+    /// Position of the page's start in the table, in percent.
     pub(super) fn percent(&self) -> u64 {
-        let whole = u64::from(self.places.saturating_sub(1));
-        (u64::from(self.top.place) * 100).checked_div(whole).unwrap_or(0).min(100)
+        let whole = u64::from(self.slots.saturating_sub(1));
+        (u64::from(self.top.slot) * 100).checked_div(whole).unwrap_or(0).min(100)
     }
 
     /// Reads the page again, after the moves that wait.
-    pub(super) fn step(&mut self, roll: &dyn Roll, wanted: &Beginning<'_>) {
-        let mut places_left = Self::PLACES_MAX;
-        if self.job.is_none() && !self.begin_move(roll) {
+    pub(super) fn step(&mut self, source: &dyn RegistrationSource, wanted: &Prefix<'_>) {
+        let mut slots_left = Self::SLOTS_MAX;
+        if self.job.is_none() && !self.begin_move(source) {
             self.read();
         }
-        while places_left > 0 {
+        while slots_left > 0 {
             match self.job.take() {
-                Some(Job::Read { from, found }) => self.go_on_reading(roll, wanted, from, found),
+                Some(Job::Read { from, found }) => self.go_on_reading(source, wanted, from, found),
                 Some(Job::Back { wanted: rows, before, end, found }) => {
-                    self.go_on_back(roll, wanted, (rows, before), end, found);
+                    self.go_on_back(source, wanted, (rows, before), end, found);
                 }
                 None => {
-                    if !self.begin_move(roll) {
+                    if !self.begin_move(source) {
                         break;
                     }
                 }
             }
-            places_left = places_left.saturating_sub(BLOCK);
+            slots_left = slots_left.saturating_sub(BLOCK);
         }
     }
 
     /// Begins the next move that waits; false when there is none.
-    fn begin_move(&mut self, roll: &dyn Roll) -> bool {
+    fn begin_move(&mut self, source: &dyn RegistrationSource) -> bool {
         let Some(next) = self.moves.pop_front() else { return false };
         let next_at = match next {
             Move::RowDown => self.shown.get(1).map(|shown| shown.at),
@@ -141,8 +141,8 @@ impl Listing {
             Move::RowUp => return self.go_back(1, self.top),
             Move::PageUp => return self.go_back(Self::ROWS, self.top),
             Move::Last => {
-                let end = places(roll);
-                return self.go_back(Self::ROWS, At { place: end, nth: 0 });
+                let end = slots(source);
+                return self.go_back(Self::ROWS, At { slot: end, nth: 0 });
             }
         };
         if let Some(at) = next_at.filter(|at| self.has_more || *at < self.top) {
@@ -153,20 +153,26 @@ impl Listing {
     }
 
     fn read(&mut self) {
-        self.job = Some(Job::Read { from: self.top.place, found: Vec::with_capacity(Self::ROWS) });
+        self.job = Some(Job::Read { from: self.top.slot, found: Vec::with_capacity(Self::ROWS) });
     }
 
     fn go_back(&mut self, wanted: usize, before: At) -> bool {
-        let end = before.place.saturating_add(1);
+        let end = before.slot.saturating_add(1);
         self.job = Some(Job::Back { wanted, before, end, found: VecDeque::new() });
         true
     }
 
-    fn go_on_reading(&mut self, roll: &dyn Roll, wanted: &Beginning<'_>, from: u32, mut found: Vec<Shown>) {
+    fn go_on_reading(
+        &mut self,
+        source: &dyn RegistrationSource,
+        wanted: &Prefix<'_>,
+        from: u32,
+        mut found: Vec<Shown>,
+    ) {
         let (mut has_more, top) = (false, self.top);
         let mut numbers = Numbers::default();
-        let next = roll.rows(from, BLOCK, wanted, &mut |place, row| {
-            let at = numbers.at(place);
+        let next = source.rows(from, BLOCK, wanted, &mut |slot, row| {
+            let at = numbers.at(slot);
             if at < top {
                 return;
             }
@@ -182,7 +188,7 @@ impl Listing {
                 let is_behind_all = found.is_empty() && top > At::default();
                 self.shown = found;
                 self.has_more = has_more;
-                self.places = places(roll);
+                self.slots = slots(source);
                 if is_behind_all {
                     // Those that were shown are gone.
                     self.go_back(Self::ROWS, top);
@@ -193,8 +199,8 @@ impl Listing {
 
     fn go_on_back(
         &mut self,
-        roll: &dyn Roll,
-        wanted: &Beginning<'_>,
+        source: &dyn RegistrationSource,
+        wanted: &Prefix<'_>,
         (rows, before): (usize, At),
         end: u32,
         mut found: VecDeque<At>,
@@ -202,8 +208,8 @@ impl Listing {
         let from = end.saturating_sub(BLOCK);
         let (mut numbers, mut block) = (Numbers::default(), VecDeque::new());
         let room = rows.saturating_sub(found.len());
-        roll.rows(from, end - from, wanted, &mut |place, _| {
-            let at = numbers.at(place);
+        source.rows(from, end - from, wanted, &mut |slot, _| {
+            let at = numbers.at(slot);
             if at < before {
                 // The last ones of the block are the nearest.
                 block.push_back(at);
@@ -240,17 +246,17 @@ impl Shown {
 struct Numbers(Option<At>);
 
 impl Numbers {
-    fn at(&mut self, place: u32) -> At {
-        let nth = self.0.filter(|last| last.place == place).map_or(0, |last| last.nth + 1);
-        *self.0.insert(At { place, nth })
+    fn at(&mut self, slot: u32) -> At {
+        let nth = self.0.filter(|last| last.slot == slot).map_or(0, |last| last.nth + 1);
+        *self.0.insert(At { slot, nth })
     }
 }
 
-/// How many places the roll has: they have no gaps, so that about 60 of them tell.
-fn places(roll: &dyn Roll) -> u32 {
-    let is_there = |place: u32| roll.rows(place, 1, &Beginning(b""), &mut |_, _| {}).is_some();
+/// Number of slots of the table, by a search of about 60 reads: slots are without gaps.
+fn slots(source: &dyn RegistrationSource) -> u32 {
+    let is_there = |slot: u32| source.rows(slot, 1, &Prefix(b""), &mut |_, _| {}).is_some();
     let (mut is, mut is_not) = (0, 1_u32);
-    // `is` places are known to be there, place `is_not - 1` is not yet.
+    // Slot `is - 1` is known to exist, slot `is_not - 1` is not known to.
     while is_there(is_not - 1) {
         is = is_not;
         match is_not.checked_mul(2) {
@@ -265,7 +271,7 @@ fn places(roll: &dyn Roll) -> u32 {
     is
 }
 
-/// Places that are looked at in one go.
+/// Slots that are read in one call.
 const BLOCK: u32 = 64;
 /// Moves that may wait; more are not pressed by a person in a step.
 const MOVES_MAX: usize = 32;

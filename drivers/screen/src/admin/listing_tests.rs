@@ -3,10 +3,10 @@ use alloc::format;
 use alloc::string::String;
 use core::cell::Cell;
 
-/// Users with so many contacts each; 0: nobody is at this place.
+/// Users with that many contacts each; 0: the slot is empty.
 struct Users {
     contacts: Vec<u32>,
-    /// Places looked at.
+    /// Slots read.
     looked: Cell<u32>,
 }
 
@@ -18,29 +18,29 @@ impl Users {
     /// Every contact, in order.
     fn all(&self, beginning: &str) -> Vec<String> {
         let mut all = Vec::new();
-        let wanted = Beginning(beginning.as_bytes());
+        let wanted = Prefix(beginning.as_bytes());
         self.rows(0, u32::MAX, &wanted, &mut |_, row| all.push(line(row.aor, row.left_s)));
         all
     }
 }
 
-impl Roll for Users {
+impl RegistrationSource for Users {
     fn rows(
         &self,
         from: u32,
         count: u32,
-        wanted: &Beginning<'_>,
+        wanted: &Prefix<'_>,
         each: &mut dyn FnMut(u32, Row<'_>),
     ) -> Option<u32> {
-        for place in from..from.saturating_add(count) {
+        for slot in from..from.saturating_add(count) {
             self.looked.set(self.looked.get() + 1);
-            let contacts = *self.contacts.get(place as usize)?;
-            let aor = format!("u{}.{place}", place % 100);
+            let contacts = *self.contacts.get(slot as usize)?;
+            let aor = format!("u{}.{slot}", slot % 100);
             for nth in 0..contacts {
                 let (aor, transport) = (aor.as_bytes(), Transport::Udp);
                 let row = Row { aor, contact: b"", transport, address: None, left_s: Some(nth.into()) };
                 if wanted.fits(aor) {
-                    each(place, row);
+                    each(slot, row);
                 }
             }
         }
@@ -55,7 +55,7 @@ fn line(aor: &[u8], nth: Option<u64>) -> String {
 /// Steps until nothing is left to do.
 fn settle(listing: &mut Listing, users: &Users, beginning: &str) -> Vec<String> {
     for _ in 0..100_000 {
-        listing.step(users, &Beginning(beginning.as_bytes()));
+        listing.step(users, &Prefix(beginning.as_bytes()));
         if !listing.is_busy() {
             return listing.shown().iter().map(|shown| line(shown.aor.codes(), shown.left_s)).collect();
         }
@@ -65,7 +65,7 @@ fn settle(listing: &mut Listing, users: &Users, beginning: &str) -> Vec<String> 
 
 /// Gaps, users with several contacts, and one with more than a page has rows.
 fn crowd() -> Users {
-    let mut contacts: Vec<u32> = (0..700).map(|place| [1, 0, 2, 1, 0, 0, 3][place % 7]).collect();
+    let mut contacts: Vec<u32> = (0..700).map(|slot| [1, 0, 2, 1, 0, 0, 3][slot % 7]).collect();
     contacts[300] = 45;
     contacts[0] = 0;
     Users::new(contacts)
@@ -134,15 +134,15 @@ fn a_step_looks_at_few_places_however_many_there_are() {
     let users = Users::new(alloc::vec![1; 200_000]);
     let mut listing = Listing::new();
     listing.shift(Move::Last);
-    listing.step(&users, &Beginning(b"nobody"));
+    listing.step(&users, &Prefix(b"nobody"));
     let mut steps = 1;
     while listing.is_busy() {
         users.looked.set(0);
-        listing.step(&users, &Beginning(b"nobody"));
-        assert!(users.looked.get() <= Listing::PLACES_MAX + 100, "{} places", users.looked.get());
+        listing.step(&users, &Prefix(b"nobody"));
+        assert!(users.looked.get() <= Listing::SLOTS_MAX + 100, "{} slots", users.looked.get());
         steps += 1;
     }
-    assert!(steps > 200_000 / Listing::PLACES_MAX && listing.shown().is_empty());
+    assert!(steps > 200_000 / Listing::SLOTS_MAX && listing.shown().is_empty());
 }
 
 #[test]
@@ -165,6 +165,6 @@ fn those_who_go_are_not_missed() {
 fn places_are_counted_by_looking_at_few() {
     for count in [0, 1, 2, 3, 4, 5, 63, 64, 65, 1000] {
         let users = Users::new(alloc::vec![0; count]);
-        assert_eq!(places(&users), count as u32);
+        assert_eq!(slots(&users), count as u32);
     }
 }

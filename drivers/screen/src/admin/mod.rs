@@ -1,7 +1,7 @@
 //! The administrator's screen of a server.
 //!
-//! Does: five pages, from [`Facts`], a [`Roll`] of the registered users, and what it is told as it happens: changes and
-//! lines of the log. It only shows: no key changes the server.
+//! Does: draws five pages, from [`Facts`], a [`RegistrationSource`], and events as they happen: changes and lines of
+//! the log. It only displays: no key changes the server.
 //!
 //! Start reading at [`Admin`]; each page has a file.
 
@@ -12,12 +12,12 @@ mod limits;
 mod listing;
 mod overview;
 mod rates;
-mod roll;
+mod registration_source;
 mod users;
 
 pub use changes::{Change, What};
 pub use facts::{Authentication, Facts, Limit, Memory, Mode, Totals, Users};
-pub use roll::{Beginning, Roll, Row};
+pub use registration_source::{Prefix, RegistrationSource, Row};
 
 use crate::cells::Cells;
 use crate::keys::Key;
@@ -40,7 +40,7 @@ pub struct Admin {
     log: Log,
     rates: Rates,
     started: Instant,
-    /// When to draw at the latest.
+    /// Latest time of the next drawing.
     due_at: Instant,
 }
 
@@ -71,7 +71,7 @@ impl Page {
 }
 
 impl Admin {
-    /// How often it is drawn while nobody presses a key.
+    /// Milliseconds between two drawings without a key.
     pub const REFRESH_MS: u64 = 500;
 
     /// The overview of a server that starts now.
@@ -88,7 +88,7 @@ impl Admin {
         }
     }
 
-    /// A key was pressed. [`Key::Redraw`] is for whoever owns the [`Terminal`](crate::Terminal) too.
+    /// Handles a key. [`Key::Redraw`] must go to the [`Terminal`](crate::Terminal) too.
     pub fn on_key(&mut self, now: Instant, key: Key) {
         self.due_at = now;
         if core::mem::take(&mut self.has_help) {
@@ -133,8 +133,14 @@ impl Admin {
         now >= self.due_at
     }
 
-    /// Draws the page. A search that has not ended looks at 1,024 places of the roll and goes on at the next call.
-    pub fn draw(&mut self, now: Instant, facts: &Facts<'_>, roll: &dyn Roll, cells: &mut Cells) {
+    /// Draws the page. A search that has not ended reads 1,024 slots of the table and continues at the next call.
+    pub fn draw(
+        &mut self,
+        now: Instant,
+        facts: &Facts<'_>,
+        source: &dyn RegistrationSource,
+        cells: &mut Cells,
+    ) {
         self.rates.watch(now, facts);
         self.limits.watch(now, facts.limits);
         cells.clear();
@@ -147,7 +153,7 @@ impl Admin {
                 &[("1 2 3 4", "pages"), ("Tab", "next page"), ("?", "help")]
             }
             Page::Users => {
-                self.users.draw(cells, now, facts, roll);
+                self.users.draw(cells, now, facts, source);
                 self.users.keys()
             }
             Page::Limits => {
@@ -187,5 +193,5 @@ impl Admin {
 }
 
 const TABS_COLUMNS: usize = 62;
-/// Said on every page.
+/// Footer of every page.
 const NO_PASSWORDS: &str = " NO PASSWORDS ";

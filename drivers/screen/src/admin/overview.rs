@@ -1,4 +1,4 @@
-//! Page 1: how the server is.
+//! Page 1: state of the server.
 
 use super::facts::{Authentication, Facts, Memory, Mode, Users};
 use super::rates::Rates;
@@ -24,7 +24,7 @@ fn who(cells: &mut Cells, y: usize, facts: &Facts<'_>) {
         Mode::Proxy { is_stateful: true, has_record_route: true } => "Proxy, stateful, stays in calls",
         Mode::Proxy { is_stateful: true, has_record_route: false } => "Proxy, stateful, leaves calls",
         Mode::Proxy { is_stateful: false, .. } => "Proxy, stateless",
-        Mode::Redirect => "Redirect: callers are told where users are",
+        Mode::Redirect => "Redirect: callers get the users' contacts",
     };
     value(cells, y, "Mode", Style::STRONG).text(mode);
     match facts.authentication {
@@ -34,7 +34,7 @@ fn who(cells: &mut Cells, y: usize, facts: &Facts<'_>) {
         }
         Authentication::On { realm, algorithms } => {
             let mut field = value(cells, y + 1, "Passwords", Style::GOOD);
-            field.text("are asked for, ");
+            field.text("required, ");
             for (number, algorithm) in algorithms.iter().enumerate() {
                 field.text(if number == 0 { "" } else { " or " }).text(algorithm);
             }
@@ -163,9 +163,9 @@ const HISTORY_X: usize = 41;
 const HISTORY_COLUMNS: usize = 38;
 const SHARE_COLUMNS: usize = 19;
 const MORE_COLUMNS: usize = 11;
-/// A tenth of T1: nobody notices it yet.
+/// A tenth of T1: no effect on callers yet.
 const DELAY_LONG: Duration = Duration::from_millis(50);
-/// Half of T1: soon phones say everything again (RFC 3261 §17.1.1.2), and it grows.
+/// Half of T1: soon phones retransmit (RFC 3261 §17.1.1.2), and the load grows.
 const DELAY_BAD: Duration = Duration::from_millis(250);
-/// Percent of the memory from which on it is to be looked at.
+/// Percent of the memory from which on the figure is marked.
 const MEMORY_LONG: u128 = 80;

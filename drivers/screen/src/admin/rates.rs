@@ -1,4 +1,4 @@
-//! What happens in a second, from what was counted since the start.
+//! Rates per second, from counters since the start.
 
 use super::facts::{Facts, Totals};
 use crate::history::History;

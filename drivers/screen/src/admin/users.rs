@@ -3,7 +3,7 @@
 use super::changes::Changes;
 use super::facts::Facts;
 use super::listing::{Listing, Move};
-use super::roll::{Beginning, Roll};
+use super::registration_source::{Prefix, RegistrationSource};
 use crate::cells::Cells;
 use crate::figures::Grouped;
 use crate::keys::Key;
@@ -18,9 +18,9 @@ pub(super) struct UsersPage {
     listing: Listing,
     pub(super) changes: Changes,
     shows: Shows,
-    /// How the names that are shown begin.
+    /// Prefix of the names that are shown.
     search: String,
-    /// Keys go into the search.
+    /// True while keys go into the search.
     is_searching: bool,
 }
 
@@ -41,7 +41,7 @@ impl UsersPage {
         }
     }
 
-    /// Does what a key asks for; false when it means nothing here.
+    /// Handles a key; false if it has no function on this page.
     pub(super) fn key(&mut self, key: Key) -> bool {
         if self.is_searching {
             return self.search_key(key);
@@ -107,16 +107,22 @@ impl UsersPage {
         self.listing.reset();
     }
 
-    /// True while names are still looked for: the next step has more to do.
+    /// True while a search continues: the next step has more to do.
     pub(super) fn is_busy(&self) -> bool {
         self.shows == Shows::Everyone && self.listing.is_busy()
     }
 
-    pub(super) fn draw(&mut self, cells: &mut Cells, now: Instant, facts: &Facts<'_>, roll: &dyn Roll) {
-        let wanted = Beginning(self.search.as_bytes());
+    pub(super) fn draw(
+        &mut self,
+        cells: &mut Cells,
+        now: Instant,
+        facts: &Facts<'_>,
+        source: &dyn RegistrationSource,
+    ) {
+        let wanted = Prefix(self.search.as_bytes());
         match self.shows {
             Shows::Everyone => {
-                self.listing.step(roll, &wanted);
+                self.listing.step(source, &wanted);
                 self.list(cells);
                 self.position(cells, facts);
             }
@@ -200,7 +206,7 @@ const LEFT_X: usize = 69;
 const LEFT_COLUMNS: usize = 10;
 const STATUS_COLUMNS: usize = 36;
 const SEARCH_COLUMNS: usize = Cells::COLUMNS - 3 - STATUS_COLUMNS;
-/// A name is not longer than what is shown of it.
+/// Maximum length of a name in the search, the same as in the list.
 const SEARCH_BYTES_MAX: usize = AOR_COLUMNS;
 /// A phone that is still there has registered again before.
 const LEFT_SHORT_S: u64 = 10;

@@ -1,4 +1,4 @@
-//! Keys, whether they come from a serial line or from a PC's keyboard.
+//! Keys, from a serial line or from a PC's keyboard.
 
 mod ps2;
 mod serial;
@@ -43,7 +43,7 @@ pub enum Key {
     Redraw,
 }
 
-/// What came from a terminal.
+/// Input from a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typed {
     /// A key.

@@ -33,7 +33,7 @@ impl Default for Ps2Keys {
     }
 }
 
-/// What the layout makes of Ctrl and L.
+/// Character that the layout gives for Ctrl-L.
 const CTRL_L: char = '\u{c}';
 
 fn of_character(character: char) -> Option<Key> {

@@ -4,11 +4,11 @@ use super::{Key, Typed};
 use core::time::Duration;
 use ringway_sansio::Instant;
 
-/// Makes keys of a terminal's bytes. What is no known key is passed over.
+/// Turns a terminal's bytes into keys. Unknown sequences are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct SerialKeys {
     state: State,
-    /// When the last byte came: it tells the key Esc from a sequence that begins with it.
+    /// Time of the last byte: it distinguishes the key Esc from a sequence that begins with it.
     last_at: Instant,
     after_return: bool,
 }
@@ -28,7 +28,8 @@ enum State {
 }
 
 impl SerialKeys {
-    /// How long after ESC a sequence may go on. Longer than two bytes at 300 bit/s take, shorter than a person.
+    /// Time after ESC, in milliseconds, within which a sequence continues: longer than two bytes at 300 bit/s take,
+    /// shorter than a person takes.
     pub const ESCAPE_MS: u64 = 80;
 
     /// Takes a byte that came from the terminal.
@@ -47,7 +48,7 @@ impl SerialKeys {
         typed.or(lone_escape.map(Typed::Key))
     }
 
-    /// Call it while nothing comes: the key Esc is known by what does not follow it.
+    /// Call it while no byte arrives: the key Esc is recognised by the absence of a sequence.
     pub fn idle(&mut self, now: Instant) -> Option<Key> {
         if self.state == State::Ground || now.since(self.last_at) < Duration::from_millis(Self::ESCAPE_MS) {
             return None;

@@ -1,4 +1,4 @@
-//! The call: who, what protects it, how it sounds.
+//! The call: remote party, security, sound quality.
 
 use super::facts::{Call, Hold, Phase, Security, Sound};
 use crate::cells::Cells;
@@ -53,7 +53,7 @@ fn state(cells: &mut Cells, y: usize, call: &Call<'_>) {
     }
 }
 
-/// What protects the call, in exactly these words.
+/// Security of the call, in fixed wording.
 fn security(cells: &mut Cells, y: usize, security: Security<'_>) {
     let (name, style, suite) = match security {
         Security::None | Security::Agreeing => ("none", Style::BAD, ""),
@@ -117,12 +117,12 @@ fn level(cells: &mut Cells, y: usize, label: &str, level_db: f64, packets: u64) 
     cells.right(x + 8, y, 19, Style::PLAIN, format_args!("{} packets", Grouped(packets)));
 }
 
-/// What is quieter has no bar.
+/// Lowest level that has a bar.
 const QUIETEST_DB: f64 = -60.0;
 const BAR_COLUMNS: usize = 37;
-/// Where the second figure of a row has its label.
+/// Column of the label of a row's second figure.
 const SECOND_X: usize = 47;
-/// Percent from which on it is heard in G.711.
+/// Percent of loss from which on it is audible in G.711.
 const LOSS_HEARD: f64 = 1.0;
 /// Below it, many are dissatisfied (ITU-T G.107 Annex B).
 const MOS_BAD: f64 = 3.6;

@@ -1,4 +1,4 @@
-//! What the phone's screen shows: plain values, borrowed for one drawing. Bytes are as they came from the network.
+//! Values of the phone's page, borrowed for one drawing. Bytes are as they came from the network.
 
 use crate::network::Network;
 use core::time::Duration;
@@ -12,42 +12,42 @@ pub struct Facts<'a> {
     pub uptime: Duration,
     /// The phone's own address-of-record.
     pub own: &'a [u8],
-    /// Whether its server knows where it is.
+    /// State of the registration.
     pub registration: Registration<'a>,
-    /// Who is called by one key: the first by `1`, up to nine.
+    /// Quick dial: called by the keys `1` to `9`.
     pub quick: &'a [Quick<'a>],
     /// The call.
     pub call: Option<Call<'a>>,
-    /// How the last call ended, while there is none.
+    /// Result of the last call, while there is none.
     pub last: Option<&'a [u8]>,
-    /// Where sound comes from and goes to: `test tone sent, sound measured only`.
+    /// Source and sink of the sound: `test tone sent, sound measured only`.
     pub sound: &'a str,
     /// The machine in its network.
     pub network: Network<'a>,
 }
 
-/// Whether the phone's server knows where it is.
+/// State of the phone's registration.
 #[derive(Clone, Copy, Debug)]
 pub enum Registration<'a> {
-    /// It is not asked to.
+    /// No registration is configured.
     Off,
-    /// It is being asked.
+    /// A REGISTER was sent, and not answered yet.
     Asking,
-    /// It does.
+    /// Registered.
     Registered {
-        /// For so long.
+        /// Remaining time.
         left: Duration,
     },
-    /// It does not.
+    /// Rejected.
     Failed {
-        /// What it said.
+        /// Reason phrase of the server.
         reason: &'a [u8],
-        /// When it is asked again; `None`: not.
+        /// Time until the next attempt; `None`: there is none.
         retry: Option<Duration>,
     },
 }
 
-/// Somebody who is called by one key.
+/// An entry of the quick dial.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick<'a> {
     /// A name; may be empty.
@@ -59,17 +59,17 @@ pub struct Quick<'a> {
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// How far it is.
+    /// Phase of the call.
     pub phase: Phase,
     /// The other side's name, as it says; may be empty.
     pub name: &'a [u8],
     /// The other side's URI, as it says.
     pub uri: &'a [u8],
-    /// How the sound is encoded; empty: not agreed yet.
+    /// Codec; empty: not negotiated yet.
     pub codec: &'a str,
-    /// Who holds it.
+    /// Sides that hold the call.
     pub hold: Hold,
-    /// What protects the sound now.
+    /// Current protection of the sound.
     pub security: Security<'a>,
     /// Keys sent in this call.
     pub digits: &'a str,
@@ -77,57 +77,57 @@ pub struct Call<'a> {
     pub sound: Option<Sound>,
 }
 
-/// How far a call is.
+/// Phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// We call, for so long.
+    /// We call; time since the INVITE.
     Calling(Duration),
-    /// It rings there.
+    /// Ringing at the other side.
     RingsThere,
-    /// It rings there, and sound comes already.
+    /// Ringing at the other side, with early media.
     EarlySound,
-    /// Somebody calls.
+    /// An incoming call rings.
     RingsHere,
-    /// We answered, and wait for the other side to know.
+    /// Answered by us, and not acknowledged yet.
     Answering,
-    /// We talk, for so long.
+    /// Established; time since the answer.
     Talking(Duration),
-    /// It is over as soon as the other side has said so.
+    /// Ended by us, and not confirmed by the other side yet.
     Ending,
 }
 
-/// Who holds a call.
+/// Sides that hold a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Nobody.
+    /// Neither side.
     None,
-    /// We do.
+    /// This phone.
     Ours,
-    /// The other side does.
+    /// The other side.
     Theirs,
-    /// Both do.
+    /// Both sides.
     Both,
 }
 
-/// What protects the sound now; never what is wished for.
+/// Current protection of the sound, not the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security<'a> {
-    /// Nothing.
+    /// None.
     None,
-    /// Nothing yet: ZRTP is under way.
+    /// None yet: ZRTP is running.
     Agreeing,
-    /// SRTP whose keys travelled readable.
+    /// SRTP with keys from the SDP in clear text.
     SdesPlain {
-        /// What encrypts: `AES_CM_128_HMAC_SHA1_80`.
+        /// Cipher suite: `AES_CM_128_HMAC_SHA1_80`.
         suite: &'a str,
     },
     /// SRTP whose keys the two phones agreed on (RFC 6189).
     Zrtp {
-        /// What encrypts.
+        /// Cipher suite.
         suite: &'a str,
-        /// What the two people read to each other.
+        /// Short authentication string, which the two people read to each other.
         sas: &'a str,
-        /// True when they have, and it was equal.
+        /// True if it was compared and is equal.
         is_compared: bool,
     },
 }
@@ -135,9 +135,9 @@ pub enum Security<'a> {
 /// Figures of a call's sound. Delta and jitter are Wireshark's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sound {
-    /// How loud our sound is, in dB below the loudest there is (0 to -96).
+    /// Level of the sent sound, in dB relative to full scale (0 to -96).
     pub sent_db: f64,
-    /// How loud the other side's is.
+    /// Level of the received sound, in the same unit.
     pub received_db: f64,
     /// RTP packets sent since the call began.
     pub sent_packets: u64,

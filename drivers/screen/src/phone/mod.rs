@@ -1,7 +1,7 @@
 //! The screen of a phone without an operating system: few keys, one call.
 //!
-//! Does: shows registration, quick dial, the call, what protects it and how it sounds, from [`Facts`]; says what a key
-//! asks for ([`Command`]).
+//! Does: shows registration, quick dial, the call, its security and its sound quality, from [`Facts`]; turns keys into
+//! [`Command`]s.
 //!
 //! Start reading at [`Phone`].
 
@@ -27,22 +27,22 @@ pub struct Phone {
     log: Log,
     shows_log: bool,
     started: Instant,
-    /// When to draw at the latest.
+    /// Latest time of the next drawing.
     due_at: Instant,
 }
 
-/// What a person wants from the phone.
+/// A command of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Call somebody of the quick dial, by place from 0.
+    /// Call an entry of the quick dial, by index from 0.
     Dial(usize),
     /// Answer the call that rings here.
     Answer,
     /// End the call, or refuse or cancel it.
     HangUp,
-    /// Put the other side on hold.
+    /// Put the call on hold.
     Hold,
-    /// Take it back.
+    /// Resume the call.
     Resume,
     /// Press a key of the telephone: `0` to `9`, `*`, `#` (RFC 4733 §3.2).
     Dtmf(char),
@@ -51,7 +51,7 @@ pub enum Command {
 }
 
 impl Phone {
-    /// How often it is drawn while nobody presses a key.
+    /// Milliseconds between two drawings without a key.
     pub const REFRESH_MS: u64 = 250;
 
     /// The screen of a phone that starts now.
@@ -59,7 +59,7 @@ impl Phone {
         Self { log: Log::new(), shows_log: false, started: now, due_at: now }
     }
 
-    /// What a key asks for, as things are.
+    /// Turns a key into the command that it has in the current state.
     pub fn on_key(&mut self, now: Instant, key: Key, facts: &Facts<'_>) -> Option<Command> {
         self.due_at = now;
         match key {
@@ -81,7 +81,7 @@ impl Phone {
         now >= self.due_at
     }
 
-    /// Draws it.
+    /// Draws the page.
     pub fn draw(&mut self, now: Instant, facts: &Facts<'_>, cells: &mut Cells) {
         self.due_at = now + Duration::from_millis(Self::REFRESH_MS);
         cells.clear();
@@ -135,7 +135,7 @@ fn command(key: Key, facts: &Facts<'_>) -> Option<Command> {
     }
 }
 
-/// The keys that mean something now.
+/// The keys that have a function in the current state.
 fn keys(facts: &Facts<'_>) -> &'static [(&'static str, &'static str)] {
     let Some(call) = &facts.call else {
         return &[("1-9", "call"), ("Tab", "log"), ("Ctrl-L", "draw again")];

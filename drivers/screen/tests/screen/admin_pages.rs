@@ -26,7 +26,7 @@ fn overview_of_a_server_that_is_not() {
     scene.facts.network.address = Address::Asked { since: Duration::from_secs(95) };
     scene.facts.queue_delay = Duration::from_millis(310);
     scene.facts.memory = Memory { used: 131_000_000, peak: 131_900_000, limit: 134_217_728, is_short: true };
-    scene.facts.trouble = &["No chance: the machine has no RDRAND", "virtio-rng is missing too"];
+    scene.facts.trouble = &["No randomness: the machine has no RDRAND", "virtio-rng is missing too"];
     for _ in 0..3 {
         scene.draw();
         scene.now = scene.now + Duration::from_secs(1);

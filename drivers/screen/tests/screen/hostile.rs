@@ -1,4 +1,4 @@
-//! What strangers can put on the screen.
+//! Attackers' text on the screen.
 
 use crate::scene::{Scene, Town, network};
 use ringway_sansio::{Instant, Transport};
@@ -52,7 +52,7 @@ fn assert_harmless(cells: &Cells) {
     }
 }
 
-/// What differs from the page with harmless text must lie in these columns, of any row of these.
+/// The page differs from the page with harmless text in these columns of these rows only.
 fn assert_inside(
     plain: &Cells,
     cells: &Cells,

@@ -2,7 +2,7 @@
 
 use ringway_sansio::{Instant, Transport};
 use ringway_screen::admin::{
-    Admin, Authentication, Beginning, Facts, Limit, Memory, Mode, Roll, Row, Totals, Users,
+    Admin, Authentication, Facts, Limit, Memory, Mode, Prefix, RegistrationSource, Row, Totals, Users,
 };
 use ringway_screen::{Address, Card, Cells, Key, Network, Source};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ pub(crate) fn network() -> Network<'static> {
     }
 }
 
-/// Registered users; every second place is empty.
+/// Registered users; every second slot is empty.
 pub(crate) struct Town(pub(crate) Vec<(Vec<u8>, Option<SocketAddr>)>);
 
 impl Town {
@@ -40,28 +40,28 @@ impl Town {
     }
 }
 
-impl Roll for Town {
+impl RegistrationSource for Town {
     fn rows(
         &self,
         from: u32,
         count: u32,
-        wanted: &Beginning<'_>,
+        wanted: &Prefix<'_>,
         each: &mut dyn FnMut(u32, Row<'_>),
     ) -> Option<u32> {
-        for place in from..from.saturating_add(count) {
-            if place as usize >= 2 * self.0.len() {
+        for slot in from..from.saturating_add(count) {
+            if slot as usize >= 2 * self.0.len() {
                 return None;
             }
-            let (aor, address) = &self.0[place as usize / 2];
-            if place % 2 == 1 && wanted.fits(aor) {
+            let (aor, address) = &self.0[slot as usize / 2];
+            if slot % 2 == 1 && wanted.fits(aor) {
                 each(
-                    place,
+                    slot,
                     Row {
                         aor,
                         contact: b"sip:desk@192.0.2.99",
-                        transport: if place % 3 == 0 { Transport::Tcp } else { Transport::Udp },
+                        transport: if slot % 3 == 0 { Transport::Tcp } else { Transport::Udp },
                         address: *address,
-                        left_s: address.map(|_| u64::from(place) * 17 % 3600),
+                        left_s: address.map(|_| u64::from(slot) * 17 % 3600),
                     },
                 );
             }

@@ -1,4 +1,4 @@
-//! What a terminal makes of the bytes, as the emulator vt100 sees it.
+//! Output of a terminal's bytes, as the emulator vt100 shows it.
 
 use crate::scene::Scene;
 use ringway_screen::{Cells, Charset, Colour, Key, SerialKeys, Style, Terminal, Typed};
@@ -93,7 +93,7 @@ fn it_shows_every_page() {
 
 #[test]
 fn it_catches_up_with_what_changes_meanwhile() {
-    // A linear congruence: chance that is the same every time.
+    // A linear congruential generator: the same sequence in each run.
     let mut chance = 1_u64;
     let mut next = |below: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

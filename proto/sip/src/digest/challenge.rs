@@ -1,4 +1,4 @@
-//! Being asked for a password, and asking.
+//! Digest challenges, received and sent.
 
 use super::pairs::next_pair;
 use crate::grammar::{TOKEN, class_len, is_lws, trim, unquote};
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// A challenge (RFC 7616 §3.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
-    /// Whose password is asked for.
+    /// Protection domain of the password.
     pub realm: &'a [u8],
     /// The nonce; it must need no quoting.
     pub nonce: &'a [u8],

@@ -1,11 +1,23 @@
-//! What a client sends to prove who it is.
+//! Digest credentials, sent by a client in answer to a challenge.
 
 use super::pairs::next_pair;
 use crate::Malformed;
 use crate::grammar::{is_lws, trim, unquote};
 use alloc::vec::Vec;
 
-/// What a client sends to prove who it is. Values are as written, without quotes, escapes still in place.
+/// Digest credentials (RFC 7616 §3.4). Values are as written, without quotes, escapes still in place.
+///
+/// ```
+/// use ringway_sip::digest::Credentials;
+///
+/// let value = b"Digest username=\"bob\", realm=\"example.org\", nonce=\"n1\", uri=\"sip:example.org\", \
+///     response=\"6629fae49393a05397450978507c4ef1\", qop=auth, nc=00000001, cnonce=\"c\"";
+/// let credentials = Credentials::parse(value)?.expect("the scheme is Digest");
+/// assert_eq!(credentials.username, b"bob");
+/// assert_eq!(credentials.nonce_count(), Some(1));
+/// assert_eq!(Credentials::parse(b"Basic YTpi")?, None);
+/// # Ok::<(), ringway_sip::Malformed>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials<'a> {
     /// `username`.
@@ -45,7 +57,7 @@ impl<'a> Credentials<'a> {
         while !rest.is_empty() {
             let (name, text, after) = next_pair(rest)?;
             if let Some(place) = place_of(name) {
-                // A parameter that stands twice could be read in two ways by two readers.
+                // Two readers could interpret a duplicated parameter in two ways.
                 if seen & (1 << place) != 0 {
                     return Err(Malformed);
                 }
@@ -61,8 +73,8 @@ impl<'a> Credentials<'a> {
         Ok(Some(credentials))
     }
 
-    /// Appends the value of an Authorization or Proxy-Authorization field. Values are written as they are: whoever fills
-    /// them in has seen to their escapes.
+    /// Appends the value of an Authorization or Proxy-Authorization field. Values are written as they are: the caller
+    /// has escaped them.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Digest ");
         for (name, value) in [
@@ -119,7 +131,7 @@ fn write_quoted(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// The place of a parameter in [`NAMES`]. Its case does not count, but nearly all write it as it stands there.
+/// Index of a parameter in [`NAMES`], without regard to case; nearly all clients use the spelling of the table.
 fn place_of(name: &[u8]) -> Option<usize> {
     let exact = NAMES.iter().position(|known| *known == name);
     exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)))

@@ -1,5 +1,5 @@
-//! Digest authentication (RFC 7616, RFC 8760): challenges and credentials as they are written, and the arithmetic between
-//! them, for whoever asks and for whoever is asked.
+//! Digest authentication (RFC 7616, RFC 8760): syntax of challenges and credentials, and the computation of the
+//! response, for servers and clients.
 
 mod challenge;
 mod credentials;

@@ -39,8 +39,8 @@ pub enum Contacts {
 }
 
 impl Contacts {
-    /// What kind of Contacts a message has; the addresses are not read. A `*` beside anything else is malformed
-    /// (RFC 3261 §10.3 step 6).
+    /// The kind of Contacts of a message; the addresses are not read. A `*` beside anything else is malformed (RFC 3261
+    /// §10.3 step 6).
     pub fn of(message: &Fields<'_>) -> Result<Self, Malformed> {
         let mut stars = 0;
         let mut count = 0;

@@ -12,7 +12,7 @@ pub struct NameAddr<'a> {
     pub uri: Uri<'a>,
     /// The header's parameters.
     pub params: Params<'a>,
-    /// True when the URI stands in angle brackets.
+    /// True if the URI is in angle brackets.
     pub is_bracketed: bool,
     tag: Option<&'a [u8]>,
 }

@@ -26,7 +26,7 @@ pub struct Via<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rport<'a> {
     Absent,
-    /// The sender asks for it; at this place in the value its own value belongs.
+    /// The sender requests it; its value is inserted at this offset.
     Wanted(usize),
     Given(&'a [u8]),
 }
@@ -102,7 +102,7 @@ impl<'a> Via<'a> {
         }
     }
 
-    /// The address the request was seen to come from, put there by whoever received it.
+    /// The source address that the receiver of the request added.
     pub const fn received(&self) -> Option<&'a [u8]> {
         self.received
     }
@@ -112,7 +112,7 @@ impl<'a> Via<'a> {
         self.has_received
     }
 
-    /// True with an `rport` that has a value, which whoever received the request put there.
+    /// True if `rport` has a value, which the receiver of the request added.
     pub(crate) const fn has_rport_value(&self) -> bool {
         matches!(self.rport, Rport::Given(_))
     }
@@ -131,10 +131,10 @@ impl<'a> Via<'a> {
     }
 }
 
-/// What a branch of an RFC 3261 element begins with.
+/// Prefix of a branch of an RFC 3261 element (the magic cookie).
 const COOKIE: &[u8] = b"z9hG4bK";
 
-/// What follows `SIP/2.0/` where it is spelled in an unusual way.
+/// The rest after `SIP/2.0/` in an unusual spelling.
 fn sent_protocol(value: &[u8]) -> Result<&[u8], Malformed> {
     let rest = expect(value, b"SIP")?;
     let rest = expect(rest, b"/")?;

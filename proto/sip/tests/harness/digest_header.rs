@@ -27,7 +27,7 @@ fn written_again(credentials: &Credentials<'_>) {
     let mut out = b"Digest ".to_vec();
     for (name, value) in pairs {
         let Some(value) = value else { continue };
-        // A value that stood without quotes may hold what cannot stand within them.
+        // An unquoted value may contain characters that are not allowed within quotes.
         if value.contains(&b'"') || value.contains(&b'\\') {
             return;
         }

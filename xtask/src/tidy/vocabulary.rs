@@ -1,0 +1,188 @@
+//! The rules of language in the folders that have been swept: first lines of doc comments, and words with a plainer term.
+//!
+//! Only prose is checked: comments, strings and documents, not identifiers. `docs/glossary.md` lists our own terms.
+
+use super::File;
+
+/// Folders and files whose text follows the rules. A folder is added here when its text has been rewritten.
+const SWEPT: [&str; 11] = [
+    "apps/settings/",
+    "drivers/screen/",
+    concat!("proto/sansio/src/cha", "nce.rs"),
+    "proto/sansio/src/memory.rs",
+    "proto/sansio/src/outbox.rs",
+    "proto/sansio/src/time.rs",
+    "proto/sansio/src/wheel",
+    "proto/sip/",
+    "proto/users/",
+    "services/admin/",
+    "xtask/src/tidy/",
+];
+
+/// First words that make a doc comment a question instead of a statement.
+const QUESTIONS: [&str; 9] = ["What", "How", "Where", "Whether", "When", "Why", "Who", "Whose", "Which"];
+
+/// Words and phrases in lower case, each with the term to write instead. Written in two pieces where this file would find
+/// itself.
+const WORDS: [(&str, &str); 30] = [
+    (concat!("look", "-up"), "lookup"),
+    (concat!("look", "-ups"), "lookups"),
+    (concat!("cha", "nce"), "randomness, or `random` as an adjective"),
+    (concat!("wis", "hes"), "requests, or `requested actions`"),
+    (concat!("wis", "h"), "request"),
+    (concat!("is to", "ld"), "gets, receives or `is notified`"),
+    (concat!("are to", "ld"), "get, receive or `are notified`"),
+    (concat!("is as", "ked"), "the call or the query itself"),
+    (concat!("are as", "ked"), "the call or the query itself"),
+    (concat!("hea", "rs"), "receives"),
+    (concat!("kno", "ws"), "has, stores, supports or recognises"),
+    (concat!("stan", "ds"), "is"),
+    (concat!("sto", "od"), "was"),
+    (concat!("li", "es"), "is"),
+    (concat!("repeti", "tion"), "retransmission (SIP) or repeat"),
+    (concat!("repeti", "tions"), "retransmissions (SIP) or repeats"),
+    (concat!("doub", "led"), "duplicated"),
+    (concat!("be", "at"), "tick (packet interval)"),
+    (concat!("be", "ats"), "ticks (packet intervals)"),
+    (concat!("pla", "ce"), "index, position, slot or line"),
+    (concat!("pla", "ces"), "indexes, positions, slots or lines"),
+    (concat!("ten", "ant"), "value (of a slab with generational keys)"),
+    (concat!("ten", "ants"), "values (of a slab with generational keys)"),
+    (concat!("means ", "itself"), "identity-mapped"),
+    (concat!("no text ", "in utf-8"), "not valid UTF-8"),
+    (concat!("cannot ", "be had"), "not supported in this build"),
+    (concat!("without ", "a word"), "silently"),
+    (concat!("by ", "itself"), "locally, or name the cause"),
+    (concat!("from ", "outside"), "from the network"),
+    (concat!("who", "ever"), "the role: caller, client, reader"),
+];
+
+/// Idioms that hold a word of [`WORDS`] in its usual sense.
+const IDIOMS: [&str; 3] = [concat!("in pla", "ce"), concat!("take pla", "ce"), concat!("takes pla", "ce")];
+
+pub(super) fn findings(file: &File) -> Vec<String> {
+    if !SWEPT.iter().any(|swept| file.path.starts_with(swept)) {
+        return Vec::new();
+    }
+    if file.is_rust() { code_findings(file) } else { document_findings(file) }
+}
+
+fn code_findings(file: &File) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut previous = None;
+    for (number, line) in file.text.lines().enumerate() {
+        let doc = doc_text(line);
+        if let (Some((marker, text)), true) = (doc, doc.map(|(marker, _)| marker) != previous)
+            && let Some(word) = question(text)
+        {
+            findings.push(file.finding(
+                number + 1,
+                format!("{marker} begins with `{word}`; write a noun phrase or a verb in the third person"),
+            ));
+        }
+        previous = doc.map(|(marker, _)| marker);
+        findings.extend(word_findings(file, number + 1, &prose_of(line)));
+    }
+    findings
+}
+
+fn document_findings(file: &File) -> Vec<String> {
+    if !file.path.ends_with(".md") {
+        return Vec::new();
+    }
+    let lines = file.text.lines().enumerate();
+    lines.flat_map(|(number, line)| word_findings(file, number + 1, line)).collect()
+}
+
+/// The marker and the text of a line that is a doc comment.
+fn doc_text(line: &str) -> Option<(&'static str, &str)> {
+    let line = line.trim_start();
+    let of = |marker: &'static str| line.strip_prefix(marker).map(|text| (marker, text.trim_start()));
+    of("///").or_else(|| of("//!"))
+}
+
+/// The question word that the text begins with.
+fn question(text: &str) -> Option<&'static str> {
+    let first = text.split(|c: char| !c.is_alphabetic()).next()?;
+    QUESTIONS.into_iter().find(|word| *word == first)
+}
+
+/// The comment and the strings of a line of code. Strings over several lines are cut at the line's end.
+fn prose_of(line: &str) -> String {
+    let (mut prose, mut in_string, mut escaped, mut previous) = (String::new(), false, false, ' ');
+    for (at, c) in line.char_indices() {
+        let rest = line.get(at..).unwrap_or_default();
+        if in_string {
+            in_string = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            prose.push(if in_string { c } else { ' ' });
+        } else if rest.starts_with("//") {
+            prose.push_str(rest);
+            break;
+        } else {
+            in_string = c == '"' && !matches!(previous, '\'' | '\\');
+        }
+        previous = c;
+    }
+    prose
+}
+
+fn word_findings(file: &File, line: usize, prose: &str) -> Vec<String> {
+    let mut prose = prose.to_lowercase();
+    for idiom in IDIOMS {
+        prose = prose.replace(idiom, "");
+    }
+    let found = WORDS.iter().filter(|(word, _)| super::words::has_word(&prose, word));
+    found.map(|(word, term)| file.finding(line, format!("`{word}`; write {term}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_question_at_the_start_of_a_doc_comment_is_found() {
+        let text = "//! How it works.\n\n/// A list.\n/// Where it ends.\nstruct A;\n    /// Whether b.\n    b: bool,\n";
+        let message = |line: u32, marker: &str, word: &str| {
+            format!(
+                "proto/sip/a.rs:{line}: {marker} begins with `{word}`; write a noun phrase or a verb in the third person"
+            )
+        };
+        assert_eq!(
+            findings(&file("proto/sip/a.rs", text)),
+            [message(1, "//!", "How"), message(6, "///", "Whether")]
+        );
+        assert!(findings(&file("proto/sip/a.rs", "/// Whatever.\n/// However.\nfn a() {}\n")).is_empty());
+    }
+
+    #[test]
+    fn a_word_is_found_in_comments_and_strings_and_the_term_is_named() {
+        let word = WORDS[0].0;
+        for text in [
+            format!("a(); // one {word}\n"),
+            format!("let a = \"a \\\" {word}\";\n"),
+            format!("/// {}.\n", word.to_uppercase()),
+        ] {
+            let expected = format!("proto/users/a.rs:1: `{word}`; write lookup");
+            assert_eq!(findings(&file("proto/users/a.rs", &text)), [expected], "{text}");
+        }
+        assert_eq!(findings(&file("proto/sip/README.md", &format!("a {word}\n"))).len(), 1);
+    }
+
+    #[test]
+    fn identifiers_longer_words_idioms_and_other_folders_are_not() {
+        let word = WORDS[2].0;
+        for text in [
+            format!("let {word} = '\"'; {word}(\"\");\n"),
+            format!("// a {word}llor\n"),
+            format!("// changed {}, the rest is read {}\n", IDIOMS[0], IDIOMS[0]),
+        ] {
+            assert!(findings(&file("proto/sip/a.rs", &text)).is_empty(), "{text}");
+        }
+        assert!(findings(&file("proto/other/a.rs", &format!("// {word}\n/// How.\n"))).is_empty());
+    }
+}
