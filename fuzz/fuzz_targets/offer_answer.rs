@@ -1,7 +1,7 @@
-//! Any history of offers and answers: what must hold is said in `proto/media/tests/harness/offer_answer.rs`.
+//! Any history of offers and answers: what must hold is said in `proto/sdp/tests/harness/offer_answer.rs`.
 #![no_main]
 
-#[path = "../../proto/media/tests/harness/offer_answer.rs"]
+#[path = "../../proto/sdp/tests/harness/offer_answer.rs"]
 mod harness;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::run(data));

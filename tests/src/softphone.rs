@@ -5,9 +5,8 @@ use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::{Codec, MediaParams, Suite};
-use ringway_sansio::{Event, Instant, Outbox, Seed, Transport};
+use ringway_sansio::{Context, Event, Instant, Seed, Transport};
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -82,7 +81,7 @@ impl World {
 
     /// Registers a softphone and waits until it is.
     pub fn start(&mut self, host: HostId) {
-        self.agent_do(host, |agent, now, out, actions| agent.start(now, out, actions));
+        self.agent_do(host, |agent, cx| agent.start(cx));
         let is_registered = |sim: &ringway_sim::Sim| {
             let agent = sim.node::<Host>(host).and_then(|node| node.shards().first());
             agent.is_some_and(|agent| agent.is_registered(AccountId(0)))
@@ -97,11 +96,9 @@ impl World {
     pub fn agent_do<R>(
         &mut self,
         host: HostId,
-        run: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> R,
+        run: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R,
     ) -> R {
-        let run = |node: &mut Host, now: Instant, effects: &mut Effects| {
-            node.call(0, now, effects, |agent, out, actions| run(agent, now, out, actions))
-        };
+        let run = |node: &mut Host, now: Instant, effects: &mut Effects| node.call(0, now, effects, run);
         self.sim.call::<Host, _>(host, 0, run).flatten().expect("the host is a softphone")
     }
 
@@ -113,17 +110,14 @@ impl World {
     /// Has a softphone call, with SRTP where the other side can.
     pub fn dial(&mut self, host: HostId, target: &str) -> CallId {
         let media = self.sound_of(host);
-        self.agent_do(host, |agent, now, out, actions| {
-            agent.call(now, AccountId(0), target, media, out, actions)
-        })
-        .expect("it can call")
+        self.agent_do(host, |agent, cx| agent.call(cx, AccountId(0), target, media)).expect("it can call")
     }
 
     /// Has a softphone answer what rings.
     pub fn pick_up(&mut self, host: HostId) -> Result<CallId, CallError> {
         let media = self.sound_of(host);
         let call = self.incoming(host).ok_or(CallError::NoCall)?;
-        self.agent_do(host, |agent, now, out, actions| agent.answer(now, call, media, out, actions))?;
+        self.agent_do(host, |agent, cx| agent.answer(cx, call, media))?;
         Ok(call)
     }
 
@@ -168,7 +162,7 @@ impl World {
 
     /// Where a softphone's sound goes.
     pub fn sound_of(&self, host: HostId) -> LocalMedia {
-        let suites = vec![Suite::AeadAes256Gcm, Suite::AesCm128HmacSha1_80];
+        let suites = vec![CryptoSuite::AeadAes256Gcm, CryptoSuite::AesCm128HmacSha1_80];
         LocalMedia {
             rtp: SocketAddr::new(self.softphone_at(host).address.ip(), 4000),
             rtcp_port: 4001,

@@ -182,7 +182,7 @@ impl World {
 
     /// Calls of the server's that are still under way, over all shards: contexts, server and client transactions.
     pub fn under_way(&self) -> (usize, usize, usize) {
-        let shards = self.shards().iter().map(|shard| (shard.contexts_len(), shard.transactions().len()));
+        let shards = self.shards().iter().map(|shard| (shard.contexts_len(), shard.transactions_len()));
         shards.fold((0, 0, 0), |sum, (contexts, (servers, clients))| {
             (sum.0 + contexts, sum.1 + servers, sum.2 + clients)
         })

@@ -1,8 +1,8 @@
 //! The real phone and the real server.
 
 use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, Secret};
-use ringway_media::{Direction, Protection};
 use ringway_sansio::Transport;
+use ringway_sdp::{Direction, Protection};
 use ringway_server::Mode;
 use ringway_server::auth::Algorithm;
 use ringway_sim::{Faults, HostId};
@@ -31,7 +31,7 @@ fn states(world: &World, calls: &[(HostId, CallId)]) -> Vec<Option<CallState>> {
 }
 
 fn hang_up(world: &mut World, host: HostId, call: CallId) {
-    let _ = world.agent_do(host, |agent, now, out, actions| agent.hang_up(now, call, out, actions));
+    let _ = world.agent_do(host, |agent, cx| agent.hang_up(cx, call));
 }
 
 /// Both sides agree: the key of one is the other's, and what one sends the other hears.
@@ -55,7 +55,7 @@ fn it_registers_refreshes_and_takes_it_back() {
         let refreshed =
             world.told(alice).iter().filter(|it| matches!(it, AgentEvent::Registered { .. })).count();
         assert_eq!(refreshed, 3);
-        world.agent_do(alice, |agent, now, out, actions| agent.shut_down(now, out, actions));
+        world.agent_do(alice, |agent, cx| agent.shut_down(cx));
         world.wait(2);
         assert!(matches!(world.told(alice).last(), Some(AgentEvent::Unregistered { .. })));
         let bindings: usize = world.shards().iter().map(|shard| shard.location().bindings_len()).sum();
@@ -88,7 +88,7 @@ fn a_wrong_password_is_said_and_not_tried_for_ever() {
         let alice = world.softphone_with("alice", Transport::Udp, |config| {
             config.accounts[0].secret = Secret::Password("wrong".into());
         });
-        world.agent_do(alice, |agent, now, out, actions| agent.start(now, out, actions));
+        world.agent_do(alice, |agent, cx| agent.start(cx));
         world.wait(7000);
         let told = world.told(alice);
         assert!(
@@ -105,12 +105,12 @@ fn a_call_with_hold_and_resume_keeps_its_keys() {
         assert_agreement(world, (alice, out), (bob, inward));
         let before = world.agreed(alice, out).unwrap().protection;
         for (holder, held) in [((alice, out), (bob, inward)), ((bob, inward), (alice, out))] {
-            world.agent_do(holder.0, |agent, now, o, a| agent.hold(now, holder.1, o, a)).unwrap();
+            world.agent_do(holder.0, |agent, cx| agent.hold(cx, holder.1)).unwrap();
             world.wait(1);
             assert_agreement(world, holder, held);
             assert_eq!(world.agreed(holder.0, holder.1).unwrap().direction, Direction::SendOnly);
             assert!(world.told(held.0).contains(&AgentEvent::HeldByPeer { call: held.1 }));
-            world.agent_do(holder.0, |agent, now, o, a| agent.resume(now, holder.1, o, a)).unwrap();
+            world.agent_do(holder.0, |agent, cx| agent.resume(cx, holder.1)).unwrap();
             world.wait(1);
             assert_agreement(world, holder, held);
             assert_eq!(world.agreed(holder.0, holder.1).unwrap().direction, Direction::SendRecv);
@@ -141,8 +141,8 @@ fn calls_by_tcp() {
 fn both_hold_at_once_and_both_get_it() {
     Story::new("softphone glare").run(|world| {
         let (alice, out, bob, inward) = call(world);
-        world.agent_do(alice, |agent, now, o, a| agent.hold(now, out, o, a)).unwrap();
-        world.agent_do(bob, |agent, now, o, a| agent.hold(now, inward, o, a)).unwrap();
+        world.agent_do(alice, |agent, cx| agent.hold(cx, out)).unwrap();
+        world.agent_do(bob, |agent, cx| agent.hold(cx, inward)).unwrap();
         world.wait(15);
         for (host, call) in [(alice, out), (bob, inward)] {
             assert!(world.told(host).contains(&AgentEvent::HeldByPeer { call }), "{:?}", world.told(host));
@@ -185,7 +185,7 @@ fn all_phones_of_a_user_ring_and_one_gets_the_call() {
         world.wait(1);
         for host in [desk, mobile] {
             let call = world.incoming(host).unwrap();
-            world.agent_do(host, |agent, now, o, a| agent.ring(now, call, 180, o, a)).unwrap();
+            world.agent_do(host, |agent, cx| agent.ring(cx, call, 180)).unwrap();
         }
         world.wait(1);
         let one = world.pick_up(desk).unwrap();
@@ -208,12 +208,11 @@ fn bob_gives_alice_to_carol() {
     Story::new("softphone transfer").run(|world| {
         let (alice, out, bob, inward) = call(world);
         let carol = world.registered_softphone("carol");
-        world.agent_do(bob, |agent, now, o, a| agent.transfer(now, inward, "carol", o, a)).unwrap();
+        world.agent_do(bob, |agent, cx| agent.transfer(cx, inward, "carol")).unwrap();
         world.wait(1);
         assert!(world.told(alice).iter().any(|event| matches!(event, AgentEvent::TransferRequested { .. })));
         let media = world.sound_of(alice);
-        let new =
-            world.agent_do(alice, |agent, now, o, a| agent.accept_transfer(now, out, media, o, a)).unwrap();
+        let new = world.agent_do(alice, |agent, cx| agent.accept_transfer(cx, out, media)).unwrap();
         world.wait(1);
         let at_carol = world.pick_up(carol).unwrap();
         world.wait(2);
@@ -254,7 +253,7 @@ fn twenty_percent_loss_and_the_call_is_made_held_and_ended() {
             ref other => panic!("{other:?}"),
         }
         assert_agreement(world, both[0], both[1]);
-        world.agent_do(alice, |agent, now, o, a| agent.hold(now, out, o, a)).unwrap();
+        world.agent_do(alice, |agent, cx| agent.hold(cx, out)).unwrap();
         world.wait(100);
         if world.agent(alice).call_state(out).is_some() {
             assert_eq!(world.agreed(alice, out).unwrap().direction, Direction::SendOnly);
@@ -328,7 +327,7 @@ fn nobody_answers_nobody_is_there_and_nobody_of_that_name() {
         let busy = world.dial(alice, "bob");
         world.wait(1);
         let inward = world.incoming(bob).unwrap();
-        world.agent_do(bob, |agent, now, o, a| agent.reject(now, inward, 486, o, a)).unwrap();
+        world.agent_do(bob, |agent, cx| agent.reject(cx, inward, 486)).unwrap();
         world.wait(5);
         assert_eq!(world.ended(alice, busy), Some(486));
         let long = world.dial(alice, "bob");

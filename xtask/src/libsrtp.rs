@@ -1,22 +1,22 @@
-//! libsrtp2 as it is installed, loaded while running: the peer that Ringway's SRTP is compared with.
+//! libsrtp2 as installed, loaded at run time: the peer that Ringway's SRTP is compared with.
 //!
 //! The workspace builds without it. Structures and constants are those of libsrtp 2.x (`srtp.h`, `crypto_types.h`),
 //! whose binary interface is that of `libsrtp2.so.1`.
 #![allow(unsafe_code)]
 
 use anyhow::{Result, anyhow, bail};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
 /// The name by which the dynamic linker finds it.
-const SONAME: &CStr = c"libsrtp2.so.1";
+const SONAME: &str = "libsrtp2.so.1";
 
 /// What must be free behind a packet: `SRTP_MAX_TRAILER_LEN`, and the index of SRTCP.
 pub(crate) const ROOM_BYTES: usize = 16 + 128 + 4;
 
-/// The library, loaded and initialised; it stays for the life of the process.
+/// The library, loaded and initialised; it stays loaded for the life of the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Library {
     create: unsafe extern "C" fn(*mut *mut c_void, *const Policy) -> c_int,
@@ -28,10 +28,10 @@ pub(crate) struct Library {
 type Call = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int) -> c_int;
 
 impl Library {
-    /// Loads the library; `LD_LIBRARY_PATH` can name another one than the installed. None: there is none.
+    /// Loads the library; `LD_LIBRARY_PATH` can name another one than the installed. `None` if there is none.
     ///
     /// # Errors
-    /// It is not what we know, or does not start.
+    /// A function is missing, or the library does not initialise.
     pub(crate) fn load() -> Result<Option<Self>> {
         // srtp_init works once in a process.
         static LOADED: OnceLock<Result<Option<Library>, String>> = OnceLock::new();
@@ -40,49 +40,29 @@ impl Library {
     }
 
     fn load_once() -> Result<Option<Self>> {
-        // SAFETY: the name is a string that ends; the library's constructors are trusted as any installed library's.
-        let handle = unsafe { libc::dlopen(SONAME.as_ptr(), libc::RTLD_NOW) };
-        if handle.is_null() {
-            return Ok(None);
-        }
-        let symbol = |symbol: &CStr| {
-            // SAFETY: the handle is that of a library that stays loaded, the name a string that ends.
-            let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-            if address.is_null() { Err(anyhow!("{SONAME:?} has no {symbol:?}")) } else { Ok(address) }
-        };
-        let call = |name: &CStr| {
-            // SAFETY: the four packet functions of libsrtp 2 have this type (srtp.h).
-            symbol(name).map(|address| unsafe { std::mem::transmute::<*mut c_void, Call>(address) })
-        };
-        // SAFETY: each has the type that srtp.h of libsrtp 2 gives it.
-        let (library, init) = unsafe {
-            let library = Self {
-                create: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(*mut *mut c_void, *const Policy) -> c_int,
-                >(symbol(c"srtp_create")?),
-                dealloc: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(
-                    symbol(c"srtp_dealloc")?,
-                ),
+        // SAFETY: the library's constructors are trusted as any installed library's.
+        let Ok(library) = (unsafe { libloading::Library::new(SONAME) }) else { return Ok(None) };
+        // The functions are called without the handle, so the library is never unloaded.
+        let library = Box::leak(Box::new(library));
+        // SAFETY: each function has the type that srtp.h of libsrtp 2 declares, by which the fields are typed.
+        let (functions, init) = unsafe {
+            let functions = Self {
+                create: *library.get("srtp_create")?,
+                dealloc: *library.get("srtp_dealloc")?,
                 calls: [
-                    call(c"srtp_protect")?,
-                    call(c"srtp_unprotect")?,
-                    call(c"srtp_protect_rtcp")?,
-                    call(c"srtp_unprotect_rtcp")?,
+                    *library.get("srtp_protect")?,
+                    *library.get("srtp_unprotect")?,
+                    *library.get("srtp_protect_rtcp")?,
+                    *library.get("srtp_unprotect_rtcp")?,
                 ],
-                version: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(symbol(
-                    c"srtp_get_version_string",
-                )?),
+                version: *library.get("srtp_get_version_string")?,
             };
-            (
-                library,
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(c"srtp_init")?),
-            )
+            (functions, library.get::<unsafe extern "C" fn() -> c_int>("srtp_init")?)
         };
         // SAFETY: the function is called once, before any other of the library.
         match unsafe { init() } {
-            0 => Ok(Some(library)),
-            status => bail!("{SONAME:?}: srtp_init failed with {status}"),
+            0 => Ok(Some(functions)),
+            status => bail!("{SONAME}: srtp_init failed with {status}"),
         }
     }
 
@@ -102,7 +82,7 @@ impl Library {
     ///
     /// # Errors
     /// The library was built without the suite.
-    pub(crate) fn session(&self, suite: Suite, key: &MasterKey, side: Side) -> Result<Session> {
+    pub(crate) fn session(&self, suite: CryptoSuite, key: &MasterKey, side: Side) -> Result<Session> {
         let rtp = CryptoPolicy::new(suite, c_int::from(suite.tag_bits() / 8));
         // RFC 3711 §5.2: the tag of SRTCP is not shortened.
         let rtcp = CryptoPolicy::new(suite, if suite.is_aead() { 16 } else { 10 });
@@ -217,7 +197,7 @@ struct CryptoPolicy {
 
 impl CryptoPolicy {
     /// Filled by hand: not every build exports a function for every suite.
-    fn new(suite: Suite, auth_tag_len: c_int) -> Self {
+    fn new(suite: CryptoSuite, auth_tag_len: c_int) -> Self {
         let cipher_type = match (suite.is_aead(), suite.key_bytes()) {
             (false, 16) => 1,
             (false, 24) => 4,

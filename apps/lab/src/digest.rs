@@ -115,12 +115,11 @@ fn hash<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
     hasher.finalize().to_vec()
 }
 
+/// The digits fit: every byte has two.
 fn hex(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(b"0123456789abcdef".get(usize::from(digit)).copied().unwrap_or(b'0'));
-        }
-    }
+    let at = out.len();
+    out.resize(at + 2 * bytes.len(), b'0');
+    let _ = base16ct::lower::encode(bytes, out.get_mut(at..).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -24,8 +24,9 @@ mod view;
 mod watched;
 
 pub use machine::Machine;
-pub use phone::{PhoneMachine, SoundCard};
+pub use phone::PhoneMachine;
 pub use program::Program;
+pub use ringway_media::headset::SoundCard;
 pub use services::MemoryServices;
 pub use watched::{Traffic, Watched};
 

@@ -400,7 +400,7 @@ impl<C: Card> Machine<C> {
         if is_short != self.is_short && self.memory.limit > 0 {
             self.is_short = is_short;
             let reason = is_short.then_some("Out Of Memory");
-            self.station.call(now, |node, _, _| node.inner_mut().refuse_new_work(reason));
+            self.station.call(now, |node, _| node.inner_mut().refuse_new_work(reason));
             let text = if is_short {
                 "memory: less than 4 MiB left; new requests get 503"
             } else {

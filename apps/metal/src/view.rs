@@ -210,8 +210,8 @@ impl<'m, C: Card> View<'m, C> {
         ];
         if let (Some(node), Some(services)) = (self.station.node(), self.services) {
             let server = node.inner();
-            let (servers, clients) = server.transactions().len();
-            let full = server.transactions().counters().refused_full;
+            let (servers, clients) = server.transactions_len();
+            let full = server.transaction_counters().refused_full;
             limits.push(limited("server transactions", servers, TRANSACTIONS_MAX, full));
             limits.push(limited("client transactions", clients, TRANSACTIONS_MAX, full));
             let (nonces, most, evicted) = services.nonces();

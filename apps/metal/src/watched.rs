@@ -1,7 +1,6 @@
 //! A node that is watched: what it was asked and what it answered, by kind.
 
-use alloc::vec::Vec;
-use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received};
+use ringway_sansio::{Context, Deadline, Event, Node, Outbox, Received};
 
 /// `N`, with what went in and out counted.
 #[derive(Debug)]
@@ -61,32 +60,26 @@ impl<N: Node> Node for Watched<N> {
         N::shard_of(key, bytes, shards)
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<N::Action>,
-    ) {
+    fn on_message(&mut self, cx: &mut Context<'_, N::Action>, received: Received<'_>) {
         if !received.bytes.starts_with(b"SIP/") {
             self.traffic.requests += 1;
             self.traffic.registers += u64::from(received.bytes.starts_with(b"REGISTER "));
         }
-        let before = out.len();
-        self.node.on_message(now, received, out, actions);
-        self.note_sent(out, before);
+        let before = cx.out.len();
+        self.node.on_message(cx, received);
+        self.note_sent(cx.out, before);
     }
 
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<N::Action>) {
-        let before = out.len();
-        self.node.on_event(now, event, out, actions);
-        self.note_sent(out, before);
+    fn on_event(&mut self, cx: &mut Context<'_, N::Action>, event: Event) {
+        let before = cx.out.len();
+        self.node.on_event(cx, event);
+        self.note_sent(cx.out, before);
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<N::Action>) {
-        let before = out.len();
-        self.node.on_timeout(now, out, actions);
-        self.note_sent(out, before);
+    fn on_timeout(&mut self, cx: &mut Context<'_, N::Action>) {
+        let before = cx.out.len();
+        self.node.on_timeout(cx);
+        self.note_sent(cx.out, before);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

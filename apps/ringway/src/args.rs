@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::phone::{AnswerArgs, CallArgs, DemoArgs, PhoneScreenArgs};
+use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const EXAMPLES: &str = "Examples:
   ringway phone                          a phone in this terminal
   ringway call sip:bob@192.0.2.7         call somebody, without a screen
 
-Exit status: 0 done, 1 the operation failed, 2 bad usage or bad configuration.";
+Exit status: 0 done, 1 the operation failed (a call was refused, `check` found errors), 2 bad usage or bad configuration.";
 
 /// A SIP server (registrar, proxy, redirect) and a phone.
 #[derive(Debug, Parser)]
@@ -59,6 +59,8 @@ Examples:
     Call(Box<CallArgs>),
     /// Wait for calls and answer them, without a screen
     Answer(Box<AnswerArgs>),
+    /// List microphones and loudspeakers; `*` marks the ones that are used by default
+    Audio(AudioArgs),
     /// See it work: a server, two phones and a protected call in one process, in a few seconds
     Demo(DemoArgs),
 }

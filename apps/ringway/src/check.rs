@@ -8,15 +8,25 @@ use serde_json::json;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let text = Config::read(&args.file)?;
-    let errors = Config::parse(&text, Some(&args.file)).err().unwrap_or_default();
+    let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
+        Ok(config) => (config.warnings(), Vec::new()),
+        Err(errors) => (Vec::new(), errors),
+    };
     let file = args.file.display().to_string();
     if args.json {
         let errors: Vec<_> = errors
             .iter()
             .map(|error| json!({"line": error.line, "key": error.key, "message": error.message}))
             .collect();
-        output::line(&json!({"file": file, "ok": errors.is_empty(), "errors": errors}).to_string())?;
+        let mut result = json!({"file": file, "ok": errors.is_empty(), "errors": errors});
+        if !warnings.is_empty() {
+            result["warnings"] = json!(warnings);
+        }
+        output::line(&result.to_string())?;
     } else if errors.is_empty() {
+        for warning in &warnings {
+            eprintln!("ringway: warning: {file}: {warning}");
+        }
         output::line(&format!("{file}: ok"))?;
     } else {
         for error in &errors {

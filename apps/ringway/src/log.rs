@@ -5,9 +5,11 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Started logging; dropping it writes what waits, for at most [`FLUSH_MAX`].
 #[must_use]
@@ -39,10 +41,12 @@ pub(crate) fn start(log: &Log) -> Logging {
         drop(done);
     });
     let builder = fmt().with_writer(Lines { lines: lines.clone() }).with_max_level(level).with_target(false);
+    // Lines of libraries may hold text from the network that nobody escaped.
+    let ours = Targets::new().with_target("ringway", level);
     // It fails when there is a subscriber already; then that one takes the logs.
     let _ = match log.format {
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).finish().with(ours).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(ours).try_init(),
     };
     Logging { lines, written: thread.is_ok().then_some(written) }
 }

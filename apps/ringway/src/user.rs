@@ -28,6 +28,16 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
             config.source()
         )));
     }
+    if let StoreUrl::Sqlite(file) = &config.store.url
+        && needs_users(&args.command)
+        && !file.exists()
+    {
+        return Err(Failure::failed(format!(
+            "{}: there is no database and so no user; `ringway user add NAME` makes it, or name its configuration with \
+             --config",
+            file.display()
+        )));
+    }
     let users = Users { store: Store::open(&config.store.url)?, config, is_json: args.json };
     match args.command {
         UserCommand::Add(password) => users.add(&password),
@@ -37,6 +47,16 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
         UserCommand::Remove(name) => users.remove(&name),
         UserCommand::Bind { user, contact } => users.bind(&user, &contact),
         UserCommand::Unbind { user, contact } => users.unbind(&user, contact.as_deref()),
+    }
+}
+
+/// True for a command that shows or changes users that are there already.
+fn needs_users(command: &UserCommand) -> bool {
+    match command {
+        UserCommand::Add(_) | UserCommand::Import { .. } | UserCommand::Bind { .. } => false,
+        UserCommand::List | UserCommand::Passwd(_) | UserCommand::Remove(_) | UserCommand::Unbind { .. } => {
+            true
+        }
     }
 }
 

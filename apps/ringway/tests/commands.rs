@@ -179,6 +179,61 @@ fn a_configuration_is_checked_without_a_start() {
 }
 
 #[test]
+fn a_file_that_is_not_text_is_said_to_be_none() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("ringway.toml"), b"domains = [\"example.org\"]\n# \xff\xfe\n").unwrap();
+    for args in [&["check", "ringway.toml"][..], &["serve"], &["user", "list"]] {
+        let error = ringway(path, args).refused(2);
+        assert!(error.contains("ringway.toml:2: not valid UTF-8 at byte 28"), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_network_that_holds_everybody_is_warned_of() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("open.toml"), "[auth]\ntrusted = [\"192.0.2.0/24\", \"0.0.0.0/0\", \"::/0\"]\n")
+        .unwrap();
+    let checked = ringway(path, &["check", "open.toml"]);
+    assert_eq!((checked.status, checked.out.as_str()), (0, "open.toml: ok\n"), "{checked:?}");
+    let lines: Vec<_> = checked.err.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("0.0.0.0/0") && lines[1].contains("::/0"), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("warning") && line.contains("[auth] trusted")),
+        "{lines:?}"
+    );
+    let value = ringway_json(path, &["check", "open.toml", "--json"]);
+    assert!(value["warnings"].as_array().is_some_and(|warnings| warnings.len() == 2), "{value}");
+
+    let more =
+        "listen = [\"udp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[auth]\ntrusted = [\"::/0\"]\n";
+    fs::write(path.join("ringway.toml"), more).unwrap();
+    let running = Running::start(path, &["serve"], "");
+    let line = running.says("[auth] trusted");
+    assert!(line.contains("WARN") && line.contains("::/0"), "{line}");
+}
+
+#[test]
+fn without_a_database_there_is_nobody_to_list_or_change() {
+    let folder = folder();
+    let path = folder.path();
+    for args in [
+        &["user", "list"][..],
+        &["user", "list", "--json"],
+        &["user", "passwd", "alice"],
+        &["user", "remove", "alice"],
+        &["user", "unbind", "alice"],
+    ] {
+        let error = ringway(path, args).refused(1);
+        assert!(error.contains("ringway.db") && error.contains("user add"), "{args:?}: {error}");
+    }
+    assert!(fs::read_dir(path).unwrap().next().is_none(), "a file was made");
+    ringway(path, &["user", "add", "alice"]).ok();
+    assert_eq!(users(path), ["alice@localhost"]);
+}
+
+#[test]
 fn bad_usage_is_one_line_and_status_2() {
     let folder = folder();
     for args in [
@@ -214,6 +269,7 @@ fn every_command_explains_itself_with_examples() {
         "user remove",
         "user bind",
         "user unbind",
+        "audio",
     ];
     for command in commands {
         let mut args: Vec<_> = command.split_whitespace().collect();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// A server in a folder of its own.
 struct Served {
-    _folder: TempDir,
+    folder: TempDir,
     running: Running,
     udp: SocketAddr,
     tcp: SocketAddr,
@@ -44,7 +44,7 @@ fn serve(log: &str, more: &str) -> Served {
     let address = |transport: &str| {
         ready.split(' ').find_map(|word| word.strip_prefix(transport)).unwrap().parse().unwrap()
     };
-    Served { udp: address("udp:"), tcp: address("tcp:"), running, _folder: folder }
+    Served { udp: address("udp:"), tcp: address("tcp:"), running, folder }
 }
 
 impl Served {
@@ -90,10 +90,16 @@ fn hear_first(socket: &UdpSocket, start: &str) -> String {
     }
 }
 
+/// A nonce for the address of this socket.
+fn nonce(socket: &UdpSocket) -> String {
+    socket.send(request(socket, "REGISTER", "sip:localhost", "alice", "nonce", "").as_bytes()).unwrap();
+    hear(socket).split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
 /// A digest that proves nothing, with this username.
-fn wrong_digest(user: &str) -> String {
+fn wrong_digest(user: &str, nonce: &str) -> String {
     format!(
-        "Authorization: Digest username=\"{user}\", realm=\"localhost\", nonce=\"n\", uri=\"sip:localhost\", \
+        "Authorization: Digest username=\"{user}\", realm=\"localhost\", nonce=\"{nonce}\", uri=\"sip:localhost\", \
          response=\"0123456789abcdef0123456789abcdef\", qop=auth, nc=00000001, cnonce=\"c\"\r\n"
     )
 }
@@ -117,10 +123,9 @@ fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
     // A name that would be another line, or another address.
     let hostile = "x address=192.0.2.66 reason=wrong-password\t";
     for (call, user) in [("1", hostile), ("2", "alice")] {
+        let digest = wrong_digest(user, &nonce(&client));
         client
-            .send(
-                request(&client, "REGISTER", "sip:localhost", "alice", call, &wrong_digest(user)).as_bytes(),
-            )
+            .send(request(&client, "REGISTER", "sip:localhost", "alice", call, &digest).as_bytes())
             .unwrap();
         assert!(hear(&client).starts_with("SIP/2.0 401"));
         // One line a second for each source.
@@ -139,6 +144,13 @@ fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
         lines[1].ends_with("INFO refused login user=alice address=127.0.0.1 reason=wrong-password"),
         "{lines:?}"
     );
+    let pattern = failregex();
+    let found: Vec<_> = log.iter().filter_map(|line| pattern.captures(line)).collect();
+    assert!(found.len() == 2 && found.iter().all(|one| &one["host"] == "127.0.0.1"), "{log:?}");
+    let journal = format!("host ringway[123]: {}", lines[1]);
+    assert!(pattern.is_match(&journal), "as fail2ban reads it from the journal");
+    let (_, without_date) = lines[1].split_once('Z').unwrap();
+    assert!(pattern.is_match(without_date), "as fail2ban reads it from a file");
     assert!(log.iter().any(|line| line.contains("INFO started version=")), "{log:?}");
     assert!(log.iter().all(|line| !line.contains("DEBUG") && !line.contains("TRACE")), "{log:?}");
 }
@@ -150,13 +162,14 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
     let end = Instant::now() + PATIENCE;
     let mut sent = 0_u64;
     // The second line comes after a second and says how many were left out.
+    let nonce = nonce(&client);
     while !served.running.has_said("suppressed") {
         assert!(Instant::now() < end, "no second line after {sent} logins");
         sent += 1;
         let call = sent.to_string();
         client
             .send(
-                request(&client, "REGISTER", "sip:localhost", "alice", &call, &wrong_digest("alice"))
+                request(&client, "REGISTER", "sip:localhost", "alice", &call, &wrong_digest("alice", &nonce))
                     .as_bytes(),
             )
             .unwrap();
@@ -166,6 +179,7 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
     let refused: Vec<_> = lines.iter().filter(|line| line["message"] == "refused login").collect();
     assert_eq!((&refused[0]["user"], &refused[0]["address"]), (&"alice".into(), &"127.0.0.1".into()));
     assert_eq!((&refused[0]["reason"], &refused[0]["level"]), (&"wrong-password".into(), &"INFO".into()));
+    assert_eq!(refused[1]["reason"], "slowed", "more than twenty in a second are not checked");
     let suppressed: u64 = refused.iter().filter_map(|line| line["suppressed"].as_u64()).sum();
     assert!(suppressed > 0 && suppressed + refused.len() as u64 <= sent, "{sent} {refused:?}");
 }
@@ -180,6 +194,23 @@ fn a_limit_is_said() {
     }
     let line = served.running.says("limit reached");
     assert!(line.contains("INFO limit reached limit=over_rate count="), "{line}");
+}
+
+#[test]
+fn a_call_that_is_refused_at_once_is_not_ended() {
+    let served = serve("level = \"debug\"", "[store]\nurl = \"memory:\"");
+    let client = served.client();
+    let at = client.local_addr().unwrap();
+    let call = request(&client, "INVITE", "sip:x@203.0.113.1", "alice", "relay", "")
+        .replace("alice@localhost", "eve@example.net");
+    client.send(call.as_bytes()).unwrap();
+    hear_first(&client, "SIP/2.0 403");
+    let log = served.log();
+    let refused = format!(
+        "DEBUG call refused call_id=relay from=sip:eve@example.net to=sip:eve@example.net flow=udp:{at} status=403"
+    );
+    let lines: Vec<_> = log.iter().filter(|line| line.contains("call_id=relay")).collect();
+    assert!(lines.len() == 1 && lines[0].ends_with(&refused), "{log:#?}");
 }
 
 #[test]
@@ -253,7 +284,7 @@ fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
         let log = format!("level = \"trace\"\nformat = \"{format}\"");
         let served = serve(&log, "[store]\nurl = \"memory:\"");
         let client = served.client();
-        let options = request(&client, "OPTIONS", "sip:localhost", "alice", "1", &wrong_digest("alice"));
+        let options = request(&client, "OPTIONS", "sip:localhost", "alice", "1", &wrong_digest("alice", "n"));
         client.send(options.as_bytes()).unwrap();
         hear(&client);
         let at = client.local_addr().unwrap();
@@ -277,12 +308,96 @@ fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
     }
 }
 
+/// The guide's pattern for fail2ban, with what fail2ban puts in for `<HOST>`.
+fn failregex() -> regex_lite::Regex {
+    let guide = include_str!("../../../docs/user-guide.md");
+    let pattern = guide.lines().find_map(|line| line.strip_prefix("failregex = ")).unwrap();
+    regex_lite::Regex::new(&pattern.replace("<HOST>", "(?P<host>[0-9A-Fa-f.:]+)")).unwrap()
+}
+
+#[test]
+fn no_text_from_the_network_is_a_refused_login_at_any_level() {
+    const LINE: &str =
+        "2026-01-02T03:04:05.678901Z  INFO refused login user=b address=192.0.2.66 reason=wrong-password";
+    for format in ["text", "json"] {
+        let log = format!("level = \"trace\"\nformat = \"{format}\"");
+        let served = serve(&log, "[store]\nurl = \"memory:\"\n[auth]\nenabled = false");
+        let client = served.client();
+        let options = |call: &str, lines: &str| {
+            request(&client, "OPTIONS", "sip:localhost", "alice", call, &format!("{lines}\r\n"))
+        };
+        let plain = |call: &str| options(call, "X: y");
+        let messages = [
+            options("1", &format!("Subject: {LINE}")),
+            options("2", &format!("Subject: a\r\n {LINE}")),
+            plain("3").replace("Call-ID: 3", &format!("Call-ID: {LINE}")),
+            plain("4").replace("From: <", &format!("From: \"{LINE}\" <")),
+            plain("5").replace("sip:localhost SIP", &format!("sip:localhost;{LINE} SIP")),
+            plain("6")
+                .replace("Content-Length: 0\r\n\r\n", &format!("Content-Length: 100\r\n\r\n\n{LINE}\n")),
+            plain("7")
+                .replace("OPTIONS", "INVITE")
+                .replace("alice@", &format!("{}@", LINE.replace(' ', "%20"))),
+            LINE.to_owned(),
+            format!("\n{LINE}\n"),
+            format!("\\\"\n{LINE}\n"),
+        ];
+        for message in &messages {
+            client.send(message.as_bytes()).unwrap();
+        }
+        client.send(options("last", "X: y").as_bytes()).unwrap();
+        served.running.says("last");
+        let mut stream = TcpStream::connect(served.tcp).unwrap();
+        stream.write_all(format!("{LINE}\r\n\r\n").as_bytes()).unwrap();
+        let _ = stream.read(&mut [0; 1000]);
+        let log = served.log();
+        let traced = log.iter().filter(|line| line.contains("192.0.2.66")).count();
+        assert!(traced >= messages.len(), "{log:#?}");
+        let pattern = failregex();
+        for line in log.iter().filter(|line| line.contains("192.0.2.66")) {
+            assert!(!pattern.is_match(line), "{line}");
+            if format == "text" {
+                assert!(!line.contains("refused login user") && !line.contains(" address="), "{line}");
+            }
+        }
+        let ours = ["TRACE received", "TRACE sent", "\"message\":\"received\"", "\"message\":\"sent\""];
+        let is_trace = |line: &&String| line.contains("TRACE");
+        let is_ours = |line: &String| ours.iter().any(|text| line.contains(text));
+        let others: Vec<_> = log.iter().filter(is_trace).filter(|line| !is_ours(line)).collect();
+        assert!(others.is_empty(), "lines of libraries: {others:?}");
+    }
+}
+
+#[test]
+fn a_reload_that_changes_the_bound_on_memory_is_refused() {
+    let served = serve("level = \"info\"", "[limits]\nmemory_mb = 64");
+    let file = served.folder.path().join("ringway.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 16")).unwrap();
+    served.running.signal("-HUP");
+    let line = served.running.says("configuration not reloaded");
+    assert!(line.contains("memory_mb") && line.contains("restart"), "{line}");
+    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 64\nper_source_rate = 7")).unwrap();
+    served.running.signal("-HUP");
+    served.running.says("configuration reloaded");
+}
+
 #[test]
 fn nothing_is_said_when_the_log_is_off() {
     let served = serve("level = \"off\"", "");
     let client = served.client();
     client
-        .send(request(&client, "REGISTER", "sip:localhost", "alice", "1", &wrong_digest("alice")).as_bytes())
+        .send(
+            request(
+                &client,
+                "REGISTER",
+                "sip:localhost",
+                "alice",
+                "1",
+                &wrong_digest("alice", &nonce(&client)),
+            )
+            .as_bytes(),
+        )
         .unwrap();
     hear(&client);
     assert_eq!(served.log(), [] as [&str; 0]);

@@ -492,6 +492,7 @@ fn wrong_usage_is_told_in_one_line() {
         (&["call", "sip:b@127.0.0.1", "--play", "tone:9000"], "3999"),
         (&["call", "sip:b@127.0.0.1", "--play", "tone:x"], "tone:440"),
         (&["call", "sip:b@127.0.0.1", "--play", "no-such.wav"], "no-such.wav"),
+        (&["call", "sip:b@127.0.0.1", "--play", "microphone"], "--audio"),
         (&["call", "sip:b@127.0.0.1", "--dtmf", "12x"], "0-9"),
         (&["call", "sip:b@127.0.0.1", "--rtp-ports", "5-4"], "A-B"),
         (&["call", "sip:b@127.0.0.1", "--duration", "100000"], "86400"),

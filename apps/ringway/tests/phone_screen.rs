@@ -170,7 +170,11 @@ fn a_person_signs_in_calls_and_leaves() {
     let bob = Running::start(folder.path(), &[&answer[..], &["--play", "speech"]].concat(), "bob");
     bob.ready();
 
-    fs::write(folder.path().join("phone.toml"), "# mine\n[call]\nplay = \"speech\"\n").unwrap();
+    fs::write(
+        folder.path().join("phone.toml"),
+        "# mine\n[call]\nplay = \"speech\"\n[audio]\nenabled = false\n",
+    )
+    .unwrap();
     let mut phone = Terminal::open(folder.path());
     phone.shows(&["Welcome. Who are you?", "no account"]);
     for keys in ["alice@localhost", DOWN, "alice", DOWN, &address, UP, UP, UP, RIGHT] {
@@ -232,7 +236,7 @@ fn a_person_signs_in_calls_and_leaves() {
 fn zrtp_shows_the_same_sas_at_both_ends() {
     let folder = tempdir().unwrap();
     let settings = "[account]\nuri = \"sip:alice@127.0.0.1\"\nregister = false\n[call]\nsrtp = \"zrtp\"\nplay = \"speech\"\n\
-                    [network]\nbind = \"127.0.0.1:0\"\n";
+                    [audio]\nenabled = false\n[network]\nbind = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("phone.toml"), settings).unwrap();
     let answer = [
         "answer",
@@ -303,7 +307,8 @@ fn what_two_people_compared_once_both_phones_know_in_the_next_call() {
 /// `ringway phone` without a server, and where it is called; `call` is what its configuration says of calls.
 fn direct_phone(folder: &Path, name: &str, call: &str) -> (Terminal, String) {
     let settings = format!(
-        "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[call]\n{call}\n[network]\nbind = \"127.0.0.1:0\"\n"
+        "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[call]\n{call}\n[audio]\nenabled = false\n\
+         [network]\nbind = \"127.0.0.1:0\"\n"
     );
     fs::write(folder.join("phone.toml"), settings).unwrap();
     let mut phone = Terminal::open(folder);

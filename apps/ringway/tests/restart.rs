@@ -5,7 +5,7 @@
 mod program;
 
 use program::Running;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -62,12 +62,16 @@ impl Server {
         String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// What `ringway show registrations` lists: address-of-record and contact.
-    fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
+    /// What `ringway show WHAT --json` prints.
+    fn show(&self, folder: &Path, what: &str) -> Value {
         let line = self.program.says("admin API on http://");
         let admin = line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned();
-        let args = ["show", "registrations", "--json", "--admin", &admin];
-        let listed = Running::start(folder, &args, "").done().json();
+        Running::start(folder, &["show", what, "--json", "--admin", &admin], "").done().json()
+    }
+
+    /// What `ringway show registrations` lists: address-of-record and contact.
+    fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
+        let listed = self.show(folder, "registrations");
         let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
         let items = listed["registrations"].as_array().or(listed.as_array()).unwrap();
         items.iter().map(|item| (text(item, "aor"), text(item, "contact"))).collect()
@@ -98,11 +102,32 @@ fn after_a_flipped_bit_it_starts_with_the_rest_and_names_who_is_lost() {
     assert!(said.contains("1 record lost") && said.contains("r.db.bindings.1.damaged-1"), "{said}");
     assert!(server.program.says("last change lost").contains("\"user13@example.org\""));
     assert!(fs::read(folder.path().join("r.db.bindings.1.damaged-1")).unwrap() == bytes);
+    let stats = server.show(folder.path(), "stats");
+    assert_eq!((&stats["store_records_lost"], &stats["store_files_damaged"]), (&json!(1), &json!(1)));
     let after = server.registrations(folder.path());
     let lost: Vec<_> = before.difference(&after).map(|(aor, _)| aor.as_str()).collect();
     assert_eq!((lost, after.len()), (vec!["sip:user13@example.org"], 19));
     assert_eq!(server.register("user13", &[contact(13)]), 200);
     assert_eq!(server.registrations(folder.path()), before);
+}
+
+#[test]
+fn a_damaged_copy_of_a_header_is_a_warning_and_loses_nothing() {
+    let folder = folder(10);
+    let server = Server::start(folder.path());
+    assert_eq!(server.register("bob", &[contact(1)]), 200);
+    drop(server);
+    let segment = folder.path().join("r.db.bindings.1");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let server = Server::start(folder.path());
+    let said = server.program.says("header");
+    assert!(
+        said.contains("WARN") && said.contains("r.db.bindings.1") && said.contains("nothing is lost"),
+        "{said}"
+    );
+    assert_eq!(server.registrations(folder.path()).len(), 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
-use ringway_sansio::Transport;
+use ringway_sansio::{TRANSPORTS_NOT_SUPPORTED, Transport};
 use ringway_transaction::DEFAULT_PORT;
 
 /// More listeners than this have no number.
@@ -115,14 +115,10 @@ pub(crate) fn port_number(text: &str) -> Option<u16> {
 }
 
 fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
-    match word {
-        "udp" => Ok(Transport::Udp),
-        "tcp" => Ok(Transport::Tcp),
-        "tls" | "ws" | "wss" => {
-            Err("cannot be had: this version has no TLS and no WebSocket yet; use udp: and tcp:")
-        }
-        _ => Err(example),
-    }
+    Transport::from_name(word).ok_or(match TRANSPORTS_NOT_SUPPORTED.contains(&word) {
+        true => "cannot be had: this version has no TLS and no WebSocket yet; use udp: and tcp:",
+        false => example,
+    })
 }
 
 /// Reads `domains`, and makes them lower-case; without it `localhost`.

@@ -2,7 +2,7 @@
 
 use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
-use crate::words::{COMMAND_LINE, PortWord, Words};
+use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
     Addressing, Auth, ConfigError, Connections, Limits, Listener, Reader, Registrar, Routing, Section,
     ServerSections, read_document, read_domains,
@@ -200,21 +200,10 @@ fn read_users(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<Ipv
     (tftp, file.map(|(text, _)| text.to_owned()))
 }
 
-/// Says what is wrong with the name of a file on another machine.
-pub(crate) fn file_name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.len() > FILE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        return Err(format!(
-            "{name:?} is no name of a file, which has 1 to 255 bytes without control characters"
-        ));
-    }
-    Ok(())
-}
-
 /// As many as the network below can have at once.
 const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per_source: None };
 /// A larger file is no settings: it came over a network.
 const FILE_BYTES_MAX: usize = 64 << 10;
-const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// Keys of `ringway.toml` that need what this machine has not.
 const REFUSED: [(&str, &str); 6] = [

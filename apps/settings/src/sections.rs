@@ -15,6 +15,7 @@ use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
 pub use ringway_server::Strangers;
+use ringway_server::auth::NotANetwork;
 pub use ringway_server::auth::{Algorithm, Network};
 
 /// `[auth]`
@@ -162,9 +163,15 @@ fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Ve
     for (entry, at) in entries {
         match entry.parse::<Network>() {
             Ok(network) => networks.push(network),
-            Err(ringway_server::auth::NotANetwork) => {
+            Err(NotANetwork::Syntax) => {
                 let message = format!(
                     "{entry:?} is not a network; give an address, or one with a prefix as \"192.0.2.0/24\""
+                );
+                reader.error(at, section.path(key), message);
+            }
+            Err(NotANetwork::BitsBehindPrefix(network)) => {
+                let message = format!(
+                    "{entry:?} is not a network: bits behind the prefix are set; write \"{network}\", or the address alone"
                 );
                 reader.error(at, section.path(key), message);
             }

@@ -1,7 +1,6 @@
 //! The words of a kernel's command line: `key=value`, with blanks in between; double quotes hold blanks together.
 
 use crate::listeners::{EntryFault, domain, port_number};
-use crate::machine::file_name;
 use crate::network::{addressing, host};
 use crate::sections::{MODES, algorithm, check_realm};
 use crate::{Addressing, Algorithm, ConfigError, Mode};
@@ -165,6 +164,22 @@ fn file(value: &str) -> Result<FileWord, String> {
         name => file_name(name).map(|()| FileWord::Named(name.to_owned())),
     }
 }
+
+/// Checks the name of a file on a TFTP server.
+///
+/// # Errors
+/// The name is empty, too long, or has control characters.
+pub(crate) fn file_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > FILE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(format!(
+            "{name:?} is no name of a file, which has 1 to 255 bytes without control characters"
+        ));
+    }
+    Ok(())
+}
+
+/// Maximum length of a file name, in bytes.
+const FILE_NAME_BYTES_MAX: usize = 255;
 
 fn switch(value: &str) -> Result<bool, String> {
     match value {

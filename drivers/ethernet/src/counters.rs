@@ -1,6 +1,6 @@
 //! What a station counts.
 
-use ringway_sansio::Closing;
+use ringway_stream::CloseReason;
 
 /// What a station counted since its start. What the card counts is in [`CardCounters`](crate::CardCounters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct StationCounters {
     pub unanswered: u64,
     /// Packets that could not be sent, for any reason.
     pub unreachable: u64,
+    /// Packets on TCP connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    pub unreported: u64,
     /// Packets that found no room to wait for ARP.
     pub waiting_full: u64,
     /// Stations that found no room in the table of neighbours.
@@ -52,15 +54,15 @@ pub struct StationCounters {
 }
 
 impl StationCounters {
-    pub(crate) fn note_closing(&mut self, why: Closing) {
+    pub(crate) fn note_closing(&mut self, why: CloseReason) {
         match why {
-            Closing::Ended => {}
-            Closing::NotConnected => self.connections_failed += 1,
-            Closing::Framing => self.connections_unframed += 1,
-            Closing::Slow | Closing::Idle | Closing::Unused => self.connections_slow += 1,
-            Closing::Unread => self.connections_unread += 1,
+            CloseReason::Ended => {}
+            CloseReason::NotConnected => self.connections_failed += 1,
+            CloseReason::Framing => self.connections_unframed += 1,
+            CloseReason::Slow | CloseReason::Idle | CloseReason::Unused => self.connections_slow += 1,
+            CloseReason::Unread => self.connections_unread += 1,
             // A station has few connections and a limit for each.
-            Closing::SourceMemory | Closing::Memory => {}
+            CloseReason::SourceMemory | CloseReason::Memory => {}
         }
     }
 }

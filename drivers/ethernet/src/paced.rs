@@ -10,7 +10,7 @@ use crate::{Card, StationCounters};
 use alloc::boxed::Box;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, Transport, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, beat_after};
 
 /// A [`Station`] and, while there is one, a [`PacedNode`] at two of its ports.
 pub struct PacedStation<C, N: Node, P> {
@@ -225,7 +225,7 @@ fn send<C: Card>(
     for (packet, bytes) in out.packets() {
         let Flow { transport, listener, remote, .. } = packet.flow;
         let port = ports.get(usize::from(listener.0));
-        if let (Transport::Udp, Some(port), SocketAddr::V4(remote)) = (transport, port, remote) {
+        if let (false, Some(port), SocketAddr::V4(remote)) = (transport.is_stream(), port, remote) {
             wire.send(now, *port, remote, Token::NONE, bytes);
             counters.sent += 1;
         }

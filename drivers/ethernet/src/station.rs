@@ -14,7 +14,9 @@ use crate::{Card, Lease, StationCounters};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
-use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token, Transport};
+use ringway_sansio::{
+    Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token, Transport,
+};
 use smoltcp::iface::SocketHandle;
 
 /// One card, one address, and a [`Node`] that takes what comes to its ports.
@@ -116,12 +118,12 @@ impl<C: Card, N: Node> Station<C, N> {
         let mut reassembly = Vec::new();
         let mut listening = Vec::new();
         for (listener, port) in numbered {
-            match port.transport {
-                Transport::Udp => {
+            match port.transport.is_stream() {
+                false => {
                     let handle = self.stack.open_datagrams(port.number, REASSEMBLED_BYTES);
                     reassembly.extend(handle.map(|handle| (listener, handle)));
                 }
-                Transport::Tcp => listening.push((listener, port.number)),
+                true => listening.push((listener, port.number)),
             }
         }
         self.streams.listen(listening, message_bytes_max);
@@ -261,10 +263,10 @@ impl<C: Card, N: Node> Station<C, N> {
     pub fn call<R>(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>) -> R,
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>) -> R,
     ) -> Option<R> {
         let served = self.served.as_mut()?;
-        let result = f(&mut served.node, &mut served.out, &mut served.actions);
+        let result = f(&mut served.node, &mut Context::new(now, &mut served.out, &mut served.actions));
         self.send_packets(now);
         Some(result)
     }
@@ -317,7 +319,7 @@ impl<C: Card, N: Node> Station<C, N> {
             return;
         }
         streams.run(stack, &mut wire.counters, now, |flow, bytes| {
-            served.node.on_message(now, Received { flow, bytes }, &mut served.out, &mut served.actions);
+            served.on_message(now, Received { flow, bytes });
         });
     }
 
@@ -329,7 +331,7 @@ impl<C: Card, N: Node> Station<C, N> {
                 wire.counters.datagrams_in += 1;
                 wire.counters.datagrams_reassembled += 1;
                 let flow = Flow::udp(listener, SocketAddr::V4(socket_address(from.endpoint)));
-                served.node.on_message(now, Received { flow, bytes }, &mut served.out, &mut served.actions);
+                served.on_message(now, Received { flow, bytes });
             }
         }
     }
@@ -359,13 +361,13 @@ impl<C: Card, N: Node> Station<C, N> {
     fn run_timers(&mut self, now: Instant) {
         let Some(served) = &mut self.served else { return };
         if served.node.next_deadline().is_some_and(|deadline| deadline.at <= now) {
-            served.node.on_timeout(now, &mut served.out, &mut served.actions);
+            served.node.on_timeout(&mut Context::new(now, &mut served.out, &mut served.actions));
         }
     }
 
     fn tell(&mut self, now: Instant, event: Event) {
         if let Some(served) = &mut self.served {
-            served.node.on_event(now, event, &mut served.out, &mut served.actions);
+            served.node.on_event(&mut Context::new(now, &mut served.out, &mut served.actions), event);
         }
     }
 
@@ -388,15 +390,15 @@ impl<C: Card, N: Node> Station<C, N> {
         for (packet, bytes) in served.out.packets() {
             let listener = usize::from(packet.flow.listener.0);
             let (flow, token) = (packet.flow, packet.token);
-            match (flow.transport, served.ports.get(listener), flow.remote) {
-                (Transport::Udp, Some(port), SocketAddr::V4(remote)) => {
+            match (flow.transport.is_stream(), served.ports.get(listener), flow.remote) {
+                (false, Some(port), SocketAddr::V4(remote)) => {
                     wire.send(now, port.number, remote, token, bytes);
                 }
-                (Transport::Tcp, Some(_), SocketAddr::V4(_)) => {
+                (true, Some(_), SocketAddr::V4(_)) => {
                     streams.send(stack, &mut wire.counters, (flow, token), bytes, now);
                 }
                 // There is no IPv6 here, and no such listener.
-                (Transport::Udp | Transport::Tcp, None, _) | (_, _, SocketAddr::V6(_)) => {
+                (_, None, _) | (_, _, SocketAddr::V6(_)) => {
                     wire.counters.no_route += 1;
                     wire.counters.unreachable += 1;
                     if token != Token::NONE {
@@ -432,7 +434,11 @@ impl<N: Node> Served<N> {
     fn on_datagram(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]) {
         let Some(listener) = self.listener(port) else { return };
         let flow = Flow::udp(listener, SocketAddr::V4(from));
-        self.node.on_message(now, Received { flow, bytes }, &mut self.out, &mut self.actions);
+        self.on_message(now, Received { flow, bytes });
+    }
+
+    fn on_message(&mut self, now: Instant, received: Received<'_>) {
+        self.node.on_message(&mut Context::new(now, &mut self.out, &mut self.actions), received);
     }
 
     /// The listener of datagrams to a port.

@@ -9,10 +9,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{
-    Closing, ConnectionId, Event, Flow, Framer, Instant, ListenerId, Origin, StreamLimits, StreamTimes,
-    Token, Transport, WriteQueue,
-};
+use ringway_sansio::{ConnectionId, Event, Flow, Framer, Instant, ListenerId, Token, Transport};
+use ringway_stream::{Broken, CloseReason, Connection, Origin, PassThrough, StreamLimits};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
@@ -37,11 +35,7 @@ struct Stream<F> {
     id: ConnectionId,
     handle: SocketHandle,
     flow: Flow,
-    framer: F,
-    queue: WriteQueue,
-    times: StreamTimes,
-    /// Set when it is to be closed: no more is read from it.
-    closing: Option<Closing>,
+    connection: Connection<F>,
 }
 
 impl<F: Framer> Streams<F> {
@@ -52,7 +46,11 @@ impl<F: Framer> Streams<F> {
             waiting: Vec::new(),
             open: Vec::new(),
             ending: Vec::new(),
-            limits: StreamLimits { write_queue_bytes_max: QUEUE_BYTES_MAX, ..StreamLimits::default() },
+            limits: StreamLimits {
+                write_queue_bytes_max: QUEUE_BYTES_MAX,
+                write_queue_messages_max: QUEUE_MESSAGES_MAX,
+                ..StreamLimits::default()
+            },
             message_bytes_max: 65_535,
             next_id: 1,
             next_port: DIALLING_PORT_MIN + chance % (u16::MAX - DIALLING_PORT_MIN),
@@ -83,9 +81,9 @@ impl<F: Framer> Streams<F> {
         let limits = self.limits;
         for stream in &mut self.open {
             stream.read(stack, counters, now, &mut each);
-            let (at, why) = stream.times.deadline(&limits);
+            let (at, why) = stream.connection.deadline(&limits);
             if at <= now {
-                stream.closing = Some(why);
+                stream.connection.fail(why);
             }
         }
     }
@@ -103,13 +101,9 @@ impl<F: Framer> Streams<F> {
         let Self { open, reports, ending, .. } = self;
         open.retain_mut(|stream| {
             stream.write(stack, now);
-            let Some(why) = stream.closing else { return true };
+            let Some(why) = stream.connection.end_reason() else { return true };
             let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(stream.handle);
-            if why == Closing::Ended {
-                // What the peer asked before its end is answered first.
-                if !stream.queue.is_empty() && socket.may_send() {
-                    return true;
-                }
+            if why == CloseReason::Ended {
                 socket.close();
             } else {
                 socket.abort();
@@ -117,7 +111,8 @@ impl<F: Framer> Streams<F> {
             counters.note_closing(why);
             ending.push((stream.handle, now + ENDING));
             reports.push(Event::Closed(stream.id));
-            reports.extend(stream.queue.undelivered().map(Event::Unreachable));
+            counters.unreported += stream.connection.unreported();
+            reports.extend(stream.connection.undelivered().map(Event::Unreachable));
             false
         });
     }
@@ -134,9 +129,9 @@ impl<F: Framer> Streams<F> {
         let place = self.open.iter().position(|stream| match flow.connection {
             Some(id) => stream.id == id,
             None => {
-                stream.times.origin() == Origin::Dialled
+                stream.connection.origin() == Origin::Dialled
                     && stream.flow.remote == flow.remote
-                    && stream.closing.is_none()
+                    && stream.connection.is_open()
             }
         });
         let place = place.or_else(|| match flow.connection {
@@ -150,12 +145,8 @@ impl<F: Framer> Streams<F> {
             }
             return;
         };
-        stream.queue.push(bytes, token);
-        stream.times.queued(now);
+        stream.connection.queue(bytes, token, &self.limits, now);
         counters.stream_messages_out += 1;
-        if stream.queue.waiting().len() > self.limits.write_queue_bytes_max {
-            stream.closing.get_or_insert(Closing::Unread);
-        }
     }
 
     /// Cuts all connections: the address they are bound to is gone.
@@ -169,7 +160,7 @@ impl<F: Framer> Streams<F> {
         for mut stream in self.open.drain(..) {
             stack.sockets.remove(stream.handle);
             self.reports.push(Event::Closed(stream.id));
-            self.reports.extend(stream.queue.undelivered().map(Event::Unreachable));
+            self.reports.extend(stream.connection.undelivered().map(Event::Unreachable));
         }
     }
 
@@ -256,10 +247,7 @@ impl<F: Framer> Streams<F> {
             id,
             handle,
             flow,
-            framer: F::new(self.message_bytes_max),
-            queue: WriteQueue::default(),
-            times: StreamTimes::new(origin, now),
-            closing: None,
+            connection: Connection::new(origin, F::new(self.message_bytes_max), PassThrough, now),
         });
     }
 }
@@ -272,74 +260,41 @@ impl<F: Framer> Stream<F> {
         now: Instant,
         each: &mut impl FnMut(Flow, &[u8]),
     ) {
-        let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(self.handle);
-        if !self.times.is_open() {
+        let Self { handle, flow, connection, .. } = self;
+        let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(*handle);
+        if !connection.is_connected() {
             match socket.state() {
                 tcp::State::SynSent | tcp::State::SynReceived => return,
-                tcp::State::Closed => {
-                    self.closing.get_or_insert(Closing::NotConnected);
-                    return;
-                }
-                _ => self.times.opened(now),
+                tcp::State::Closed => return connection.fail(CloseReason::NotConnected),
+                _ => connection.connected(now),
             }
         }
-        if self.closing.is_some() {
+        if !connection.is_receiving() {
             return;
         }
         while socket.can_recv() {
-            let framer = &mut self.framer;
             let read = socket.recv(|bytes| {
-                framer.push(bytes);
+                connection.receive(bytes, now);
                 (bytes.len(), bytes.len())
             });
             match read {
-                Ok(1..) => self.times.heard(now),
+                Ok(1..) => {}
                 Ok(0) | Err(_) => break,
             }
         }
-        let mut whole = false;
-        loop {
-            match self.framer.next_frame() {
-                Ok(Some(frame)) => {
-                    whole = true;
-                    counters.stream_messages_in += 1;
-                    each(self.flow, frame);
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    self.closing = Some(Closing::Framing);
-                    break;
-                }
-            }
-        }
-        self.times.note_frames(self.framer.is_partial(), whole, now);
-        if whole {
-            self.queue.answered();
-        }
-        for _ in 0..self.framer.pongs().min(PONGS_PER_READ) {
-            self.queue.push(F::PONG, Token::NONE);
-            self.times.queued(now);
-        }
+        let batch = connection.messages(usize::MAX, now, |message| each(*flow, message));
+        counters.stream_messages_in += batch.messages as u64;
         if !socket.may_recv() && !socket.can_recv() {
-            // The peer is at its end; what it asked before is answered first.
-            self.closing.get_or_insert(Closing::Ended);
+            connection.peer_ended(now);
         }
     }
 
     fn write(&mut self, stack: &mut Stack, now: Instant) {
         let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(self.handle);
-        while self.times.is_open() && !self.queue.is_empty() && socket.can_send() {
-            match socket.send_slice(self.queue.waiting()) {
-                Ok(count @ 1..) => {
-                    self.queue.advance(count);
-                    self.times.took(now);
-                }
-                Ok(0) | Err(_) => break,
-            }
-        }
-        if self.queue.is_empty() {
-            self.times.drained();
-        }
+        self.connection.flush(now, |bytes| match socket.may_send() {
+            true => Ok(socket.send_slice(bytes).unwrap_or(0)),
+            false => Err(Broken),
+        });
     }
 }
 
@@ -375,8 +330,7 @@ const WRITE_BYTES: usize = 8 << 10;
 /// Bytes that wait behind them.
 const QUEUE_BYTES_MAX: usize = 256 << 10;
 
-/// Keep-alives answered for one read; a peer that sends more at once does not need them to learn that we live.
-const PONGS_PER_READ: usize = 16;
+const QUEUE_MESSAGES_MAX: usize = 2500;
 
 /// RFC 6335 §6: ports for connections of our own.
 const DIALLING_PORT_MIN: u16 = 49_152;

@@ -3,6 +3,7 @@
 //! Each counter has one writer, its worker, so that counting is a plain addition; readers on other threads see a value
 //! that is a moment old.
 
+use ringway_stream::CloseReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread changes and any thread reads.
@@ -110,6 +111,8 @@ counters! {
     stream_source_closes,
     /// Packets whose sender was told that they could not be sent.
     unreachable,
+    /// Packets on connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    unreachable_unreported,
     /// Packets and events dropped because another worker's inbox was full.
     inbox_drops,
     /// Packets kept back until what they promise is stored, now.
@@ -120,9 +123,38 @@ counters! {
     unwritten_bytes,
 }
 
+impl Counters {
+    /// Counts a connection that is closed.
+    pub(crate) fn closed(&self, why: CloseReason) {
+        match why {
+            CloseReason::Ended => {}
+            CloseReason::NotConnected => self.dial_failures.one(),
+            CloseReason::Framing => self.framing_errors.one(),
+            CloseReason::Slow => self.slow_closes.one(),
+            CloseReason::Idle => self.idle_closes.one(),
+            CloseReason::Unused => self.unused_closes.one(),
+            CloseReason::Unread => self.write_queue_closes.one(),
+            CloseReason::SourceMemory => self.stream_source_closes.one(),
+            CloseReason::Memory => self.stream_memory_closes.one(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_closed_connection_is_counted_by_the_name_of_its_reason() {
+        for why in CloseReason::ALL {
+            let (counters, mut counts) = (Counters::default(), Counts::default());
+            counters.closed(why);
+            counters.add_to(&mut counts);
+            let counted: Vec<_> = counts.each().filter(|(_, value)| *value > 0).collect();
+            let expected: Vec<_> = why.counter().map(|name| (name, 1)).into_iter().collect();
+            assert_eq!(counted, expected, "{why:?}");
+        }
+    }
 
     #[test]
     fn workers_add_up() {

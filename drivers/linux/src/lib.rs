@@ -10,7 +10,6 @@
 
 mod action;
 mod clock;
-mod connection;
 mod counters;
 mod held;
 mod inbox;
@@ -22,8 +21,8 @@ pub mod resolve;
 mod runtime;
 mod shard;
 pub mod signals;
-pub mod sound;
 mod sources;
+mod stream;
 pub mod sys;
 mod tcp;
 mod trace;
@@ -38,7 +37,7 @@ pub use inbox::Inboxes;
 pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;
-pub use ringway_sansio::StreamLimits;
+pub use ringway_stream::StreamLimits;
 pub use runtime::{Config, Runtime, StartError, Tally};
 pub use shard::{Shards, shard_of_token};
 pub use trace::{Direction, MessageTrace};

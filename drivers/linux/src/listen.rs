@@ -2,7 +2,7 @@
 
 use crate::inbox::Inboxes;
 use crate::sys;
-use ringway_sansio::Transport;
+use ringway_sansio::{TRANSPORTS_NOT_SUPPORTED, Transport};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
@@ -28,12 +28,11 @@ impl FromStr for Listen {
 
     fn from_str(text: &str) -> Result<Self, ListenError> {
         let (name, address) = text.split_once(':').ok_or_else(|| ListenError::Form(text.to_owned()))?;
-        let transport = match name {
-            "udp" => Transport::Udp,
-            "tcp" => Transport::Tcp,
-            "tls" | "ws" | "wss" => return Err(ListenError::NotYet(name.to_owned())),
-            _ => return Err(ListenError::Transport(name.to_owned())),
-        };
+        let transport =
+            Transport::from_name(name).ok_or_else(|| match TRANSPORTS_NOT_SUPPORTED.contains(&name) {
+                true => ListenError::NotYet(name.to_owned()),
+                false => ListenError::Transport(name.to_owned()),
+            })?;
         let address = address.parse().map_err(|_| ListenError::Address(address.to_owned()))?;
         Ok(Self { transport, address })
     }
@@ -183,40 +182,37 @@ fn bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<Listen
         bind_and_listen(&socket, actual)?;
         sockets.push(socket);
     }
-    let typed = sockets.into_iter().map(|socket| match listen.transport {
-        Transport::Udp => ListenSocket::Udp(socket.into()),
-        Transport::Tcp => ListenSocket::Tcp(socket.into()),
+    let typed = sockets.into_iter().map(|socket| match listen.transport.is_stream() {
+        false => ListenSocket::Udp(socket.into()),
+        true => ListenSocket::Tcp(socket.into()),
     });
     Ok((actual, typed.collect()))
 }
 
 fn unbound(listen: Listen) -> io::Result<Socket> {
     let domain = Domain::for_address(listen.address);
-    let socket = match listen.transport {
-        Transport::Udp => Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?,
-        Transport::Tcp => Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?,
+    let is_stream = listen.transport.is_stream();
+    let socket = match is_stream {
+        false => Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?,
+        true => Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?,
     };
     socket.set_nonblocking(true)?;
     if listen.address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    match listen.transport {
-        Transport::Udp => sys::set_buffers(socket.as_fd(), DATAGRAM_BUFFER_BYTES),
-        Transport::Tcp => {
-            // Connections of the last run that are winding down do not keep the port.
-            socket.set_reuse_address(true)?;
-            set_stream_options(&socket)?;
-        }
+    if is_stream {
+        // Connections of the last run that are winding down do not keep the port.
+        socket.set_reuse_address(true)?;
+        set_stream_options(&socket)?;
+    } else {
+        sys::set_buffers(socket.as_fd(), DATAGRAM_BUFFER_BYTES);
     }
     Ok(socket)
 }
 
 fn bind_and_listen(socket: &Socket, listen: Listen) -> io::Result<()> {
     socket.bind(&listen.address.into())?;
-    match listen.transport {
-        Transport::Udp => Ok(()),
-        Transport::Tcp => socket.listen(BACKLOG),
-    }
+    if listen.transport.is_stream() { socket.listen(BACKLOG) } else { Ok(()) }
 }
 
 /// The options of every stream. Accepted connections inherit them from the listening socket.

@@ -3,7 +3,7 @@
 //! Any worker may run any shard for one message; a shard's timers are run by its owner, worker `shard % workers`.
 
 use crate::inbox::Inboxes;
-use ringway_sansio::{Instant, Node, Outbox, ShardKey, Token};
+use ringway_sansio::{Context, Instant, Node, ShardKey, Token};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -22,8 +22,8 @@ pub struct Shards<N: Node> {
     inboxes: Inboxes,
 }
 
-/// What another thread wants done with a node, with what the node needs to send and to wish.
-pub(crate) type Call<N> = Box<dyn FnOnce(&mut N, Instant, &mut Outbox, &mut Vec<<N as Node>::Action>) + Send>;
+/// What another thread wants done with a node, with the context that the node needs to send packets and to request actions.
+pub(crate) type Call<N> = Box<dyn FnOnce(&mut N, &mut Context<'_, <N as Node>::Action>) + Send>;
 
 impl<N: Node> Clone for Shards<N> {
     fn clone(&self) -> Self {
@@ -77,12 +77,12 @@ impl<N: Node> Shards<N> {
     pub fn call<R: Send + 'static>(
         &self,
         shard: u16,
-        f: impl FnOnce(&mut N, Instant, &mut Outbox, &mut Vec<N::Action>) -> R + Send + 'static,
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>) -> R + Send + 'static,
     ) -> Option<R> {
         let (answer, answered) = sync_channel(1);
-        let call: Call<N> = Box::new(move |node, now, out, actions| {
+        let call: Call<N> = Box::new(move |node, cx| {
             // It fails when the caller's thread is gone, and nobody wants to know.
-            let _ = answer.send(f(node, now, out, actions));
+            let _ = answer.send(f(node, cx));
         });
         {
             let mut calls =
@@ -154,7 +154,7 @@ const CALLS_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{Deadline, Event, Framer, FramingError, Outbox, Received};
+    use ringway_sansio::{Deadline, Event, Framer, FramingError, Received};
 
     /// A node that is nothing but its deadline.
     struct Alarm(Option<u64>);
@@ -167,11 +167,11 @@ mod tests {
             0
         }
 
-        fn on_message(&mut self, _: Instant, _: Received<'_>, _: &mut Outbox, _: &mut Vec<()>) {}
+        fn on_message(&mut self, _: &mut Context<'_, ()>, _: Received<'_>) {}
 
-        fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+        fn on_event(&mut self, _: &mut Context<'_, ()>, _: Event) {}
 
-        fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+        fn on_timeout(&mut self, _: &mut Context<'_, ()>) {}
 
         fn next_deadline(&self) -> Option<Deadline> {
             self.0.map(|secs| Deadline { at: Instant::from_secs(secs), reason: "a test" })

@@ -1,6 +1,7 @@
 //! Accepted connections of each source, and the bytes that its connections hold.
 
-use ringway_sansio::{Closing, MemoryBound, source_of};
+use ringway_sansio::{MemoryBound, source_of};
+use ringway_stream::CloseReason;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,16 +57,16 @@ impl Sources {
     ///
     /// # Errors
     /// Why the connection must be closed: more bytes than its source or all together may hold. Then nothing has changed.
-    pub(crate) fn hold(&self, address: IpAddr, before: usize, now: usize) -> Result<(), Closing> {
+    pub(crate) fn hold(&self, address: IpAddr, before: usize, now: usize) -> Result<(), CloseReason> {
         let is_bounded = self.max.load(Ordering::Relaxed) != 0;
         self.change(address, |source| {
             let bytes = source.bytes - before + now;
             if now > before {
                 if is_bounded && bytes > self.source_bytes_max() {
-                    return Err(Closing::SourceMemory);
+                    return Err(CloseReason::SourceMemory);
                 }
                 if self.memory.as_ref().is_some_and(|memory| !memory.take(now - before)) {
-                    return Err(Closing::Memory);
+                    return Err(CloseReason::Memory);
                 }
             } else if let Some(memory) = &self.memory {
                 memory.give(before - now);
@@ -151,11 +152,11 @@ mod tests {
         let sources = Sources::new(100, Some(Arc::clone(&memory)));
         assert_eq!(sources.hold(ip("192.0.2.1"), 0, 5 << 20), Ok(()));
         assert_eq!(sources.hold(ip("192.0.2.1"), 0, 3 << 20), Ok(()), "another connection of it");
-        assert_eq!(sources.hold(ip("192.0.2.1"), 3 << 20, (3 << 20) + 1), Err(Closing::SourceMemory));
+        assert_eq!(sources.hold(ip("192.0.2.1"), 3 << 20, (3 << 20) + 1), Err(CloseReason::SourceMemory));
         for other in 2..=5 {
             assert_eq!(sources.hold(IpAddr::from([192, 0, 2, other]), 0, 8 << 20), Ok(()));
         }
-        assert_eq!(sources.hold(ip("192.0.2.6"), 0, 1), Err(Closing::Memory));
+        assert_eq!(sources.hold(ip("192.0.2.6"), 0, 1), Err(CloseReason::Memory));
         assert_eq!((memory.used(), sources.lock().len()), (40 << 20, 5), "a refusal takes nothing");
         sources.let_go(ip("192.0.2.1"), 5 << 20);
         sources.let_go(ip("192.0.2.1"), 3 << 20);
@@ -169,10 +170,10 @@ mod tests {
     fn a_source_has_a_quarter_of_a_small_bound_and_all_of_it_without_a_limit_on_sources() {
         let sources = Sources::new(1, Some(Arc::new(MemoryBound::new(4000))));
         assert_eq!(sources.hold(ip("192.0.2.1"), 0, 1000), Ok(()));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 1001), Err(Closing::SourceMemory));
+        assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 1001), Err(CloseReason::SourceMemory));
         sources.set_max(0);
         assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 4000), Ok(()));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 4000, 4001), Err(Closing::Memory));
+        assert_eq!(sources.hold(ip("192.0.2.1"), 4000, 4001), Err(CloseReason::Memory));
         sources.let_go(ip("192.0.2.1"), 4000);
     }
 }

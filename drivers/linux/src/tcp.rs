@@ -3,15 +3,14 @@
 //! A [`ConnectionId`] holds the owner's number (8 bits), the connection's slot (20 bits) and how often the slot was
 //! used before (36 bits). A slot that has been used that often is not used again, so a number never comes twice.
 
-use crate::connection::{Connection, Filled, More};
 use crate::counters::Counters;
 use crate::listen::set_stream_options;
 use crate::listing::OpenConnection;
 use crate::runtime::Common;
+use crate::stream::{Filled, More, Stream, Written};
 use crate::sys::{self, Epoll, Interest};
-use ringway_sansio::{
-    Closing, ConnectionId, Flow, Framer, Instant, ListenerId, Origin, TimerKey, Token, Transport, Wheel,
-};
+use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
+use ringway_stream::{CloseReason, Origin};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
 use std::fs::File;
@@ -66,13 +65,14 @@ pub(crate) enum Frames {
     All,
     /// Perhaps more messages.
     More,
-    /// Bytes that are no message. What came before is still to be answered; then the connection is to be closed.
-    Broken,
+    /// Nothing, and nothing more comes: the peer is at its end, or its bytes are no messages. What came before is still to be
+    /// answered; then call [`Streams::finish`].
+    Last,
 }
 
 struct Slot<F> {
     uses: u64,
-    connection: Option<Box<Connection<F>>>,
+    stream: Option<Box<Stream<F>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,26 +129,23 @@ impl<F: Framer> Streams<F> {
 
     /// Sends over a connection, or says that it is gone.
     pub(crate) fn send(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
-        let Some(connection) = find(&mut self.slots, id) else { return self.unreachable(token) };
-        connection.times.sent(now);
-        self.write(id, token, bytes, more, now);
+        let Some(stream) = find(&mut self.slots, id) else { return self.unreachable(token) };
+        let written = stream.send(bytes, token, more, &self.common.streams, now);
+        self.counters.stream_messages_out.one();
+        self.wrote(id, written);
+        if more == More::None && (written.waits > 0 || written.waited > 0) {
+            self.settle(id);
+        }
     }
 
-    fn write(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
-        let Some(connection) = find(&mut self.slots, id) else { return };
-        let before = connection.queued();
-        let sent = connection.send(bytes, token, more, now);
-        let after = connection.queued();
-        self.unwritten = self.unwritten + after - before;
-        self.counters.stream_messages_out.one();
-        match sent {
-            Ok(count) => self.counters.stream_bytes_out.add(count as u64),
-            Err(_) => return self.close(id, Closing::Ended),
-        }
-        if after > self.common.streams.write_queue_bytes_max || self.unwritten > UNWRITTEN_BYTES_MAX {
-            self.close(id, Closing::Unread);
-        } else if more == More::None && (after > 0 || before > 0) {
-            self.settle(id);
+    /// Accounts what was written to a connection, and closes it if it must be.
+    fn wrote(&mut self, id: ConnectionId, written: Written) {
+        self.counters.stream_bytes_out.add(written.bytes as u64);
+        self.unwritten = self.unwritten + written.waits - written.waited;
+        match written.close {
+            Some(why) => self.close(id, why),
+            None if self.unwritten > UNWRITTEN_BYTES_MAX => self.close(id, CloseReason::Unread),
+            None => {}
         }
     }
 
@@ -162,7 +159,7 @@ impl<F: Framer> Streams<F> {
             return self.unreachable(token);
         }
         let placed = connect(flow.remote)
-            .and_then(|stream| self.place(stream, flow.listener, flow.remote, Origin::Dialled, now));
+            .and_then(|socket| self.place(socket, flow.listener, flow.remote, Origin::Dialled, now));
         match placed {
             Ok(id) => {
                 self.counters.connections_dialled.one();
@@ -180,35 +177,27 @@ impl<F: Framer> Streams<F> {
 
     /// Goes on with a connection that has room to write, or that is made or could not be.
     pub(crate) fn writable(&mut self, id: ConnectionId, now: Instant) {
-        let Some(connection) = find(&mut self.slots, id) else { return };
-        if !connection.times.is_open() {
-            match connection.stream.take_error() {
-                Ok(None) => connection.times.opened(now),
-                Ok(Some(_)) | Err(_) => return self.close(id, Closing::NotConnected),
+        let Some(stream) = find(&mut self.slots, id) else { return };
+        if !stream.connection.is_connected() {
+            match stream.socket.take_error() {
+                Ok(None) => stream.connection.connected(now),
+                Ok(Some(_)) | Err(_) => return self.close(id, CloseReason::NotConnected),
             }
             self.connecting -= 1;
-            list(&self.common, self.worker, connection);
+            list(&self.common, self.worker, stream);
         }
-        let before = connection.queued();
-        let drained = connection.drain(now);
-        self.unwritten -= before - connection.queued();
-        match drained {
-            Ok(count) => {
-                self.counters.stream_bytes_out.add(count as u64);
-                self.settle(id);
-            }
-            Err(_) => self.close(id, Closing::Ended),
-        }
+        let written = stream.flush(now);
+        self.wrote(id, written);
+        self.finish(id);
     }
 
-    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more, and
-    /// [`Streams::close`] if this or that says so.
+    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more.
     pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
-        let Some(connection) = find(&mut self.slots, id) else { return Filled::Nothing };
-        if !connection.times.is_open() {
+        let Some(stream) = find(&mut self.slots, id) else { return Filled::Nothing };
+        if !stream.connection.is_receiving() {
             return Filled::Nothing;
         }
-        let filled = connection.fill(&mut self.room, now);
+        let filled = stream.fill(&mut self.room, now);
         if let Filled::Bytes(count) = filled {
             self.counters.stream_bytes_in.add(count as u64);
         }
@@ -222,84 +211,87 @@ impl<F: Framer> Streams<F> {
         now: Instant,
         mut each: impl FnMut(Flow, &[u8]),
     ) -> Frames {
-        let Some(connection) = find(&mut self.slots, id) else { return Frames::All };
-        let mut whole = 0;
-        let state = loop {
-            match connection.framer.next_frame() {
-                Ok(Some(frame)) => each(connection.flow, frame),
-                Ok(None) => break Frames::All,
-                Err(_) => break Frames::Broken,
-            }
-            whole += 1;
-            if whole >= FRAMES_PER_BATCH {
-                break Frames::More;
-            }
+        let Some(stream) = find(&mut self.slots, id) else { return Frames::All };
+        let flow = stream.flow;
+        let batch = stream.connection.messages(FRAMES_PER_BATCH, now, |message| each(flow, message));
+        self.counters.stream_messages_in.add(batch.messages as u64);
+        let frames = match (batch.has_more, stream.connection.is_receiving()) {
+            (true, _) => Frames::More,
+            (false, true) => Frames::All,
+            (false, false) => Frames::Last,
         };
-        self.counters.stream_messages_in.add(whole);
-        connection.note_frames(whole > 0, now);
-        let pongs = connection.framer.pongs();
-        if pongs > 0 {
-            self.counters.keep_alives.add(pongs as u64);
-            let answer = F::PONG.repeat(pongs.min(PONGS_PER_READ));
-            self.write(id, Token::NONE, &answer, More::None, now);
+        if batch.keep_alives > 0 {
+            self.counters.keep_alives.add(batch.keep_alives as u64);
+            self.counters.stream_messages_out.one();
+        }
+        let written = stream.respond(&self.common.streams, now);
+        self.wrote(id, written);
+        self.settle(id);
+        frames
+    }
+
+    /// Closes a connection that receives nothing more, once all is written. Call it when its messages are answered.
+    pub(crate) fn finish(&mut self, id: ConnectionId) {
+        let Some(stream) = find(&mut self.slots, id) else { return };
+        let (remote, is_open) = (stream.flow.remote, stream.connection.is_open());
+        if let Some(why) = stream.connection.end_reason() {
+            return self.close(id, why);
+        }
+        if !is_open {
+            self.forget_dialled(remote, id);
         }
         self.settle(id);
-        state
+    }
+
+    /// The next message to `remote` dials anew.
+    fn forget_dialled(&mut self, remote: SocketAddr, id: ConnectionId) {
+        if self.dialled.get(&remote) == Some(&id) {
+            self.dialled.remove(&remote);
+        }
     }
 
     /// Closes a connection and notes who must be told.
-    pub(crate) fn close(&mut self, id: ConnectionId, why: Closing) {
+    fn close(&mut self, id: ConnectionId, why: CloseReason) {
         let (_, index, _) = parts_of(id);
         if find(&mut self.slots, id).is_none() {
             return;
         }
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
-        let Some(mut connection) = slot.connection.take() else { return };
+        let Some(stream) = slot.stream.take() else { return };
         slot.uses += 1;
         if slot.uses <= USES_MAX {
             self.free.push(index);
         }
-        self.alarms.cancel(connection.timer);
+        let Stream { flow, mut connection, unwritten, accounted, timer, .. } = *stream;
+        self.alarms.cancel(timer);
         self.open -= 1;
         self.common.open.fetch_sub(1, Ordering::Relaxed);
-        self.unwritten -= connection.queued();
-        if !connection.times.is_open() {
+        self.unwritten -= unwritten;
+        if !connection.is_connected() {
             self.connecting -= 1;
         } else {
             self.reports.push(Report::Closed(id));
             self.common.connections.closed(self.worker, id);
         }
-        let remote = connection.flow.remote;
-        self.common.sources.let_go(remote.ip(), connection.accounted);
-        match connection.times.origin() {
+        let remote = flow.remote;
+        self.common.sources.let_go(remote.ip(), accounted);
+        match connection.origin() {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
-            Origin::Dialled => {
-                self.dialled.remove(&remote);
-            }
+            Origin::Dialled => self.forget_dialled(remote, id),
         }
-        let counters = &self.counters;
-        match why {
-            Closing::Ended => {}
-            Closing::NotConnected => counters.dial_failures.one(),
-            Closing::Framing => counters.framing_errors.one(),
-            Closing::Slow => counters.slow_closes.one(),
-            Closing::Idle => counters.idle_closes.one(),
-            Closing::Unused => counters.unused_closes.one(),
-            Closing::Unread => counters.write_queue_closes.one(),
-            Closing::SourceMemory => counters.stream_source_closes.one(),
-            Closing::Memory => counters.stream_memory_closes.one(),
-        }
-        counters.connections_open.set(self.open as u64);
+        self.counters.closed(why);
+        self.counters.connections_open.set(self.open as u64);
+        self.counters.unreachable_unreported.add(connection.unreported());
         for token in connection.undelivered() {
-            counters.unreachable.one();
+            self.counters.unreachable.one();
             self.reports.push(Report::Unreachable(token));
         }
     }
 
     /// A connection is in use until `until` at least.
     pub(crate) fn keep(&mut self, id: ConnectionId, until: Instant) {
-        if let Some(connection) = find(&mut self.slots, id) {
-            connection.times.keep(until);
+        if let Some(stream) = find(&mut self.slots, id) {
+            stream.connection.keep(until);
         }
     }
 
@@ -323,10 +315,10 @@ impl<F: Framer> Streams<F> {
             match alarm {
                 Alarm::Accept(listener) => self.watch_listener(listener, Interest::Read),
                 Alarm::Connection(id) => {
-                    let Some(connection) = find(&mut self.slots, id) else { continue };
-                    connection.timer = TimerKey::NONE;
-                    connection.timer_at = Instant::FAR;
-                    let (at, why) = connection.deadline(&self.common.streams);
+                    let Some(stream) = find(&mut self.slots, id) else { continue };
+                    stream.timer = TimerKey::NONE;
+                    stream.timer_at = Instant::FAR;
+                    let (at, why) = stream.connection.deadline(&self.common.streams);
                     if at <= now { self.close(id, why) } else { self.settle(id) }
                 }
             }
@@ -350,8 +342,8 @@ impl<F: Framer> Streams<F> {
         self.unwritten
     }
 
-    fn accepted(&mut self, stream: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
-        // Dropping the stream closes it.
+    fn accepted(&mut self, socket: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
+        // Dropping the socket closes it.
         if !self.admit() {
             return self.counters.connections_refused.one();
         }
@@ -360,7 +352,7 @@ impl<F: Framer> Streams<F> {
             return self.counters.connections_over_source.one();
         }
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
-        match self.place(stream, id, Flow::canonical(peer), Origin::Accepted, now) {
+        match self.place(socket, id, Flow::canonical(peer), Origin::Accepted, now) {
             Ok(_) => self.counters.connections_accepted.one(),
             Err(_) => {
                 self.common.sources.closed(peer.ip());
@@ -405,7 +397,7 @@ impl<F: Framer> Streams<F> {
 
     fn place(
         &mut self,
-        stream: TcpStream,
+        socket: TcpStream,
         listener: ListenerId,
         remote: SocketAddr,
         origin: Origin,
@@ -414,7 +406,7 @@ impl<F: Framer> Streams<F> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { uses: 1, connection: None });
+                self.slots.push(Slot { uses: 1, stream: None });
                 (self.slots.len() - 1) as u32
             }
             None => return Err(ErrorKind::OutOfMemory.into()),
@@ -423,16 +415,16 @@ impl<F: Framer> Streams<F> {
         let id = id_of(self.worker, index, uses);
         let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
         let framer = F::new(self.common.max_message_bytes);
-        let connection = Box::new(Connection::new(stream, flow, origin, framer, now));
-        if let Err(error) = self.epoll.add(connection.stream.as_fd(), id.0, connection.interest) {
+        let stream = Box::new(Stream::new(socket, flow, origin, framer, now));
+        if let Err(error) = self.epoll.add(stream.socket.as_fd(), id.0, stream.interest) {
             self.free.push(index);
             return Err(error);
         }
-        if connection.times.is_open() {
-            list(&self.common, self.worker, &connection);
+        if stream.connection.is_connected() {
+            list(&self.common, self.worker, &stream);
         }
         if let Some(slot) = self.slots.get_mut(index as usize) {
-            slot.connection = Some(connection);
+            slot.stream = Some(stream);
         }
         self.open += 1;
         self.counters.connections_open.set(self.open as u64);
@@ -443,27 +435,27 @@ impl<F: Framer> Streams<F> {
     /// Brings what is accounted, what epoll watches and the timer up to the connection's state. A timer that is early is
     /// left: it looks again when it fires.
     fn settle(&mut self, id: ConnectionId) {
-        let Some(connection) = find(&mut self.slots, id) else { return };
-        let held = connection.held_bytes();
-        if held != connection.accounted {
-            let address = connection.flow.remote.ip();
-            if let Err(why) = self.common.sources.hold(address, connection.accounted, held) {
+        let Some(stream) = find(&mut self.slots, id) else { return };
+        let held = stream.connection.held_bytes();
+        if held != stream.accounted {
+            let address = stream.flow.remote.ip();
+            if let Err(why) = self.common.sources.hold(address, stream.accounted, held) {
                 return self.close(id, why);
             }
-            connection.accounted = held;
+            stream.accounted = held;
         }
-        let wanted = connection.wanted();
-        if wanted != connection.interest {
-            connection.interest = wanted;
-            if self.epoll.modify(connection.stream.as_fd(), id.0, wanted).is_err() {
-                return self.close(id, Closing::Ended);
+        let wanted = stream.wanted();
+        if wanted != stream.interest {
+            stream.interest = wanted;
+            if self.epoll.modify(stream.socket.as_fd(), id.0, wanted).is_err() {
+                return self.close(id, CloseReason::Ended);
             }
         }
-        let (at, _) = connection.deadline(&self.common.streams);
-        if at < connection.timer_at {
-            self.alarms.cancel(connection.timer);
-            connection.timer = self.alarms.arm(at, Alarm::Connection(id));
-            connection.timer_at = at;
+        let (at, _) = stream.connection.deadline(&self.common.streams);
+        if at < stream.timer_at {
+            self.alarms.cancel(stream.timer);
+            stream.timer = self.alarms.arm(at, Alarm::Connection(id));
+            stream.timer_at = at;
         }
     }
 }
@@ -471,24 +463,24 @@ impl<F: Framer> Streams<F> {
 impl<F> Drop for Streams<F> {
     /// Gives back what is accounted for connections that are still open: the bound may outlive the worker.
     fn drop(&mut self) {
-        for connection in self.slots.iter().filter_map(|slot| slot.connection.as_deref()) {
-            self.common.sources.let_go(connection.flow.remote.ip(), connection.accounted);
+        for stream in self.slots.iter().filter_map(|slot| slot.stream.as_deref()) {
+            self.common.sources.let_go(stream.flow.remote.ip(), stream.accounted);
         }
     }
 }
 
-fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Connection<F>> {
+fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F>> {
     let (_, index, uses) = parts_of(id);
     let slot = slots.get_mut(index as usize)?;
-    if slot.uses == uses { slot.connection.as_deref_mut() } else { None }
+    if slot.uses == uses { slot.stream.as_deref_mut() } else { None }
 }
 
 /// Shows an open connection to those who look from outside.
-fn list<F: Framer>(common: &Common, worker: usize, connection: &Connection<F>) {
-    let Flow { transport, remote, connection: id, .. } = connection.flow;
+fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F>) {
+    let Flow { transport, remote, connection: id, .. } = stream.flow;
     // An end without an address has just been closed by the other.
-    if let (Some(id), Ok(local)) = (id, connection.stream.local_addr()) {
-        let since = connection.times.since();
+    if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
+        let since = stream.connection.since();
         common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
     }
 }
@@ -524,10 +516,7 @@ const USES_MAX: u64 = (1 << SLOT_SHIFT) - 1;
 const READ_BYTES: usize = 16 << 10;
 
 /// Messages of one connection before what they caused is sent and others get their turn.
-const FRAMES_PER_BATCH: u64 = 32;
-
-/// Keep-alives answered for one read; a peer that sends more at once does not need them to learn that we live.
-const PONGS_PER_READ: usize = 16;
+const FRAMES_PER_BATCH: usize = 32;
 
 const ACCEPTS_PER_TURN: usize = 32;
 

@@ -5,19 +5,19 @@
 //! packets that the nodes write in one batch are sent at its end.
 
 use crate::action::ActionSink;
-use crate::connection::{Filled, More};
 use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
+use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    Closing, ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -99,25 +99,26 @@ struct Batch<A> {
 impl<N: Node> Nodes<N> {
     fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
         let shard = self.shards.of_message(received.bytes);
-        self.call(batch, shard, |node, out, actions| node.on_message(now, received, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_message(cx, received));
     }
 
     fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
-        self.call(batch, shard, |node, out, actions| node.on_event(now, event, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_event(cx, event));
     }
 
     fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
-        self.call(batch, shard, |node, out, actions| node.on_timeout(now, out, actions));
+        self.call(batch, now, shard, |node, cx| node.on_timeout(cx));
     }
 
     fn call(
         &self,
         batch: &mut Batch<N::Action>,
+        now: Instant,
         shard: u16,
-        f: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>),
+        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>),
     ) {
         self.shards.run(Some(self.worker), shard, |node| {
-            f(node, &mut batch.out, &mut batch.actions);
+            f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
             if self.is_strict || !batch.actions.is_empty() {
                 let asked = self.sink.act(self.worker, shard, batch.actions.drain(..));
                 batch.asked_through = batch.asked_through.max(asked);
@@ -257,7 +258,7 @@ impl<N: Node> Worker<N> {
         if filled == Filled::Nothing {
             return;
         }
-        let broken = loop {
+        let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
             let frames = streams.frames(id, *now, |flow, bytes| {
                 common.trace(Direction::Received, &flow, bytes);
@@ -266,13 +267,13 @@ impl<N: Node> Worker<N> {
             match frames {
                 Frames::More => self.flush(),
                 Frames::All => break false,
-                Frames::Broken => break true,
+                Frames::Last => break true,
             }
         };
-        if broken || filled == Filled::Ended {
+        if is_last {
             // Answers to the last messages go out before the end.
             self.flush();
-            self.streams.close(id, if broken { Closing::Framing } else { Closing::Ended });
+            self.streams.finish(id);
         }
     }
 
@@ -302,8 +303,7 @@ impl<N: Node> Worker<N> {
     fn run_calls(&mut self) {
         for shard in self.nodes.shards.owned_by(self.index) {
             while let Some(call) = self.nodes.shards.take_call(shard) {
-                let now = self.now;
-                self.nodes.call(&mut self.batch, shard, |node, out, actions| call(node, now, out, actions));
+                self.nodes.call(&mut self.batch, self.now, shard, |node, cx| call(node, cx));
             }
         }
     }
@@ -363,8 +363,8 @@ impl<N: Node> Worker<N> {
                 continue;
             }
             common.trace(Direction::Sent, &packet.flow, bytes);
-            match packet.flow.transport {
-                Transport::Udp => {
+            match packet.flow.transport.is_stream() {
+                false => {
                     let listener = usize::from(packet.flow.listener.0);
                     let Some(Some(socket)) = udp.get(listener) else {
                         counters.send_errors.one();
@@ -383,7 +383,7 @@ impl<N: Node> Worker<N> {
                         debug_assert!(false, "an empty batch of socket {socket:?} has room");
                     }
                 }
-                Transport::Tcp => {
+                true => {
                     let more = match packets.peek() {
                         Some((next, _)) if next.flow == packet.flow && !must_wait(next) => More::Follows,
                         Some(_) | None => More::None,

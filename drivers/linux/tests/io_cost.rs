@@ -5,7 +5,7 @@
 
 use ringway_linux::sys::{ReceiveBatch, SendBatch, Wait, set_buffers};
 use ringway_linux::{Bound, Config, NoActions, Runtime};
-use ringway_sansio::{Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Token};
+use ringway_sansio::{Context, Deadline, Event, Framer, FramingError, Node, Received, Token};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -23,19 +23,13 @@ impl Node for Echo {
         u16::from(bytes.first().copied().unwrap_or(0)) % shards
     }
 
-    fn on_message(
-        &mut self,
-        _now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        _actions: &mut Vec<()>,
-    ) {
-        out.send(received.flow, Token::NONE, received.bytes);
+    fn on_message(&mut self, cx: &mut Context<'_, ()>, received: Received<'_>) {
+        cx.out.send(received.flow, Token::NONE, received.bytes);
     }
 
-    fn on_event(&mut self, _now: Instant, _event: Event, _out: &mut Outbox, _actions: &mut Vec<()>) {}
+    fn on_event(&mut self, _: &mut Context<'_, ()>, _event: Event) {}
 
-    fn on_timeout(&mut self, _now: Instant, _out: &mut Outbox, _actions: &mut Vec<()>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_, ()>) {}
 
     fn next_deadline(&self) -> Option<Deadline> {
         None

@@ -146,19 +146,19 @@ fn other_threads_call_a_node_that_then_sends_and_wishes() {
     let socket = client(address(&runtime, 0));
     let (shards, to) = (runtime.shards(), socket.local_addr().unwrap());
     for shard in 0..4_u16 {
-        let said = shards.call(shard, move |node, now, out, actions| {
-            assert!(now > ringway_sansio::Instant::default());
-            out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
-            actions.push(format!("wish of {shard}"));
+        let said = shards.call(shard, move |node, cx| {
+            assert!(cx.now > ringway_sansio::Instant::default());
+            cx.out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
+            cx.actions.push(format!("wish of {shard}"));
             node.shard
         });
         assert_eq!(said, Some(shard));
         assert_eq!(receive(&socket), format!("from {shard}"));
     }
     until("the wishes", || sink.entries.lock().unwrap().len() == 4);
-    assert_eq!(shards.call(4, |_, _, _, _| ()), None, "there is no such shard");
+    assert_eq!(shards.call(4, |_, _| ()), None, "there is no such shard");
     drop(runtime);
-    assert_eq!(shards.call(0, |_, _, _, _| ()), None, "nobody runs it any more");
+    assert_eq!(shards.call(0, |_, _| ()), None, "nobody runs it any more");
 }
 
 #[test]

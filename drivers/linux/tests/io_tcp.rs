@@ -185,6 +185,36 @@ fn the_last_answer_goes_out_before_the_end() {
 }
 
 #[test]
+fn a_peer_that_has_ended_gets_what_waits_for_it() {
+    let config = limits(StreamLimits { write_queue_bytes_max: 64 << 20, ..StreamLimits::default() });
+    let (runtime, server) = tcp(1, config);
+    let mut client = Client::connect(server);
+    client.say("1 flood 2000 10000 7\n");
+    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    client.lines.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 2000 * 10_001);
+    until("it is gone", || runtime.counts().connections_open == 0);
+    assert_eq!(runtime.counts().write_queue_closes, 0);
+}
+
+#[test]
+fn a_peer_that_has_ended_and_does_not_read_is_closed_in_time() {
+    let config = limits(StreamLimits {
+        write_queue_bytes_max: 64 << 20,
+        linger: Duration::from_millis(300),
+        ..StreamLimits::default()
+    });
+    let (runtime, server) = tcp(1, config);
+    let mut client = Client::connect(server);
+    client.say("1 flood 2000 10000 7\n");
+    until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
+    client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
+    until("it is closed", || runtime.counts().write_queue_closes == 1);
+}
+
+#[test]
 fn more_connections_than_allowed_are_closed_at_once() {
     let (runtime, server) = tcp(2, Config { max_connections: 3, ..Config::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();

@@ -1,8 +1,10 @@
 //! How machines of different kinds live in one simulation.
 
+use crate::connection::SimConnection;
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Seed, ShardKey,
+    ConnectionId, Context, Deadline, Event, Framer, Instant, Node, Outbox, Received, Seed, ShardKey,
 };
+use ringway_stream::{Connection, Origin, PassThrough};
 use std::any::Any;
 use std::time::Duration;
 
@@ -20,8 +22,8 @@ pub trait SimNode: Any {
     /// Which of them a message belongs to.
     fn shard_of(&self, bytes: &[u8]) -> u16;
 
-    /// A framer for a new connection.
-    fn framer(&self) -> Box<dyn SimFramer>;
+    /// A connection of this protocol's messages that begins now.
+    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection>;
 
     /// A message came for `shard`.
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects);
@@ -47,32 +49,6 @@ pub struct Effects {
     pub closes: Vec<ConnectionId>,
 }
 
-/// A [`Framer`] whose type is forgotten.
-pub trait SimFramer {
-    /// Adds bytes as they arrived.
-    fn push(&mut self, bytes: &[u8]);
-
-    /// The next whole message.
-    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FramingError>;
-
-    /// What is owed to the peer for its keep-alives.
-    fn pongs(&mut self) -> Vec<u8>;
-}
-
-impl<F: Framer> SimFramer for F {
-    fn push(&mut self, bytes: &[u8]) {
-        Framer::push(self, bytes);
-    }
-
-    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FramingError> {
-        Ok(Framer::next_frame(self)?.map(<[u8]>::to_vec))
-    }
-
-    fn pongs(&mut self) -> Vec<u8> {
-        F::PONG.repeat(Framer::pongs(self))
-    }
-}
-
 /// The shards of a [`Node`], and what answers their wishes.
 pub struct Hosted<N: Node> {
     shards: Vec<N>,
@@ -95,10 +71,10 @@ impl<N: Node + 'static> Hosted<N> {
         shard: u16,
         now: Instant,
         effects: &mut Effects,
-        run: impl FnOnce(&mut N, &mut Outbox, &mut Vec<N::Action>) -> R,
+        run: impl FnOnce(&mut N, &mut Context<'_, N::Action>) -> R,
     ) -> Option<R> {
         let node = self.shards.get_mut(usize::from(shard))?;
-        let result = run(node, &mut effects.out, &mut self.actions);
+        let result = run(node, &mut Context::new(now, &mut effects.out, &mut self.actions));
         for action in self.actions.drain(..) {
             (self.grant)(now, action, effects);
         }
@@ -120,20 +96,20 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
         N::shard_of(&shard_key(), bytes, SimNode::shards(self))
     }
 
-    fn framer(&self) -> Box<dyn SimFramer> {
-        Box::new(N::Framer::new(MESSAGE_BYTES_MAX))
+    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, N::Framer::new(MESSAGE_BYTES_MAX), PassThrough, now))
     }
 
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_message(now, received, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_message(cx, received));
     }
 
     fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_event(now, event, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_event(cx, event));
     }
 
     fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects) {
-        self.call(shard, now, effects, |node, out, actions| node.on_timeout(now, out, actions));
+        self.call(shard, now, effects, |node, cx| node.on_timeout(cx));
     }
 
     fn next_deadline(&self, shard: u16) -> Option<Deadline> {

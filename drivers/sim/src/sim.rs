@@ -1,12 +1,17 @@
 //! The simulation: hosts, links, and what happens next.
 
+mod streams;
+
+pub use streams::Reading;
+
 use crate::faults::Faults;
 use crate::host::{Effects, SimNode};
-use crate::stream::{Connections, End};
+use crate::stream::Connections;
 use crate::trace::{Fate, Seen, Trace};
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Packet, Received, Rng, Seed, Token, Transport,
+    ConnectionId, Event, Flow, Instant, ListenerId, Packet, Received, Rng, Seed, Transport,
 };
+use ringway_stream::{CloseReason, StreamLimits};
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -27,6 +32,9 @@ pub struct Sim {
     /// When the last datagram between two addresses arrives.
     last_arrivals: BTreeMap<(SocketAddr, SocketAddr), Instant>,
     connections: Connections,
+    stream_limits: StreamLimits,
+    /// How many of `queue` are [`Happening::Alarm`]s.
+    alarms: usize,
     trace: Trace,
 }
 
@@ -53,6 +61,7 @@ struct Host {
     listeners: Vec<(Transport, SocketAddr)>,
     /// For each shard, when it will be woken.
     wakes: Vec<Option<Instant>>,
+    reading: Reading,
 }
 
 struct Scheduled {
@@ -63,11 +72,42 @@ struct Scheduled {
 }
 
 enum Happening {
-    Datagram { host: HostId, flow: Flow, bytes: Vec<u8> },
-    Bytes { end: ConnectionId, bytes: Vec<u8> },
-    Closed { end: ConnectionId },
-    Report { host: HostId, shard: u16, event: Event },
-    Wake { host: HostId, shard: u16 },
+    Datagram {
+        host: HostId,
+        flow: Flow,
+        bytes: Vec<u8>,
+    },
+    /// The handshake of a dialled connection is over.
+    Connected {
+        end: ConnectionId,
+    },
+    Refused {
+        end: ConnectionId,
+    },
+    Bytes {
+        end: ConnectionId,
+        bytes: Vec<u8>,
+    },
+    /// There is room to write again.
+    Writable {
+        end: ConnectionId,
+    },
+    Closed {
+        end: ConnectionId,
+    },
+    /// A connection's deadline.
+    Alarm {
+        end: ConnectionId,
+    },
+    Report {
+        host: HostId,
+        shard: u16,
+        event: Event,
+    },
+    Wake {
+        host: HostId,
+        shard: u16,
+    },
 }
 
 impl Sim {
@@ -84,6 +124,8 @@ impl Sim {
             links: BTreeMap::new(),
             last_arrivals: BTreeMap::new(),
             connections: Connections::default(),
+            stream_limits: StreamLimits::default(),
+            alarms: 0,
             trace: Trace::new(now),
         }
     }
@@ -108,6 +150,7 @@ impl Sim {
             node: Some(node),
             listeners: listeners.to_vec(),
             wakes,
+            reading: Reading::AtOnce,
         });
         for shard in self.shards_of(id) {
             self.arrange_wake(id, shard);
@@ -120,6 +163,11 @@ impl Sim {
         for end in self.connections.of_host(host) {
             self.close_end(end);
         }
+        self.vanish(host)
+    }
+
+    /// Takes a host off the network at once, as a power failure would: its connections stay half-open, its addresses are free.
+    pub fn vanish(&mut self, host: HostId) -> Option<Box<dyn SimNode>> {
         self.addresses.retain(|_, (owner, _)| *owner != host);
         self.hosts.get_mut(host.0)?.node.take()
     }
@@ -127,11 +175,18 @@ impl Sim {
     /// The faults of all links that have none of their own.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
+        self.send_lost_again();
     }
 
     /// The faults of the link from one host to another, from now on.
     pub fn set_link(&mut self, from: HostId, to: HostId, faults: Faults) {
         self.links.insert((from, to), faults);
+        self.send_lost_again();
+    }
+
+    /// The limits of all connections.
+    pub fn set_stream_limits(&mut self, limits: StreamLimits) {
+        self.stream_limits = limits;
     }
 
     /// Closes a connection, given either of its ends.
@@ -191,8 +246,13 @@ impl Sim {
     /// then stands at what happened last.
     pub fn run_until_idle(&mut self, max: Duration) -> bool {
         let until = self.now + max;
-        while self.step(until) {}
-        self.queue.is_empty()
+        // Deadlines of connections that nothing happens on do not count.
+        while self.queue.len() > self.alarms {
+            if !self.step(until) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Runs until `holds` does, at most for `max`; true when it does. It is asked after everything that happens.
@@ -218,8 +278,15 @@ impl Sim {
         self.now = self.now.max(at);
         match happening {
             Happening::Datagram { host, flow, bytes } => self.deliver(host, flow, &bytes),
+            Happening::Connected { end } => self.connected(end),
+            Happening::Refused { end } => self.fail(end, CloseReason::NotConnected),
             Happening::Bytes { end, bytes } => self.deliver_bytes(end, &bytes),
-            Happening::Closed { end } => self.close_end(end),
+            Happening::Writable { end } => {
+                self.step_connection(end, |now, _, connection, socket| connection.flush(now, socket));
+                self.end_if_answered(end);
+            }
+            Happening::Closed { end } => self.peer_closed(end),
+            Happening::Alarm { end } => self.alarm(end),
             Happening::Report { host, shard, event } => {
                 let now = self.now;
                 self.run(host, shard, |node, effects| node.on_event(shard, now, event, effects));
@@ -274,9 +341,9 @@ impl Sim {
         let mut effects = Effects::default();
         call(node, &mut effects);
         for (packet, bytes) in effects.out.packets() {
-            match packet.flow.transport {
-                Transport::Udp => self.send_datagram(id, packet, bytes),
-                Transport::Tcp => self.send_bytes(id, shard, packet, bytes),
+            match packet.flow.transport.is_stream() {
+                false => self.send_datagram(id, packet, bytes),
+                true => self.send_bytes(id, shard, packet, bytes),
             }
         }
         for (after, event) in effects.events {
@@ -317,146 +384,6 @@ impl Sim {
             self.record(sender, (from, to), Transport::Udp, fate, bytes);
             let flow = Flow::udp(listener, from);
             self.schedule(at, Happening::Datagram { host, flow, bytes: bytes.to_vec() });
-        }
-    }
-
-    fn send_bytes(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
-        let end = match packet.flow.connection {
-            Some(end) => {
-                Some(end).filter(|&end| self.connections.end(end).is_some_and(|end| end.host == sender))
-            }
-            None => self
-                .connections
-                .dialled(sender, packet.flow.remote)
-                .or_else(|| self.dial(sender, packet.flow.listener, packet.flow.remote)),
-        };
-        let Some(end) = end else {
-            let fate = if packet.flow.connection.is_some() { Fate::Closed } else { Fate::Nobody };
-            self.fail(sender, shard, packet, fate, bytes);
-            return;
-        };
-        self.write(sender, end, bytes);
-        if let Some(End { unanswered: Some(unanswered), .. }) = self.connections.end_mut(end)
-            && packet.token != Token::NONE
-        {
-            unanswered.push((shard, packet.token));
-        }
-    }
-
-    /// The packet cannot be sent; its shard is told a little later, as a refused connection would be.
-    fn fail(&mut self, sender: HostId, shard: u16, packet: &Packet, fate: Fate, bytes: &[u8]) {
-        let remote = packet.flow.remote;
-        let from = self.listener(sender, packet.flow.listener, Transport::Tcp).unwrap_or(remote);
-        self.record(sender, (from, remote), Transport::Tcp, fate, bytes);
-        if packet.token != Token::NONE {
-            let delay = self.faults.draw_delay(&mut self.rng);
-            let event = Event::Unreachable(packet.token);
-            self.schedule(self.now + delay, Happening::Report { host: sender, shard, event });
-        }
-    }
-
-    /// A connection to `remote`, if somebody listens there and the link is not cut.
-    fn dial(&mut self, dialler: HostId, listener: ListenerId, remote: SocketAddr) -> Option<ConnectionId> {
-        let &(host, accepting) = self.addresses.get(&(Transport::Tcp, remote))?;
-        let own = self.hosts.get(dialler.0)?.listeners.get(usize::from(listener.0))?.1;
-        let faults = self.link(dialler, host).clone();
-        if faults.is_cut() || self.link(host, dialler).is_cut() {
-            return None;
-        }
-        let local = SocketAddr::new(own.ip(), self.connections.ephemeral_port());
-        let (near, far) = (self.connections.next_id(), self.connections.next_id());
-        // The handshake: nothing arrives at the far end before its two packets have passed.
-        let handshake = faults.draw_delay(&mut self.rng) + faults.draw_delay(&mut self.rng);
-        let end = |host, listener, local, remote, peer, framer, last_arrival| End {
-            host,
-            listener,
-            local,
-            remote,
-            peer,
-            framer,
-            last_arrival,
-            unanswered: Some(Vec::new()),
-        };
-        let near_framer = self.hosts.get(dialler.0)?.node.as_ref()?.framer();
-        let far_framer = self.hosts.get(host.0)?.node.as_ref()?.framer();
-        let near_end = end(dialler, listener, local, remote, far, near_framer, self.now);
-        let far_end = end(host, accepting, remote, local, near, far_framer, self.now + handshake);
-        self.connections.insert_dialled(near, near_end);
-        self.connections.insert_accepted(far, far_end);
-        Some(near)
-    }
-
-    /// Puts bytes on their way from `end` to its peer, in one piece or two.
-    fn write(&mut self, sender: HostId, end: ConnectionId, bytes: &[u8]) {
-        let Some((from, to, peer)) = self.connections.end(end).map(|end| (end.local, end.remote, end.peer))
-        else {
-            return;
-        };
-        let receiver = self.connections.end(peer).map(|end| end.host);
-        let faults = receiver.map_or_else(|| self.faults.clone(), |host| self.link(sender, host).clone());
-        let cut = self.rng.below(2 * bytes.len() as u64) as usize;
-        let (one, two) = bytes.split_at(cut.min(bytes.len()));
-        let mut fate = Fate::Closed;
-        for piece in [one, two].into_iter().filter(|piece| !piece.is_empty()) {
-            let Some(peer_end) = self.connections.end_mut(peer) else { break };
-            fate = match faults.stream_arrival(self.now, &mut peer_end.last_arrival, &mut self.rng) {
-                Some(at) => {
-                    self.schedule(at, Happening::Bytes { end: peer, bytes: piece.to_vec() });
-                    Fate::Arrives(at)
-                }
-                None => Fate::Lost,
-            };
-        }
-        self.record(sender, (from, to), Transport::Tcp, fate, bytes);
-    }
-
-    fn deliver_bytes(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let Some(end) = self.connections.end_mut(id) else { return };
-        let host = end.host;
-        let (listener, remote) = (end.listener, end.remote);
-        let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
-        end.framer.push(bytes);
-        loop {
-            let Some(end) = self.connections.end_mut(id) else { return };
-            let frame = end.framer.next_frame();
-            let pongs = end.framer.pongs();
-            if !pongs.is_empty() {
-                self.write(host, id, &pongs);
-            }
-            match frame {
-                Ok(Some(frame)) => {
-                    if let Some(end) = self.connections.end_mut(id) {
-                        end.unanswered = None;
-                    }
-                    self.deliver(host, flow, &frame);
-                }
-                Ok(None) => return,
-                Err(_) => {
-                    self.close_end(id);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Closes one end: its host is told now, the peer's when what is under way has arrived.
-    fn close_end(&mut self, id: ConnectionId) {
-        let Some(end) = self.connections.remove(id) else { return };
-        if let Some(peer) = self.connections.end_mut(end.peer) {
-            let at = peer.last_arrival.max(self.now) + CLOSE_DELAY;
-            peer.last_arrival = at;
-            self.schedule(at, Happening::Closed { end: end.peer });
-        }
-        let now = self.now;
-        for shard in self.shards_of(end.host) {
-            self.run(end.host, shard, |node, effects| {
-                node.on_event(shard, now, Event::Closed(id), effects);
-            });
-        }
-        for (shard, token) in end.unanswered.into_iter().flatten() {
-            self.run(end.host, shard, |node, effects| {
-                node.on_event(shard, now, Event::Unreachable(token), effects);
-            });
         }
     }
 
@@ -509,6 +436,3 @@ impl Ord for Scheduled {
 
 /// A machine that asks to be woken at once, over and over, is woken once a millisecond.
 const WAKE_AGAIN_MIN: Duration = Duration::from_millis(1);
-
-/// A close is not faster than the wire.
-const CLOSE_DELAY: Duration = Duration::from_millis(1);

@@ -1,10 +1,11 @@
 //! The network under a machine of a few lines: it answers each `ping N` with `pong N`, and can send pings at a pace.
 //!
-//! Tested: rates of the faults, order, the same seed, links, streams and their ends, reports, wakes, crashes.
+//! Tested: rates of the faults, order, the same seed, links, streams and their ends, slow readers, half-open connections, limits,
+//! reports, wakes, crashes.
 
 use super::*;
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Outbox, Received,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Received,
     Seed, Token, Transport,
 };
 use std::cell::RefCell;
@@ -183,6 +184,81 @@ fn a_keep_alive_is_answered() {
 }
 
 #[test]
+fn a_peer_that_reads_late_gets_everything() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.set_reading(net.server, Reading::Paused);
+    (0..9000).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
+    net.sim.run_for(ms(20_000));
+    assert_eq!(net.heard(), [0], "more waits than both sockets hold");
+    net.sim.set_reading(net.server, Reading::AtOnce);
+    net.sim.run_for(ms(20_000));
+    let expected: Vec<_> = [0].into_iter().chain(0..9000).collect();
+    assert_eq!((net.heard(), net.pongs()), (expected.clone(), expected));
+}
+
+#[test]
+fn a_peer_that_never_reads_is_closed_at_the_write_stall() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.set_reading(net.server, Reading::Paused);
+    (0..9000).for_each(|number| net.ping(tcp_flow(), number, Token(1 + u64::from(number))));
+    net.sim.run_for(ms(29_000));
+    assert_eq!(net.sim.connections(net.client).len(), 1);
+    net.sim.run_for(ms(2000));
+    assert!(net.sim.connections(net.client).is_empty());
+    let last = Entry::Event(Event::Unreachable(Token(9000)));
+    assert!(net.client_log.borrow().contains(&last), "what was never written is reported");
+}
+
+#[test]
+fn a_half_open_connection_ends_at_a_limit() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(1);
+    net.sim.vanish(net.server);
+    net.ping(tcp_flow(), 1, Token(7));
+    net.sim.run_for(ms(7_400_000));
+    assert_eq!(net.sim.connections(net.client).len(), 1, "nobody says that the peer is gone");
+    net.sim.run_for(ms(200_000));
+    assert!(net.sim.connections(net.client).is_empty(), "the idle time is over");
+}
+
+#[test]
+fn a_message_that_never_becomes_whole_ends_its_connection() {
+    let mut net = Net::new(1, Faults::default());
+    net.send(tcp_flow(), Token::NONE, b"pi");
+    net.sim.run_for(ms(9000));
+    assert_eq!(net.sim.connections(net.server).len(), 1);
+    net.sim.run_for(ms(2000));
+    assert_eq!((net.sim.connections(net.server).len(), net.sim.connections(net.client).len()), (0, 0));
+}
+
+#[test]
+fn a_handshake_that_is_lost_ends_at_the_connect_limit() {
+    let mut net = Net::new(1, Faults { delay: ms(20)..ms(30), ..Faults::default() });
+    net.ping(tcp_flow(), 1, Token(5));
+    net.sim.set_link(net.server, net.client, Faults::cut());
+    net.sim.run_for(ms(3900));
+    assert!(net.client_log.borrow().is_empty());
+    net.sim.run_for(ms(200));
+    assert_eq!(*net.client_log.borrow(), [Entry::Event(Event::Unreachable(Token(5)))]);
+}
+
+#[test]
+fn what_a_cut_link_loses_of_a_stream_arrives_when_it_is_mended() {
+    let mut net = Net::new(1, Faults::default());
+    net.ping_tcp(2);
+    net.sim.set_link(net.client, net.server, Faults::cut());
+    (2..5).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
+    net.sim.run_for(ms(5000));
+    assert_eq!(net.heard(), [0, 1]);
+    net.sim.set_link(net.client, net.server, Faults::default());
+    net.ping(tcp_flow(), 5, Token::NONE);
+    net.sim.run_for(ms(5000));
+    assert_eq!(net.heard(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
 fn a_removed_host_is_gone_and_its_address_free() {
     let mut net = Net::new(1, Faults::default());
     net.ping_tcp(1);
@@ -211,7 +287,7 @@ fn deadlines_are_kept_to_the_nanosecond_and_an_idle_network_stops() {
     let mut net = Net::new(1, Faults::default());
     let (every, client) = (Duration::from_nanos(333_333_333), net.client);
     net.sim.call(client, 0, |host: &mut Hosted<Pinger>, now, effects| {
-        host.call(0, now, effects, |node, _, _| node.pace(now, every, 9, udp_flow()))
+        host.call(0, now, effects, |node, _| node.pace(now, every, 9, udp_flow()))
     });
     assert!(!net.sim.run_until_idle(ms(1000)), "it is still busy");
     assert!(net.sim.run_until_idle(ms(60_000)));
@@ -227,7 +303,7 @@ fn a_machine_whose_deadline_never_moves_does_not_stop_the_clock() {
     let mut net = Net::new(1, Faults::default());
     let client = net.client;
     net.sim.call(client, 0, |host: &mut Hosted<Pinger>, now, effects| {
-        host.call(0, now, effects, |node, _, _| node.stuck = Some(now))
+        host.call(0, now, effects, |node, _| node.stuck = Some(now))
     });
     net.sim.run_for(ms(100));
     assert_eq!(net.sim.now(), BEGIN + ms(100));
@@ -370,35 +446,35 @@ impl Node for Pinger {
         u16::from(bytes.last().copied().unwrap_or_default()) % shards
     }
 
-    fn on_message(&mut self, _: Instant, received: Received<'_>, out: &mut Outbox, actions: &mut Vec<u64>) {
+    fn on_message(&mut self, cx: &mut Context<'_, u64>, received: Received<'_>) {
         let text = std::str::from_utf8(received.bytes).unwrap();
         let (word, number) = text.split_once(' ').unwrap();
         let number: u32 = number.parse().unwrap();
         match word {
             "ping" => {
                 let end = if received.flow.connection.is_some() { "\n" } else { "" };
-                out.send(received.flow, Token::NONE, format!("pong {number}{end}").as_bytes());
+                cx.out.send(received.flow, Token::NONE, format!("pong {number}{end}").as_bytes());
             }
             "wish" => {
                 self.asked = Some(received.flow);
-                actions.push(number.into());
+                cx.actions.push(number.into());
             }
             _ => {}
         }
         self.log.borrow_mut().push(Entry::Number(number));
     }
 
-    fn on_event(&mut self, _: Instant, event: Event, out: &mut Outbox, _: &mut Vec<u64>) {
+    fn on_event(&mut self, cx: &mut Context<'_, u64>, event: Event) {
         if let (Event::Resolved { query, .. }, Some(flow)) = (event, self.asked) {
-            out.send(flow, Token::NONE, format!("granted {query}").as_bytes());
+            cx.out.send(flow, Token::NONE, format!("granted {query}").as_bytes());
         }
         self.log.borrow_mut().push(Entry::Event(event));
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, _: &mut Vec<u64>) {
+    fn on_timeout(&mut self, cx: &mut Context<'_, u64>) {
         self.wakes += 1;
-        if let Some((at, every, left, flow)) = self.pace.filter(|pace| pace.0 <= now) {
-            out.send(flow, Token::NONE, b"ping 0");
+        if let Some((at, every, left, flow)) = self.pace.filter(|pace| pace.0 <= cx.now) {
+            cx.out.send(flow, Token::NONE, b"ping 0");
             self.pace = Some((at + every, every, left - 1, flow)).filter(|_| left > 1);
         }
     }
@@ -464,11 +540,11 @@ impl Node for Other {
         0
     }
 
-    fn on_message(&mut self, _: Instant, _: Received<'_>, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_message(&mut self, _: &mut Context<'_, ()>, _: Received<'_>) {}
 
-    fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_event(&mut self, _: &mut Context<'_, ()>, _: Event) {}
 
-    fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_, ()>) {}
 
     fn next_deadline(&self) -> Option<Deadline> {
         None

@@ -8,19 +8,18 @@ use crate::request::{Answer, Purpose, Request, key_of, number_of};
 use crate::way::Names;
 use crate::{AccountId, Action, AgentEvent, CallId, Config, Counters, MessageDirection, SipFramer, Trace};
 use alloc::vec::Vec;
-use ringway_media::Entropy;
-use ringway_sansio::{Deadline, Event, Flow, Instant, Node, Outbox, Received, Rng, Seed, Wheel};
+use ringway_sansio::{Context, Deadline, Entropy, Event, Flow, Instant, Node, Received, Rng, Seed, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, Notice, Slab, SlabKey, Transactions};
 
 /// A phone's signalling for one or more accounts: registrations, calls, queries.
 ///
-/// What the program wants is a method; what it must know comes back as [`Action::Event`]. Both take the place to write
-/// packets to and the list of actions, like everything of [`Node`].
+/// What the program wants is a method; what it must know comes back as [`Action::Event`]. Both take a [`Context`], like
+/// everything of [`Node`].
 pub struct UserAgent {
     pub(crate) config: Config,
     pub(crate) accounts: Vec<AccountState>,
-    pub(crate) transactions: Transactions,
+    pub(crate) transactions: Transactions<Option<CallId>, SlabKey>,
     pub(crate) requests: Slab<Request>,
     pub(crate) calls: Slab<Call>,
     pub(crate) wheel: Wheel<Timer>,
@@ -35,7 +34,7 @@ pub struct UserAgent {
     pub(crate) counters: Counters,
     pub(crate) next_query: u64,
     pub(crate) is_stopping: bool,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<SlabKey>>,
 }
 
 /// What the agent waits for, other than the transactions.
@@ -61,26 +60,6 @@ pub(crate) enum Timer {
     Transfer(CallId),
     /// Nobody has decided about a transfer.
     Referral(CallId),
-}
-
-/// Where a user agent puts what it wants.
-#[derive(Debug)]
-pub(crate) struct Out<'o> {
-    pub(crate) packets: &'o mut Outbox,
-    pub(crate) actions: &'o mut Vec<Action>,
-    /// Packets before this one were there before the call.
-    traced: usize,
-}
-
-impl<'o> Out<'o> {
-    pub(crate) fn new(packets: &'o mut Outbox, actions: &'o mut Vec<Action>) -> Self {
-        let traced = packets.len();
-        Self { packets, actions, traced }
-    }
-
-    pub(crate) fn tell(&mut self, event: AgentEvent) {
-        self.actions.push(Action::Event(event));
-    }
 }
 
 impl UserAgent {
@@ -114,27 +93,27 @@ impl UserAgent {
     }
 
     /// Registers every account whose configuration says so.
-    pub fn start(&mut self, now: Instant, packets: &mut Outbox, actions: &mut Vec<Action>) {
+    pub fn start(&mut self, cx: &mut Context<'_, Action>) {
         for place in 0..self.config.accounts.len() {
             if self.config.accounts.get(place).is_some_and(|account| account.register) {
-                self.register(now, AccountId(place), packets, actions);
+                self.register(cx, AccountId(place));
             }
         }
     }
 
     /// Ends every call and registration; nothing new is begun or taken after it. [`UserAgent::is_idle`] tells when all
     /// is done; a program that does not want to wait for others' answers stops after a second or two.
-    pub fn shut_down(&mut self, now: Instant, packets: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out::new(packets, actions);
+    pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
+        let added_from = cx.out.len();
         self.is_stopping = true;
         let calls: Vec<CallId> = self.calls.iter().map(|(key, _)| CallId(number_of(key))).collect();
         for call in calls {
-            self.end_call(now, call, None, &mut out);
+            self.end_call(cx, call, None);
         }
         for place in 0..self.accounts.len() {
-            self.remove_registration(now, AccountId(place), &mut out);
+            self.remove_registration(cx, AccountId(place));
         }
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
     }
 
     /// True when nothing is under way: no call, and no request that waits for an answer.
@@ -161,7 +140,7 @@ impl UserAgent {
     }
 
     /// The transactions, for listings.
-    pub const fn transactions(&self) -> &Transactions {
+    pub const fn transactions(&self) -> &Transactions<Option<CallId>, SlabKey> {
         &self.transactions
     }
 
@@ -188,25 +167,24 @@ impl UserAgent {
     /// Hands an answer to whom the request was for. A final answer ends the request, except for an INVITE's 2xx.
     pub(crate) fn tell_purpose(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) {
         let Some(request) = self.requests.get(key) else { return };
         let (purpose, is_invite) = (request.purpose, request.draft.method == Method::Invite);
         let is_accepted = is_invite && (200..300).contains(&answer.status);
         let is_final = answer.status >= 200;
         match purpose {
-            Purpose::Register(account) => self.on_register_answer(now, account, key, answer, out),
-            Purpose::Invite(call) => self.on_invite_answer(now, call, key, answer, out),
-            Purpose::Reinvite(call) => self.on_reinvite_answer(now, call, key, answer, out),
+            Purpose::Register(account) => self.on_register_answer(cx, account, key, answer),
+            Purpose::Invite(call) => self.on_invite_answer(cx, call, key, answer),
+            Purpose::Reinvite(call) => self.on_reinvite_answer(cx, call, key, answer),
             Purpose::Bye(call) if is_final => self.on_bye_answer(call),
-            Purpose::Refer(call) if is_final => self.on_refer_answer(now, call, answer, out),
+            Purpose::Refer(call) if is_final => self.on_refer_answer(cx, call, answer),
             Purpose::Report(call) if is_final => self.on_report_answer(call, answer),
             Purpose::Query(query) if is_final => {
                 let (status, reason) = (answer.status, answer.reason.clone());
-                out.tell(AgentEvent::QueryAnswered { query, status, reason });
+                cx.emit(AgentEvent::QueryAnswered { query, status, reason });
             }
             Purpose::Bye(_)
             | Purpose::Refer(_)
@@ -239,64 +217,63 @@ impl UserAgent {
         }
     }
 
-    /// Works off what the transactions have to say, and tells what was sent.
-    pub(crate) fn settle(&mut self, now: Instant, out: &mut Out<'_>) {
+    /// Handles the notices of the transactions, and traces the packets that were sent from `added_from` on.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_, Action>, added_from: usize) {
         let mut notices = core::mem::take(&mut self.notices);
         for notice in notices.drain(..) {
             match notice {
                 Notice::ClientTimedOut { client, owner } => {
                     if self.is_current(client, owner) {
-                        self.fail(now, key_of(owner), 408, "nobody answered", out);
+                        self.fail(cx, owner, 408, "nobody answered");
                     }
                 }
                 Notice::ClientUnreachable { client, owner } => {
                     if self.is_current(client, owner) {
-                        self.on_undelivered(now, owner, out);
+                        self.on_undelivered(cx, owner);
                     }
                 }
             }
         }
         self.notices = notices;
         while self.transactions.take_gone().is_some() {}
-        self.trace_sent(out);
+        self.trace_sent(cx, added_from);
     }
 
     /// False for a transaction whose request has been sent again by another since.
-    fn is_current(&self, client: ringway_transaction::ClientId, owner: u64) -> bool {
-        self.requests.get(key_of(owner)).is_some_and(|request| request.client == Some(client))
+    fn is_current(&self, client: ringway_transaction::ClientId, owner: SlabKey) -> bool {
+        self.requests.get(owner).is_some_and(|request| request.client == Some(client))
     }
 
-    fn on_timer(&mut self, now: Instant, timer: Timer, out: &mut Out<'_>) {
+    fn on_timer(&mut self, cx: &mut Context<'_, Action>, timer: Timer) {
         match timer {
-            Timer::Register(account) => self.on_register_timer(now, account, out),
-            Timer::KeepAlive(account) => self.on_keep_alive(now, account, out),
-            Timer::Lookup(key) => self.on_lookup_timeout(now, key, out),
+            Timer::Register(account) => self.on_register_timer(cx, account),
+            Timer::KeepAlive(account) => self.on_keep_alive(cx, account),
+            Timer::Lookup(key) => self.on_lookup_timeout(cx, key),
             Timer::ForgetRequest(key) => self.forget_request(key),
-            Timer::Ring(call) => self.on_ring_timeout(now, call, out),
-            Timer::RepeatSuccess(call) => self.repeat_success(now, call, out),
-            Timer::GiveUpOnAck(call) => self.give_up_on_ack(now, call, out),
-            Timer::Glare(call) => self.on_glare_timer(now, call, out),
-            Timer::Transfer(call) => self.on_transfer_timeout(now, call, out),
-            Timer::Referral(call) => self.on_referral_timeout(now, call, out),
+            Timer::Ring(call) => self.on_ring_timeout(cx, call),
+            Timer::RepeatSuccess(call) => self.repeat_success(cx, call),
+            Timer::GiveUpOnAck(call) => self.give_up_on_ack(cx, call),
+            Timer::Glare(call) => self.on_glare_timer(cx, call),
+            Timer::Transfer(call) => self.on_transfer_timeout(cx, call),
+            Timer::Referral(call) => self.on_referral_timeout(cx, call),
         }
     }
 
-    fn trace_received(&self, flow: Flow, message: &Message<'_>, out: &mut Out<'_>) {
+    fn trace_received(&self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>) {
         if self.config.trace != Trace::Off {
-            out.tell(self.traced(MessageDirection::Received, flow, message));
+            cx.emit(self.traced(MessageDirection::Received, flow, message));
         }
     }
 
-    fn trace_sent(&self, out: &mut Out<'_>) {
+    fn trace_sent(&self, cx: &mut Context<'_, Action>, added_from: usize) {
         if self.config.trace != Trace::Off {
-            for (packet, bytes) in out.packets.packets().skip(out.traced) {
+            for (packet, bytes) in cx.out.packets().skip(added_from) {
                 if let Ok(message) = Message::parse(bytes, &self.config.message_limits) {
                     let event = self.traced(MessageDirection::Sent, packet.flow, &message);
-                    out.actions.push(Action::Event(event));
+                    cx.actions.push(Action::Event(event));
                 }
             }
         }
-        out.traced = out.packets.len();
     }
 
     fn traced(&self, direction: MessageDirection, flow: Flow, message: &Message<'_>) -> AgentEvent {
@@ -326,14 +303,8 @@ impl Node for UserAgent {
         0
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        let mut out = Out::new(out, actions);
+    fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
+        let added_from = cx.out.len();
         let Received { flow, bytes } = received;
         if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             self.counters.keep_alives += 1;
@@ -341,46 +312,47 @@ impl Node for UserAgent {
         }
         match &Message::parse(bytes, &self.config.message_limits) {
             Ok(message) => {
-                self.trace_received(flow, message, &mut out);
+                self.trace_received(cx, flow, message);
                 match *message.start() {
                     Start::Request { method, uri } => {
                         self.counters.requests += 1;
-                        self.on_request(now, message, method, uri, flow, &mut out);
+                        self.on_request(cx, message, method, uri, flow);
                     }
                     Start::Response { status, .. } => {
                         self.counters.responses += 1;
-                        self.on_response(now, message, status, flow, &mut out);
+                        self.on_response(cx, message, status, flow);
                     }
                 }
             }
-            Err(rejected) => self.on_rejected(rejected, flow, &mut out),
+            Err(rejected) => self.on_rejected(cx, rejected, flow),
         }
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
     }
 
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out::new(out, actions);
+    fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
+        let added_from = cx.out.len();
         match event {
             Event::Closed(connection) => {
-                self.on_closed(now, connection);
-                self.on_connection_lost(now, connection, &mut out);
+                self.on_closed(cx.now, connection);
+                self.on_connection_lost(cx, connection);
             }
             Event::Unreachable(token) => {
-                self.transactions.unreachable(now, token, out.packets, &mut self.notices);
+                self.transactions.unreachable(cx, token, &mut self.notices);
             }
-            Event::Resolved { query, address } => self.on_resolved(now, query, address, &mut out),
+            Event::Resolved { query, address } => self.on_resolved(cx, query, address),
         }
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out::new(out, actions);
-        self.transactions.on_timeout(now, out.packets, &mut self.notices);
-        self.settle(now, &mut out);
-        while let Some(timer) = self.wheel.expire(now) {
-            self.on_timer(now, timer, &mut out);
+    fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        let added_from = cx.out.len();
+        self.transactions.on_timeout(cx, &mut self.notices);
+        self.settle(cx, added_from);
+        let added_from = cx.out.len();
+        while let Some(timer) = self.wheel.expire(cx.now) {
+            self.on_timer(cx, timer);
         }
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
@@ -393,28 +365,20 @@ impl Node for UserAgent {
 }
 
 impl UserAgent {
-    fn on_response(
-        &mut self,
-        now: Instant,
-        message: &Message<'_>,
-        status: u16,
-        flow: Flow,
-        out: &mut Out<'_>,
-    ) {
-        match self.transactions.receive_response(now, message, status, |_| true, out.packets) {
+    fn on_response(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, status: u16, flow: Flow) {
+        match self.transactions.receive_response(cx, message, status, |_| true) {
             ringway_transaction::Answer::Pass { client, owner } => {
-                if let (Some(connection), Some(request)) =
-                    (flow.connection, self.requests.get_mut(key_of(owner)))
-                {
+                if let (Some(connection), Some(request)) = (flow.connection, self.requests.get_mut(owner)) {
                     request.connection = Some(connection);
-                    self.peers.note(flow.remote, connection);
+                    let is_displaced = self.peers.note(flow.remote, connection);
+                    self.counters.connections_displaced += u64::from(is_displaced);
                     if let Purpose::Register(account) = request.purpose
                         && let Some(state) = self.accounts.get_mut(account.0)
                     {
                         state.registration.connection = Some(connection);
                     }
                 }
-                self.on_answer(now, (client, owner), (message, flow.remote), status, out);
+                self.on_answer(cx, (client, owner), (message, flow.remote), status);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { .. }

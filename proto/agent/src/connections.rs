@@ -1,11 +1,11 @@
 //! The connections that requests go by, and the requests that end with them.
 
+use crate::Action;
 use crate::UserAgent;
-use crate::agent::Out;
 use crate::request::Request;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, Flow, Instant, Transport};
+use ringway_sansio::{ConnectionId, Context, Flow};
 use ringway_transaction::SlabKey;
 
 /// The connections that responses to us came by, by the peer's address: the driver sends by them what is for that address.
@@ -15,15 +15,18 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) {
+    /// Remembers a connection; true if the oldest one is forgotten for it.
+    pub(crate) fn note(&mut self, remote: SocketAddr, connection: ConnectionId) -> bool {
         if self.known.contains(&(remote, connection)) {
-            return;
+            return false;
         }
         self.known.retain(|(known, _)| *known != remote);
-        if self.known.len() >= PEERS_MAX {
+        let is_full = self.known.len() >= PEERS_MAX;
+        if is_full {
             self.known.remove(0);
         }
         self.known.push((remote, connection));
+        is_full
     }
 
     pub(crate) fn forget(&mut self, connection: ConnectionId) {
@@ -32,7 +35,7 @@ impl Peers {
 
     /// `None` for datagrams, and for a peer whose connection is not known.
     pub(crate) fn connection_to(&self, flow: Flow) -> Option<ConnectionId> {
-        if flow.transport != Transport::Tcp {
+        if !flow.transport.is_stream() {
             return None;
         }
         let known = self.known.iter().find(|(remote, _)| *remote == flow.remote);
@@ -45,19 +48,14 @@ impl UserAgent {
     pub(crate) fn flow_to(&self, key: SlabKey, to: SocketAddr) -> Option<Flow> {
         let transport = self.requests.get(key)?.draft.way.transport;
         let listener = self.config.listener_for(transport, to.ip())?;
-        Some(match transport {
-            Transport::Udp => Flow::udp(listener, to),
-            Transport::Tcp => {
-                let peer = self.requests.get(key)?.draft.peer;
-                let peer = peer.filter(|peer| peer.transport == Transport::Tcp && peer.remote == to);
-                peer.unwrap_or_else(|| Flow::dial(listener, to))
-            }
-        })
+        let peer = self.requests.get(key)?.draft.peer.filter(|_| transport.is_stream());
+        let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
+        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None }))
     }
 
     /// A connection is gone: requests that went by it fail at once (RFC 3261 §8.1.3.1). A request by a connection that no
     /// response has come by fails with [`Event::Unreachable`](ringway_sansio::Event::Unreachable).
-    pub(crate) fn on_connection_lost(&mut self, now: Instant, connection: ConnectionId, out: &mut Out<'_>) {
+    pub(crate) fn on_connection_lost(&mut self, cx: &mut Context<'_, Action>, connection: ConnectionId) {
         self.peers.forget(connection);
         let is_lost = |request: &Request| request.connection == Some(connection) && request.acks.is_empty();
         let lost: Vec<SlabKey> =
@@ -66,7 +64,7 @@ impl UserAgent {
             let client = self.requests.get_mut(key).and_then(|request| request.client.take());
             if let Some(client) = client {
                 self.transactions.drop_client(client);
-                self.fail(now, key, 503, "the connection ended before the answer", out);
+                self.fail(cx, key, 503, "the connection ended before the answer");
             }
         }
     }

@@ -64,4 +64,10 @@ counters! {
     switched_to_tcp,
     /// Names that could not be looked up.
     names_not_found,
+    /// Resolved names forgotten before their time because there were as many as are kept.
+    names_displaced,
+    /// Connections forgotten because there were as many as are kept: requests by them are not failed when they end.
+    connections_displaced,
+    /// Redirections with more contacts than are read.
+    too_many_contacts,
 }

@@ -4,8 +4,8 @@ use crate::{AccountId, CallId, QueryId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_media::MediaParams;
 use ringway_sansio::Flow;
+use ringway_sdp::MediaParams;
 
 /// What is not a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,12 @@ pub enum Action {
     },
     /// For the program.
     Event(AgentEvent),
+}
+
+impl From<AgentEvent> for Action {
+    fn from(event: AgentEvent) -> Self {
+        Self::Event(event)
+    }
 }
 
 /// What the program is told. Texts that came from a peer have no control characters.

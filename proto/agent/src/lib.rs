@@ -5,7 +5,7 @@
 //! none.
 //!
 //! Does not: open sockets, read clocks, look up names, or touch a packet of sound. What was agreed on for the sound comes
-//! out as [`ringway_media::MediaParams`] in an [`AgentEvent`].
+//! out as [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
 //!
 //! Start reading at `agent.rs`; then `call/mod.rs` for a call's states, `request.rs` for how a request is sent,
 //! `method/` for what comes.

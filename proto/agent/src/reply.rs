@@ -1,19 +1,17 @@
 //! Answers to requests that came.
 
-use crate::agent::Out;
 use crate::event::text;
 use crate::request::{Body, write_contact};
 use crate::session::{NotAcceptable, SDP};
-use crate::{AccountId, Config, UserAgent};
+use crate::{AccountId, Action, CallId, Config, UserAgent};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Instant, Token};
+use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
 use ringway_transaction::{DEFAULT_PORT, MatchKey, ServerId, answer_rejected, reply_flow};
 
 /// A request that came, while it is worked on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'m, 'a> {
-    pub(crate) now: Instant,
     pub(crate) message: &'m Message<'a>,
     pub(crate) method: Method<'a>,
     pub(crate) uri: Uri<'a>,
@@ -25,7 +23,12 @@ pub(crate) struct Asked<'m, 'a> {
 
 impl UserAgent {
     /// Begins the server transaction of a request, if it has none. `None`: there was no room, and that was answered.
-    pub(crate) fn begin(&mut self, asked: &Asked<'_, '_>, owner: u64, out: &mut Out<'_>) -> Option<ServerId> {
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        asked: &Asked<'_, '_>,
+        owner: Option<CallId>,
+    ) -> Option<ServerId> {
         if asked.server.is_some() {
             return asked.server;
         }
@@ -36,9 +39,9 @@ impl UserAgent {
         if id.is_none() {
             self.counters.overflow += 1;
             let tag = self.new_tag();
-            out.packets.send_with(flow, Token::NONE, |arena| {
+            cx.out.send_with(flow, Token::NONE, |arena| {
                 let source = asked.flow.remote;
-                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, &tag);
+                let busy = ResponseWriter::answer(arena, asked.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
         }
@@ -49,19 +52,19 @@ impl UserAgent {
     /// adds header fields and gives the body.
     pub(crate) fn respond(
         &mut self,
+        cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
-        out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
     ) {
-        let Some(id) = self.begin(asked, 0, out) else { return };
+        let Some(id) = self.begin(cx, asked, None) else { return };
         let tag = to_tag.map_or_else(|| self.new_tag(), <[u8]>::to_vec);
         let config = &self.config;
-        let was_sent = self.transactions.respond(asked.now, id, status, out.packets, |arena| {
+        let was_sent = self.transactions.respond(cx, id, status, |arena| {
             let source = asked.flow.remote;
-            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, &tag);
+            let response = ResponseWriter::answer(arena, asked.message, status, phrase, source, Some(&tag));
             finish(response, config, add);
         });
         if !was_sent {
@@ -70,17 +73,23 @@ impl UserAgent {
     }
 
     /// Refuses a request with a status alone.
-    pub(crate) fn refuse(&mut self, asked: &Asked<'_, '_>, status: u16, phrase: &str, out: &mut Out<'_>) {
-        self.refuse_with(asked, status, phrase, out, |_| {});
+    pub(crate) fn refuse(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        asked: &Asked<'_, '_>,
+        status: u16,
+        phrase: &str,
+    ) {
+        self.refuse_with(cx, asked, status, phrase, |_| {});
     }
 
     /// Refuses a request, and tells what would be needed.
     pub(crate) fn refuse_with(
         &mut self,
+        cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
         match status {
@@ -90,18 +99,23 @@ impl UserAgent {
             513 => self.counters.body_too_large += 1,
             _ => self.counters.refused += 1,
         }
-        self.respond(asked, status, phrase, None, out, |response, _| {
+        self.respond(cx, asked, status, phrase, None, |response, _| {
             add(response);
             None
         });
     }
 
     /// Refuses a session description.
-    pub(crate) fn refuse_session(&mut self, asked: &Asked<'_, '_>, why: &NotAcceptable, out: &mut Out<'_>) {
+    pub(crate) fn refuse_session(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        asked: &Asked<'_, '_>,
+        why: &NotAcceptable,
+    ) {
         self.counters.sessions_refused += 1;
         let agent = self.warning_agent(asked.flow);
         let phrase = phrase_of(why.status);
-        self.refuse_with(asked, why.status, phrase, out, |response| write_refusal(response, why, &agent));
+        self.refuse_with(cx, asked, why.status, phrase, |response| write_refusal(response, why, &agent));
     }
 
     /// Who warns: our address, as Warning has it.
@@ -114,10 +128,10 @@ impl UserAgent {
     }
 
     /// A message that cannot be read. A request is told so, if it can be answered at all.
-    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow, out: &mut Out<'_>) {
+    pub(crate) fn on_rejected(&mut self, cx: &mut Context<'_, Action>, rejected: &Rejected<'_>, flow: Flow) {
         self.counters.unreadable += 1;
         let tag = self.new_tag();
-        answer_rejected(rejected, flow, &tag, out.packets);
+        answer_rejected(rejected, flow, &tag, cx.out);
     }
 }
 

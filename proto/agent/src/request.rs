@@ -14,14 +14,14 @@
 //! from here.
 
 use crate::account::challenge::{Unanswered, hex};
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::event::text;
 use crate::way::Way;
 use crate::{AccountId, Action, CallId, Config, LargeRequests, QueryId, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, Flow, Instant, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Flow, Instant, TimerKey, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, RequestWriter, write_host};
 use ringway_transaction::{ClientId, Outgoing, SlabKey, may_send_to};
 use smallvec::SmallVec;
@@ -166,10 +166,9 @@ impl UserAgent {
     /// Sends a request, now or when its name is looked up.
     pub(crate) fn submit(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         draft: Draft,
         purpose: Purpose,
-        out: &mut Out<'_>,
     ) -> Result<SlabKey, NotSent> {
         if self.requests.len() >= self.config.limits.requests_max {
             self.counters.too_many_requests += 1;
@@ -188,7 +187,7 @@ impl UserAgent {
             switched: Switched::NotYet,
             timer: TimerKey::NONE,
         });
-        match self.find_way(now, key, out) {
+        match self.find_way(cx, key) {
             Ok(()) => Ok(key),
             Err(why) => {
                 self.requests.remove(key);
@@ -198,25 +197,24 @@ impl UserAgent {
     }
 
     /// The same request once more, with the next number.
-    pub(crate) fn send_again(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+    pub(crate) fn send_again(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(purpose) = self.requests.get(key).map(|request| request.purpose) else { return };
         let next = self.next_cseq(purpose);
         if let Some(request) = self.requests.get_mut(key) {
             request.draft.cseq = next.unwrap_or(request.draft.cseq.saturating_add(1));
             request.client = None;
         }
-        if let Err(why) = self.find_way(now, key, out) {
-            self.fail(now, key, 503, why.reason(), out);
+        if let Err(why) = self.find_way(cx, key) {
+            self.fail(cx, key, 503, why.reason());
         }
     }
 
     /// What the driver has to say about a name.
     pub(crate) fn on_resolved(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         query: u64,
         address: Option<core::net::IpAddr>,
-        out: &mut Out<'_>,
     ) {
         let key = key_of(query);
         let Some(request) = self.requests.get_mut(key).filter(|request| request.client.is_none()) else {
@@ -226,24 +224,23 @@ impl UserAgent {
         let way = request.draft.way.clone();
         let Some(ip) = address.map(|ip| ip.to_canonical()).filter(|&ip| may_send_to(ip)) else {
             self.counters.names_not_found += 1;
-            return self.fail(now, key, 503, "no address was found for the host name", out);
+            return self.fail(cx, key, 503, "no address was found for the host name");
         };
-        self.names.remember(now, &way.host, ip);
-        if let Err(why) = self.transmit(now, key, SocketAddr::new(ip, way.port), out) {
-            self.fail(now, key, 503, why.reason(), out);
+        let is_displaced = self.names.remember(cx.now, &way.host, ip);
+        self.counters.names_displaced += u64::from(is_displaced);
+        if let Err(why) = self.transmit(cx, key, SocketAddr::new(ip, way.port)) {
+            self.fail(cx, key, 503, why.reason());
         }
     }
 
     /// A response to a request of ours.
     pub(crate) fn on_answer(
         &mut self,
-        now: Instant,
-        (client, owner): (ClientId, u64),
+        cx: &mut Context<'_, Action>,
+        (client, key): (ClientId, SlabKey),
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
-        out: &mut Out<'_>,
     ) {
-        let key = key_of(owner);
         let Some(request) = self.requests.get(key).filter(|request| request.client == Some(client)) else {
             self.counters.stray += 1;
             return;
@@ -251,7 +248,7 @@ impl UserAgent {
         // A call that was given up is not made again with credentials.
         let is_wanted = !matches!(request.purpose, Purpose::Invite(call) if !self.is_calling(call));
         let is_accepted_invite = request.draft.method == Method::Invite && (200..300).contains(&status);
-        if is_accepted_invite && self.repeat_ack(key, message, out) {
+        if is_accepted_invite && self.repeat_ack(cx, key, message) {
             return;
         }
         let mut reason = match *message.start() {
@@ -259,55 +256,48 @@ impl UserAgent {
             ringway_sip::Start::Request { .. } => String::new(),
         };
         if matches!(status, 401 | 407) && is_wanted {
-            match self.answer_challenge(now, key, (message, source), status, out) {
+            match self.answer_challenge(cx, key, (message, source), status) {
                 Ok(()) => return,
                 Err(Unanswered::NoSecret) if reason.is_empty() => reason = Unanswered::NoSecret.reason(),
                 Err(why) => reason = why.reason(),
             }
         }
         if is_accepted_invite {
-            self.keep_until_forks_are_over(now, key);
+            self.keep_until_forks_are_over(cx.now, key);
         }
-        self.tell_purpose(now, key, &Answer { status, reason, message: Some(message) }, out);
+        self.tell_purpose(cx, key, &Answer { status, reason, message: Some(message) });
     }
 
     /// A request without an answer: it counts as one with `status` (RFC 3261 §8.1.3.1).
-    pub(crate) fn fail(&mut self, now: Instant, key: SlabKey, status: u16, reason: &str, out: &mut Out<'_>) {
+    pub(crate) fn fail(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, status: u16, reason: &str) {
         // An INVITE that was accepted has had its answer.
         if self.requests.get(key).is_none_or(|request| !request.acks.is_empty()) {
             return;
         }
-        self.tell_purpose(now, key, &Answer { status, reason: reason.into(), message: None }, out);
+        self.tell_purpose(cx, key, &Answer { status, reason: reason.into(), message: None });
     }
 
     /// The transport could not deliver a request.
-    pub(crate) fn on_undelivered(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
-        let key = key_of(owner);
+    pub(crate) fn on_undelivered(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(request) = self.requests.get_mut(key) else { return };
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
             request.client = None;
             let remote = request.flow.map(|flow| flow.remote);
             if let Some(remote) = remote
-                && self.transmit(now, key, remote, out).is_ok()
+                && self.transmit(cx, key, remote).is_ok()
             {
                 return;
             }
         }
-        self.fail(
-            now,
-            key,
-            503,
-            "it could not be sent there, or the connection ended without an answer",
-            out,
-        );
+        self.fail(cx, key, 503, "it could not be sent there, or the connection ended without an answer");
     }
 
     /// Nobody answered the look-up of a name.
-    pub(crate) fn on_lookup_timeout(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+    pub(crate) fn on_lookup_timeout(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         if self.requests.get(key).is_some_and(|request| request.client.is_none()) {
             self.counters.names_not_found += 1;
-            self.fail(now, key, 503, "the host name was not looked up in time", out);
+            self.fail(cx, key, 503, "the host name was not looked up in time");
         }
     }
 
@@ -330,26 +320,25 @@ impl UserAgent {
     /// Sends the ACK of a 2xx. It is kept with the INVITE, which has it sent again.
     pub(crate) fn acknowledge(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         invite: SlabKey,
         remote_tag: &[u8],
         draft: Draft,
-        out: &mut Out<'_>,
     ) {
         if let Some(request) = self.requests.get_mut(invite) {
             request.acks.push(Ack { remote_tag: remote_tag.to_vec(), flow: None, bytes: Vec::new() });
             // What cannot be sent is not acknowledged, and the other side gives up by itself.
-            let _ = self.submit(now, draft, Purpose::Ack(invite), out);
+            let _ = self.submit(cx, draft, Purpose::Ack(invite));
         }
     }
 
     /// True for a 2xx that is acknowledged already; the ACK is sent again.
-    fn repeat_ack(&mut self, key: SlabKey, message: &Message<'_>, out: &mut Out<'_>) -> bool {
+    fn repeat_ack(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, message: &Message<'_>) -> bool {
         let tag = message.to().tag().unwrap_or_default();
         let Some(request) = self.requests.get(key) else { return false };
         let Some(ack) = request.acks.iter().find(|ack| ack.remote_tag == tag) else { return false };
         if let Some(flow) = ack.flow {
-            out.packets.send(flow, Token::NONE, &ack.bytes);
+            cx.out.send(flow, Token::NONE, &ack.bytes);
         }
         true
     }
@@ -365,23 +354,22 @@ impl UserAgent {
     }
 
     /// Looks the next hop up, or sends.
-    fn find_way(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) -> Result<(), NotSent> {
+    fn find_way(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) -> Result<(), NotSent> {
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
         let way = request.draft.way.clone();
-        if let Some(ip) = way.ip().or_else(|| self.names.find(now, &way.host)) {
-            return self.transmit(now, key, SocketAddr::new(ip, way.port), out);
+        if let Some(ip) = way.ip().or_else(|| self.names.find(cx.now, &way.host)) {
+            return self.transmit(cx, key, SocketAddr::new(ip, way.port));
         }
-        request.timer = self.wheel.arm(now + self.config.timers.t1 * 64, Timer::Lookup(key));
-        out.actions.push(Action::Resolve { query: number_of(key), host: way.host.into() });
+        request.timer = self.wheel.arm(cx.now + self.config.timers.t1 * 64, Timer::Lookup(key));
+        cx.actions.push(Action::Resolve { query: number_of(key), host: way.host.into() });
         Ok(())
     }
 
     fn transmit(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         to: SocketAddr,
-        out: &mut Out<'_>,
     ) -> Result<(), NotSent> {
         let mut flow = self.flow_to(key, to).ok_or(NotSent::NoListener)?;
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
@@ -399,12 +387,12 @@ impl UserAgent {
         }
         let Some(request) = self.requests.get(key) else { return Ok(()) };
         if let Purpose::Ack(invite) = request.purpose {
-            return self.transmit_ack(key, invite, flow, out);
+            return self.transmit_ack(cx, key, invite, flow);
         }
         let (config, credentials) = (&self.config, &request.credentials);
         let is_invite = request.draft.method == Method::Invite;
-        let outgoing = Outgoing { flow, is_invite, owner: number_of(key) };
-        let client = self.transactions.start_client(now, outgoing, out.packets, |arena, branch| {
+        let outgoing = Outgoing { flow, is_invite, owner: key };
+        let client = self.transactions.start_client(cx, outgoing, |arena, branch| {
             write_request(config, &request.draft, credentials, flow, branch, arena);
         });
         let Some(client) = client else {
@@ -420,10 +408,10 @@ impl UserAgent {
 
     fn transmit_ack(
         &mut self,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         invite: SlabKey,
         flow: Flow,
-        out: &mut Out<'_>,
     ) -> Result<(), NotSent> {
         let branch = [b"z9hG4bK.a", hex(&self.visible.bytes::<12>()).as_slice()].concat();
         let Some(request) = self.requests.remove(key) else { return Ok(()) };
@@ -434,7 +422,7 @@ impl UserAgent {
         let credentials = if goes_there { invite.credentials.as_slice() } else { &[] };
         let mut bytes = Vec::new();
         write_request(&self.config, &request.draft, credentials, flow, &branch, &mut bytes);
-        out.packets.send(flow, Token::NONE, &bytes);
+        cx.out.send(flow, Token::NONE, &bytes);
         let tag = tag_of(&request.draft.to);
         if let Some(ack) = invite.acks.iter_mut().find(|ack| ack.remote_tag == tag) {
             ack.flow = Some(flow);
@@ -476,7 +464,7 @@ impl UserAgent {
 
     /// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.
     fn too_large_for(&self, request: &Request, flow: Flow) -> Option<Flow> {
-        if flow.transport != Transport::Udp
+        if flow.transport.is_reliable()
             || request.switched == Switched::BackToUdp
             || self.config.large_requests == LargeRequests::StayOnUdp
         {
@@ -508,10 +496,9 @@ fn write_request(
     let Some(own) = config.address_of(flow.listener) else { return };
     let mut request = RequestWriter::new(out, draft.method, &draft.uri);
     request.header_with(HeaderName::Via, |out| {
-        out.extend_from_slice(match flow.transport {
-            Transport::Udp => b"SIP/2.0/UDP ",
-            Transport::Tcp => b"SIP/2.0/TCP ",
-        });
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(flow.transport.via_token().as_bytes());
+        out.push(b' ');
         write_host(out, own);
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch);
@@ -565,10 +552,7 @@ pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out
     if let Some(address) = address {
         write_host(out, address);
     }
-    match flow.transport {
-        Transport::Udp => {}
-        Transport::Tcp => out.extend_from_slice(b";transport=tcp"),
-    }
+    out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
     out.push(b'>');
 }
 
@@ -578,7 +562,7 @@ fn tag_of(value: &[u8]) -> Vec<u8> {
     parsed.and_then(|value| value.tag()).unwrap_or_default().to_vec()
 }
 
-/// A place as a number that transactions and look-ups carry.
+/// A key as the number that a lookup or a [`CallId`](crate::CallId) carries.
 pub(crate) fn number_of(key: SlabKey) -> u64 {
     (u64::from(key.generation) << 32) | u64::from(key.index)
 }

@@ -3,9 +3,10 @@
 use crate::account::challenge::unfolded;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_media::sdp::{Downgrade, Limits, LocalMedia, OfferAnswer, Refused, SessionDescription};
-use ringway_media::{Direction, Entropy, MediaParams};
-use ringway_sansio::Seed;
+use ringway_sansio::{Entropy, Seed};
+use ringway_sdp::{
+    Direction, Downgrade, Limits, LocalMedia, MediaParams, OfferAnswer, Refused, SessionDescription,
+};
 use ringway_sip::{Fields, HeaderName, grammar};
 
 /// The negotiation of one call.

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::{Host, Scheme, Uri};
-use ringway_transaction::{DEFAULT_PORT, may_send_to};
+use ringway_transaction::may_send_to;
 
 /// The next hop of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,20 +56,18 @@ impl Way {
             Scheme::Tel | Scheme::Other => return Err(NoWay::Scheme),
         }
         let transport = match uri.params().value(b"transport") {
-            None => Transport::Udp,
-            Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
-            Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
+            None => Transport::DEFAULT,
             Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(NoWay::Tls),
-            Some(_) => return Err(NoWay::Transport),
+            Some(name) => Transport::from_token(name).ok_or(NoWay::Transport)?,
         };
-        let port = uri.port().unwrap_or(DEFAULT_PORT);
+        let port = uri.port().unwrap_or(transport.default_port());
         let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| NoWay::Malformed)?;
         Self { host: host.into(), port, transport }.checked()
     }
 
     /// The hop to a configured server.
     pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, NoWay> {
-        let port = server.port.unwrap_or(DEFAULT_PORT);
+        let port = server.port.unwrap_or(server.transport.default_port());
         let text = server.host.as_str();
         // An IPv6 address may be configured without the brackets it has in a URI.
         let host = if text.contains(':') && !text.starts_with('[') {
@@ -120,12 +118,15 @@ impl Names {
         found.map(|(_, ip, _)| *ip)
     }
 
-    pub(crate) fn remember(&mut self, now: Instant, host: &str, ip: IpAddr) {
+    /// Remembers an address; true if the oldest one is forgotten for it.
+    pub(crate) fn remember(&mut self, now: Instant, host: &str, ip: IpAddr) -> bool {
         self.known.retain(|(name, _, until)| *until > now && !name.eq_ignore_ascii_case(host));
-        if self.known.len() >= NAMES_MAX {
+        let is_full = self.known.len() >= NAMES_MAX;
+        if is_full {
             self.known.remove(0);
         }
         self.known.push((host.into(), Flow::canonical(SocketAddr::new(ip, 0)).ip(), now + NAME_LIFETIME));
+        is_full
     }
 }
 
@@ -160,7 +161,9 @@ mod tests {
         let mut names = Names::default();
         let now = Instant::from_secs(1);
         for number in 0..40_u8 {
-            names.remember(now, &alloc::format!("host{number}"), IpAddr::from([192, 0, 2, number]));
+            let host = alloc::format!("host{number}");
+            let is_displaced = names.remember(now, &host, IpAddr::from([192, 0, 2, number]));
+            assert_eq!(is_displaced, usize::from(number) >= NAMES_MAX, "{number}");
         }
         assert_eq!(names.known.len(), NAMES_MAX);
         assert_eq!(names.find(now, "HOST39"), Some(IpAddr::from([192, 0, 2, 39])));

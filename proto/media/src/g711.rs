@@ -3,7 +3,7 @@
 //! G.711 speaks of 13 bits (A-law) and 14 bits (µ-law); samples of 16 bits carry them left-justified. Negative samples
 //! are folded by their one's complement, so that the two halves of a code are mirror images.
 
-use crate::Codec;
+use ringway_sdp::Codec;
 
 /// Codes every sample of `sound` into the byte of `coded` at the same place; what is longer of the two is left.
 pub fn encode(codec: Codec, sound: &[i16], coded: &mut [u8]) {

@@ -9,13 +9,13 @@ mod packets;
 
 pub use packets::Kept;
 
-use crate::Codec;
 use crate::concealment::{Concealer, PERIOD_MAX, Pitch};
 use crate::{g711, time_scale};
 use core::ops::Range;
 use delay::DelayEstimate;
 use packets::{Head, PacketStore};
 use ringway_sansio::Instant;
+use ringway_sdp::Codec;
 
 /// What the buffer holds and waits at most.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How good a call sounds, by the E-model (ITU-T G.107) in the form that is in use for packet networks.
 
-use crate::Codec;
+use ringway_sdp::Codec;
 
 /// What the rating is computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]

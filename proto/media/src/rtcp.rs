@@ -172,16 +172,16 @@ pub struct OwnReport<'a> {
     pub heard: Option<ReportBlock>,
     /// Our canonical name (§6.5.1); what is beyond [`CNAME_BYTES_MAX`] bytes is left out.
     pub cname: &'a str,
-    /// Whether this is the last one.
-    pub farewell: Farewell,
+    /// Whether it carries a BYE.
+    pub kind: ReportKind,
 }
 
-/// Whether a report ends with a BYE.
+/// Kind of a report: with or without a BYE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
-    /// We stay.
-    No,
-    /// We leave (§6.6).
+pub enum ReportKind {
+    /// Sent at the report interval.
+    Periodic,
+    /// The last one, with a BYE packet (§6.6).
     Bye,
 }
 
@@ -218,7 +218,7 @@ impl OwnReport<'_> {
         // §6.5: a chunk's items end with one to four bytes of zero, at a word's end.
         writer.put(&[0; 4][..4 - writer.len % 4]);
         writer.end(start);
-        if self.farewell == Farewell::Bye {
+        if self.kind == ReportKind::Bye {
             let start = writer.begin(GOODBYE, 1, self.ssrc);
             writer.end(start);
         }

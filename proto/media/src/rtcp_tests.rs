@@ -25,7 +25,7 @@ fn full() -> Vec<u8> {
         sent: Some(INFO),
         heard: Some(BLOCK),
         cname: "alice@192.0.2.1",
-        farewell: Farewell::Bye,
+        kind: ReportKind::Bye,
     })
 }
 
@@ -46,7 +46,7 @@ fn what_is_written_reads_as_it_was() {
 
 #[test]
 fn a_report_without_anything_heard_is_a_short_one() {
-    let report = OwnReport { ssrc: 5, sent: None, heard: None, cname: "", farewell: Farewell::No };
+    let report = OwnReport { ssrc: 5, sent: None, heard: None, cname: "", kind: ReportKind::Periodic };
     let bytes = written(&report);
     assert_eq!(bytes, [0x80, 201, 0, 1, 0, 0, 0, 5, 0x81, 202, 0, 2, 0, 0, 0, 5, 1, 0, 0, 0]);
     assert!(Compound::parse(&bytes).is_ok());
@@ -61,7 +61,7 @@ fn every_length_of_name_ends_at_a_word() {
             sent: Some(INFO),
             heard: Some(BLOCK),
             cname: &name[..len],
-            farewell: Farewell::Bye,
+            kind: ReportKind::Bye,
         };
         let bytes = written(&report);
         let compound = Compound::parse(&bytes).unwrap();

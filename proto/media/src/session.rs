@@ -1,8 +1,8 @@
 //! One stream of a call: everything else of this crate, bound together.
 //!
 //! ```text
-//!  datagrams ─► on_rtp, on_rtcp ─► shield ─► source lock ─► incoming (statistics, jitter buffer) ─► playout ─► sound
-//!  sound ─► prepare ─► outgoing (digits, G.711) ─► shield ─► datagram          on_timeout ─► RTCP, STUN, ZRTP, port row
+//!  datagrams ─► on_rtp, on_rtcp ─► SRTP ─► latch ─► incoming (statistics, jitter buffer) ─► playout ─► sound
+//!  sound ─► prepare ─► outgoing (digits, G.711) ─► SRTP ─► datagram          on_timeout ─► RTCP, STUN, ZRTP, port row
 //! ```
 //! What datagrams do is in `datagram`, what time does in `timed`.
 
@@ -10,36 +10,38 @@ mod config;
 mod control;
 mod datagram;
 mod event;
-mod outside;
-mod port_row;
+mod latch;
+mod port_probe;
 mod receive;
-mod receiving;
+mod receive_contexts;
 mod report;
 mod send;
-mod shield;
-mod source_lock;
+mod srtp_state;
+mod stun_mapping;
 mod timed;
 
 pub use config::{PortRow, SessionConfig, SessionLimits, SymmetricRtp, ZrtpSettings};
-pub use control::RemoteView;
-pub use event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
-pub use report::{Refused, Report, Security, SentReport};
+pub use control::RemoteReception;
+pub use event::{MediaEvent, Sas, SecurityFailure};
+pub use report::{Refused, Report, SentReport};
+pub use srtp_state::Security;
 
 use crate::dtmf::Digit;
-use crate::zrtp::{SasCheck, Zrtp};
-use crate::{Direction, Entropy, MediaParams, Protection, quality};
+use crate::quality;
 use alloc::collections::VecDeque;
 use control::Control;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use outside::Outside;
-use port_row::RowSearch;
+use latch::Latch;
+use port_probe::PortProbe;
 use receive::Incoming;
-use ringway_sansio::{Flow, Instant, ListenerId, Rng, Seed};
+use ringway_sansio::{Entropy, Flow, Instant, ListenerId, Rng, Seed};
+use ringway_sdp::{Direction, MediaParams, Protection};
+use ringway_zrtp::{SasCheck, Zrtp};
 use send::Outgoing;
-use shield::{Changed, NotSent, Shield};
-use source_lock::SourceLock;
+use srtp_state::{KeyChange, SendError, SrtpState};
+use stun_mapping::StunMapping;
 
 /// One stream of a call, from before the first answer to after the last packet.
 ///
@@ -50,19 +52,19 @@ pub struct MediaSession {
     config: SessionConfig,
     params: Option<MediaParams>,
     is_closed: bool,
-    shield: Shield,
+    srtp: SrtpState,
     /// `None` before the first parameters.
-    lock: Option<SourceLock>,
+    latch: Option<Latch>,
     outgoing: Outgoing,
     incoming: Incoming,
     control: Control,
     /// Where the peer's RTCP came from last.
     control_from: Option<SocketAddr>,
-    stun: Option<Outside>,
-    zrtp: Option<Asked<Zrtp>>,
+    stun: Option<StunMapping>,
+    zrtp: Option<Deferred<Zrtp>>,
     /// Where ZRTP came from before anything authenticated.
     zrtp_from: Option<SocketAddr>,
-    row: RowSearch,
+    port_probe: PortProbe,
     rng: Rng,
     events: VecDeque<MediaEvent>,
     events_dropped: u64,
@@ -70,8 +72,8 @@ pub struct MediaSession {
     refused: Refused,
 }
 
-/// Something that has to be begun where there is an outbox to begin with.
-struct Asked<T> {
+/// A state machine that is started with the next outbox, at `start_at`.
+struct Deferred<T> {
     machine: T,
     start_at: Option<Instant>,
 }
@@ -89,13 +91,14 @@ impl MediaSession {
     /// our SSRC, and the secrets of ZRTP, come from it.
     pub fn new(config: SessionConfig, seed: Seed, now: Instant) -> Self {
         let mut entropy = Entropy::new(&seed.part(0));
-        let stun = config.stun_server.map(|server| Outside::new(server, [seed.part(1), seed.part(4)], now));
-        let zrtp = config.zrtp.as_ref().map(|settings| Asked::<Zrtp>::new(settings, &seed.part(2)));
+        let stun =
+            config.stun_server.map(|server| StunMapping::new(server, [seed.part(1), seed.part(4)], now));
+        let zrtp = config.zrtp.as_ref().map(|settings| Deferred::<Zrtp>::new(settings, &seed.part(2)));
         Self {
             params: None,
             is_closed: false,
-            shield: Shield::None,
-            lock: None,
+            srtp: SrtpState::None,
+            latch: None,
             outgoing: Outgoing::new(config.limits.digits_max, &mut entropy, now),
             incoming: Incoming::new(config.limits.buffer.clone()),
             control: Control::new(),
@@ -103,7 +106,7 @@ impl MediaSession {
             stun,
             zrtp,
             zrtp_from: None,
-            row: RowSearch::new(config.port_row),
+            port_probe: PortProbe::new(config.port_row),
             rng: Rng::new(&seed.part(3)),
             events: VecDeque::with_capacity(config.limits.events_max),
             events_dropped: 0,
@@ -121,22 +124,22 @@ impl MediaSession {
             return;
         }
         let remote = Flow::canonical(params.remote);
-        let was = self.lock.as_ref().map(SourceLock::signalled);
+        let was = self.latch.as_ref().map(Latch::signalled);
         let has_moved = was.is_none() || is_reachable(remote) && was != Some(remote);
         if has_moved {
-            self.row.start(now);
+            self.port_probe.start(now);
             self.control_from = None;
         }
-        match &mut self.lock {
+        match &mut self.latch {
             // An address of zeros is an old way to say hold (RFC 3264 §8.4): the peer has not moved.
-            Some(lock) if is_reachable(remote) => lock.on_signalled(remote),
+            Some(latch) if is_reachable(remote) => latch.on_signalled(remote),
             Some(_) => {}
-            None => self.lock = Some(SourceLock::new(self.config.symmetric, remote)),
+            None => self.latch = Some(Latch::new(self.config.symmetric, remote)),
         }
         self.set_protection(now, &params.protection);
         if has_moved {
             // It may be somebody else now: who has been left must not be heard any longer, nor draw our sound back.
-            self.shield.forget_previous();
+            self.srtp.forget_previous();
         }
         self.incoming.set_heard(params.direction.receives());
         self.control.start(now, &mut self.rng);
@@ -152,15 +155,15 @@ impl MediaSession {
             self.outgoing.skip(now, sound.len());
             return None;
         };
-        let result = self.outgoing.prepare(now, sound, params, &mut self.shield, ip_header_bytes(target));
+        let result = self.outgoing.prepare(now, sound, params, &mut self.srtp, ip_header_bytes(target));
         match result.map(<[u8]>::len) {
             Ok(_) => Some((self.outgoing.last_packet(), target)),
-            Err(NotSent::KeyUsedUp) => {
-                self.shield = Shield::Failed;
+            Err(SendError::KeyUsedUp) => {
+                self.srtp = SrtpState::Failed;
                 self.tell(MediaEvent::SecurityFailed(SecurityFailure::KeyUsedUp));
                 None
             }
-            Err(NotSent::NotReady | NotSent::Malformed) => None,
+            Err(SendError::NotReady | SendError::Malformed) => None,
         }
     }
 
@@ -244,7 +247,7 @@ impl MediaSession {
         let rating = codec.and_then(|codec| report::rating(codec, &received, &sound, delay_ms));
         let (reports_sent, reports_received) = self.control.counts();
         Report {
-            security: Security::new(self.shield.security()),
+            security: self.srtp.security(),
             sent: SentReport::new(self.outgoing.counts()),
             received,
             sound,
@@ -257,8 +260,8 @@ impl MediaSession {
             round_trip_ms,
             remote: self.control.remote(),
             target: self.sound_target(),
-            heard_from: self.lock.as_ref().and_then(SourceLock::heard_from),
-            stun_mapped: self.stun.as_ref().and_then(Outside::mapped),
+            heard_from: self.latch.as_ref().and_then(Latch::heard_from),
+            stun_mapped: self.stun.as_ref().and_then(StunMapping::mapped),
             rating,
             mos: rating.map(quality::mean_opinion_score),
         }
@@ -267,19 +270,15 @@ impl MediaSession {
     fn set_protection(&mut self, now: Instant, protection: &Protection) {
         match protection {
             Protection::None => {
-                if self.shield.security().1.is_some() {
+                if self.srtp.security().is_some() {
                     self.tell(MediaEvent::Unprotected);
                 }
-                self.shield = Shield::None;
+                self.srtp = SrtpState::None;
             }
             Protection::Sdes { suite, send, receive } => {
-                match self.shield.set_sdes(now, *suite, (send, receive), self.config.srtp) {
-                    Ok(Changed::Yes) => self.tell(MediaEvent::Secured(SecuredBy {
-                        method: SecurityMethod::Sdes,
-                        suite: *suite,
-                        sas: None,
-                    })),
-                    Ok(Changed::No) => {}
+                match self.srtp.set_sdes(now, *suite, (send, receive), self.config.srtp) {
+                    Ok(KeyChange::Changed) => self.tell(MediaEvent::Secured { suite: *suite, sas: None }),
+                    Ok(KeyChange::Unchanged) => {}
                     Err(failure) => self.tell(MediaEvent::SecurityFailed(failure)),
                 }
             }
@@ -295,19 +294,19 @@ impl MediaSession {
             Some(zrtp) if !is_known && zrtp.machine.is_secured() => Some(SecurityFailure::ZrtpLeft),
             Some(zrtp) if !is_known => {
                 zrtp.start_at = Some(now);
-                self.shield = Shield::Agreeing { receive: None };
+                self.srtp = SrtpState::Agreeing { receive: None };
                 None
             }
             // The agreement is for the whole call; a Hello that was announced later must be the one that came.
             Some(zrtp) => match peer_hello_hash {
                 Some(hash) if !zrtp.machine.announce_peer_hello(hash) => {
-                    Some(SecurityFailure::Zrtp(crate::zrtp::ZrtpFailure::HelloNotAnnounced))
+                    Some(SecurityFailure::Zrtp(ringway_zrtp::ZrtpFailure::HelloNotAnnounced))
                 }
                 Some(_) | None => None,
             },
         };
         if let Some(failure) = failure {
-            self.shield = Shield::Failed;
+            self.srtp = SrtpState::Failed;
             self.tell(MediaEvent::SecurityFailed(failure));
         }
     }
@@ -317,9 +316,9 @@ impl MediaSession {
         let params = self.params.as_ref()?;
         let may_send = !self.is_closed
             && params.direction.sends()
-            && self.shield.may_send()
+            && self.srtp.may_send()
             && is_reachable(Flow::canonical(params.remote));
-        self.lock.as_ref().filter(|_| may_send).map(SourceLock::target).filter(|target| is_reachable(*target))
+        self.latch.as_ref().filter(|_| may_send).map(Latch::target).filter(|target| is_reachable(*target))
     }
 
     fn tell(&mut self, event: MediaEvent) {
@@ -334,7 +333,7 @@ impl MediaSession {
 impl fmt::Debug for MediaSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = self.params.as_ref().map_or(Direction::Inactive, |params| params.direction);
-        write!(f, "MediaSession({:08x}, {}, {:?})", self.ssrc(), direction.name(), self.shield)
+        write!(f, "MediaSession({:08x}, {}, {:?})", self.ssrc(), direction.name(), self.srtp)
     }
 }
 

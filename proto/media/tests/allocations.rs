@@ -4,12 +4,13 @@
 use allocation_counter::measure;
 use core::net::SocketAddr;
 use core::time::Duration;
+use ringway_media::MediaSession;
 use ringway_media::session::SessionConfig;
-use ringway_media::{Codec, Direction, MasterKey, MediaParams, MediaSession, Protection, Suite};
 use ringway_sansio::{Instant, Outbox, Seed};
+use ringway_sdp::{Codec, CryptoSuite, Direction, MasterKey, MediaParams, Protection};
 
-fn params(remote: SocketAddr, suite: Option<Suite>, sends: u8) -> MediaParams {
-    let key = |suite: Suite, number: u8| MasterKey {
+fn params(remote: SocketAddr, suite: Option<CryptoSuite>, sends: u8) -> MediaParams {
+    let key = |suite: CryptoSuite, number: u8| MasterKey {
         key: vec![number; suite.key_bytes()],
         salt: vec![number; suite.salt_bytes()],
         lifetime_packets: None,
@@ -38,7 +39,7 @@ fn params(remote: SocketAddr, suite: Option<Suite>, sends: u8) -> MediaParams {
 #[test]
 fn a_call_allocates_nothing_once_it_stands() {
     let addresses = [4000, 5000].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    for suite in [None].into_iter().chain(Suite::ALL.map(Some)) {
+    for suite in [None].into_iter().chain(CryptoSuite::ALL.map(Some)) {
         let mut now = Instant::from_secs(1000);
         let config = SessionConfig::default;
         let mut ends = [1, 2].map(|number| MediaSession::new(config(), Seed::from_number(number), now));

@@ -132,9 +132,7 @@ mod tests {
 
     fn bytes<const N: usize>(hex: &str) -> [u8; N] {
         let mut out = [0; N];
-        for (byte, digits) in out.iter_mut().zip(hex.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(core::str::from_utf8(digits).unwrap(), 16).unwrap();
-        }
+        base16ct::lower::decode(hex, &mut out).unwrap();
         out
     }
 

@@ -1,40 +1,7 @@
 //! Where bytes come from and go to.
 
-use core::fmt;
+use crate::Transport;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-/// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// Datagrams; a message may be lost, doubled or overtaken.
-    Udp,
-    /// A byte stream; messages arrive whole and in order, or the connection is closed.
-    Tcp,
-}
-
-impl Transport {
-    /// True where the transport itself repeats what was lost, so that SIP must not (RFC 3261 §17).
-    pub const fn is_reliable(self) -> bool {
-        match self {
-            Self::Udp => false,
-            Self::Tcp => true,
-        }
-    }
-
-    /// The name as configuration and listings write it: `udp`, `tcp`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A listener of the configuration, by its place in the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,21 +15,27 @@
 extern crate alloc;
 
 mod chance;
+mod context;
+mod entropy;
 mod flow;
 mod memory;
 mod node;
 mod outbox;
 mod paced;
-mod stream;
+mod part_hasher;
 mod time;
+mod transport;
 mod wheel;
 
 pub use chance::{Rng, Seed};
-pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Transport, source_of};
+pub use context::Context;
+pub use entropy::Entropy;
+pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet, Token};
 pub use paced::{PacedNode, beat_after};
-pub use stream::{Closing, Origin, StreamLimits, StreamTimes, WriteQueue};
+pub use part_hasher::PartHasher;
 pub use time::{Deadline, Instant};
+pub use transport::{TRANSPORTS_NOT_SUPPORTED, Transport};
 pub use wheel::{TimerKey, Wheel};

@@ -17,7 +17,13 @@ impl MemoryBound {
 
     /// Takes `bytes`. False if fewer are left; then none are taken.
     pub fn take(&self, bytes: usize) -> bool {
-        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
+        self.take_and_leave(bytes, 0)
+    }
+
+    /// Takes `bytes` if `rest` bytes are left after that. False if not; then none are taken.
+    pub fn take_and_leave(&self, bytes: usize, rest: usize) -> bool {
+        let max = self.max.saturating_sub(rest);
+        let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
     }
 
@@ -51,6 +57,8 @@ mod tests {
         assert!(!bound.take(51) && bound.take(50));
         bound.give(100);
         assert_eq!((bound.used(), bound.max()), (0, 100));
+        assert!(!bound.take_and_leave(76, 25) && bound.take_and_leave(75, 25));
+        assert!(!bound.take_and_leave(0, 101) && bound.take(25));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The one trait between drivers and protocol machines.
 
-use crate::{Deadline, Event, Instant, Outbox, Received, Seed};
-use alloc::vec::Vec;
+use crate::{Context, Deadline, Event, Received, Seed};
 
 /// A protocol machine: bytes and time go in, bytes and wishes come out. It never waits and never looks around.
 ///
@@ -20,19 +19,13 @@ pub trait Node {
     fn shard_of(key: &ShardKey, bytes: &[u8], shards: u16) -> u16;
 
     /// Takes one message: a datagram, or a frame that the [`Framer`] cut from a stream.
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<Self::Action>,
-    );
+    fn on_message(&mut self, cx: &mut Context<'_, Self::Action>, received: Received<'_>);
 
     /// Takes a report of the transport.
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Self::Action>);
+    fn on_event(&mut self, cx: &mut Context<'_, Self::Action>, event: Event);
 
-    /// Does what is due at `now`. Calling it early does no harm.
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Self::Action>);
+    /// Does what is due at the time of the context. Calling it early does no harm.
+    fn on_timeout(&mut self, cx: &mut Context<'_, Self::Action>);
 
     /// When [`Node::on_timeout`] is wanted next. `None`: not before the next message.
     fn next_deadline(&self) -> Option<Deadline>;
@@ -69,6 +62,10 @@ pub trait Framer {
 
     /// Adds bytes as they arrived.
     fn push(&mut self, bytes: &[u8]);
+
+    /// Notes that the bytes so far end a message, because the layer below preserves boundaries (a WebSocket, RFC 7118 §5). A
+    /// framer that finds the ends by itself ignores it.
+    fn message_end(&mut self) {}
 
     /// The next whole message. `Ok(None)`: more bytes are needed. After an error the connection is of no use and
     /// must be closed: nobody can say where the next message begins.

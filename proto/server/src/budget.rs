@@ -31,6 +31,8 @@ impl MemoryBudget {
     pub const STRANGER_REQUESTS_MAX: usize = 4000;
     /// Any other source may have this part of all bytes.
     pub const SOURCE_SHARE: usize = 4;
+    /// This part of all bytes is not taken for sources that proved nothing.
+    pub const RESERVED_SHARE: usize = 4;
 
     /// A budget of `max` bytes.
     pub fn new(max: usize, seed: &Seed) -> Self {
@@ -58,7 +60,8 @@ impl MemoryBudget {
         if kept.bytes.saturating_add(bytes) > bytes_max || kept.requests >= requests_max {
             return false;
         }
-        if !self.all.take(bytes) {
+        let rest = if is_stranger { self.all.max() / Self::RESERVED_SHARE } else { 0 };
+        if !self.all.take_and_leave(bytes, rest) {
             return false;
         }
         entry.insert(Kept { bytes: kept.bytes + bytes, requests: kept.requests + 1 });
@@ -113,6 +116,16 @@ mod tests {
         assert_eq!((0..9000).filter(|_| budget.reserve(ip(2), 1, true)).count(), 4000);
         budget.release(ip(2), 1);
         assert!(budget.reserve(ip(2), 1, true));
+    }
+
+    #[test]
+    fn strangers_together_leave_a_quarter_to_others() {
+        let mut budget = MemoryBudget::new(64 << 20, &Seed::from_number(1));
+        let taken = (0..20).filter(|&source| budget.reserve(ip(source), 8 << 20, true)).count();
+        assert_eq!((taken, budget.used()), (6, 48 << 20));
+        assert!(!budget.reserve(ip(30), 1, true));
+        assert!(budget.reserve(ip(30), 8 << 20, false) && budget.reserve(ip(31), 8 << 20, false));
+        assert!(!budget.reserve(ip(32), 1, false));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use crate::auth::{Access, Facts, Grant, LiveMark, Outcome, Verifier, decide};
 use crate::reply::write_unfolded;
 use crate::route::{Hop, Routed, hop_of, own_vias, preprocess};
-use crate::server::{Out, Request, request_mark};
+use crate::server::{Request, request_mark};
 use crate::token::{Mark, Place, Side};
-use crate::{Aor, Authenticated, LoginRefusal, Mode, Server, Services};
+use crate::{Action, Aor, Authenticated, LoginRefusal, Mode, Server, Services};
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Context, Flow, Instant};
 use ringway_sip::digest::Challenge;
 use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter, Scheme, Uri};
 use ringway_transaction::Incoming;
@@ -25,84 +25,81 @@ impl<S: Services> Server<S> {
     /// A well-formed request.
     pub(crate) fn on_request(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         message: &Message<'_>,
         method: Method<'_>,
         uri: Uri<'_>,
         flow: Flow,
-        out: &mut Out<'_>,
     ) {
         if let Some(reason) = self.refuses
             && message.to().tag().is_none()
             && !matches!(method, Method::Ack | Method::Cancel)
         {
-            let request = Request { now, message, method, uri, flow, key: None, grant: Grant::UNKNOWN };
-            return self.refuse_new(&request, reason, out);
+            let request = Request { message, method, uri, flow, key: None, grant: Grant::UNKNOWN };
+            return self.refuse_new(cx, &request, reason);
         }
         // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
         if method == Method::Register && self.is_for_registrar(message, &uri) {
-            return self.on_register(
-                &Request { now, message, method, uri, flow, key: None, grant: Grant::UNKNOWN },
-                out,
-            );
+            return self
+                .on_register(cx, &Request { message, method, uri, flow, key: None, grant: Grant::UNKNOWN });
         }
-        let key = match self.transactions.receive_request(now, message, out.packets) {
+        let key = match self.transactions.receive_request(cx, message) {
             Incoming::Absorbed => return,
             Incoming::New(key) => key,
             // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
-        let request = Request { now, message, method, uri, flow, key: Some(key), grant: Grant::UNKNOWN };
+        let request = Request { message, method, uri, flow, key: Some(key), grant: Grant::UNKNOWN };
         if method == Method::Ack && self.acknowledges_us(message, key) {
             return;
         }
-        if !self.is_reasonable(&request, &uri, out) {
+        if !self.is_reasonable(cx, &request, &uri) {
             return;
         }
         let Ok(routed) = preprocess(&self.config, &self.keys.route, message, uri) else {
-            return self.refuse_plainly(&request, 400, "Bad Route", out);
+            return self.refuse_plainly(cx, &request, 400, "Bad Route");
         };
-        if routed.from_last_route && !self.is_reasonable(&request, &routed.uri, out) {
+        if routed.from_last_route && !self.is_reasonable(cx, &request, &routed.uri) {
             return;
         }
         if method == Method::Cancel {
-            return self.on_cancel(&request, &routed, out);
+            return self.on_cancel(cx, &request, &routed);
         }
         let parties = self.parties(&request, &routed);
         let to_us = parties.to_us;
         if method == Method::Register && to_us {
-            return self.on_register(&request, out);
+            return self.on_register(cx, &request);
         }
         if method == Method::Options && to_us && routed.uri.user().is_none() {
-            return self.on_options(&request, out);
+            return self.on_options(cx, &request);
         }
         if message.as_bytes().len() > FORWARDED_BYTES_MAX {
-            return self.refuse_plainly(&request, 513, "Message Too Large", out);
+            return self.refuse_plainly(cx, &request, 513, "Message Too Large");
         }
         if message.max_forwards() == Some(0) {
-            return self.refuse_plainly(&request, 483, "Too Many Hops", out);
+            return self.refuse_plainly(cx, &request, 483, "Too Many Hops");
         }
         if self.is_loop(&request, &routed) {
-            return self.refuse_plainly(&request, 482, "Loop Detected", out);
+            return self.refuse_plainly(cx, &request, 482, "Loop Detected");
         }
         if message.has(HeaderName::ProxyRequire) {
-            return self.refuse_extensions(&request, HeaderName::ProxyRequire, out);
+            return self.refuse_extensions(cx, &request, HeaderName::ProxyRequire);
         }
-        let Some(grant) = self.accept_caller(&request, &routed, parties, out) else { return };
+        let Some(grant) = self.accept_caller(cx, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
+        self.observe_accepted(cx.now, &request);
         match (self.config.mode, to_us) {
-            (Mode::Redirect, true) => self.redirect(&request, &routed, out),
-            (Mode::Redirect, false) => self.refuse_plainly(&request, 404, "Not Found", out),
-            (Mode::Proxy, _) => self.proxy(&request, &routed, out),
+            (Mode::Redirect, true) => self.redirect(cx, &request, &routed),
+            (Mode::Redirect, false) => self.refuse_plainly(cx, &request, 404, "Not Found"),
+            (Mode::Proxy, _) => self.proxy(cx, &request, &routed),
         }
     }
 
     /// Nothing new is begun now, but repetitions of what is under way are still known.
-    fn refuse_new(&mut self, request: &Request<'_, '_>, reason: &str, out: &mut Out<'_>) {
-        if let Incoming::New(_) = self.transactions.receive_request(request.now, request.message, out.packets)
-        {
+    fn refuse_new(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, reason: &str) {
+        if let Incoming::New(_) = self.transactions.receive_request(cx, request.message) {
             self.counters.refused += 1;
-            self.reply(request, 503, reason, out, |response| {
+            self.reply(cx, request, 503, reason, |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         }
@@ -117,18 +114,23 @@ impl<S: Services> Server<S> {
     }
 
     /// RFC 3261 §16.3: what can be answered without knowing who asks.
-    fn is_reasonable(&mut self, request: &Request<'_, '_>, uri: &Uri<'_>, out: &mut Out<'_>) -> bool {
+    fn is_reasonable(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        uri: &Uri<'_>,
+    ) -> bool {
         match uri.scheme() {
             Scheme::Sip => {}
             // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not speak.
             Scheme::Sips | Scheme::Tel | Scheme::Other => {
-                self.refuse_plainly(request, 416, "Unsupported URI Scheme", out);
+                self.refuse_plainly(cx, request, 416, "Unsupported URI Scheme");
                 return false;
             }
         }
         // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. They would be a way to have other headers sent.
         if !uri.headers().is_empty() {
-            self.refuse_plainly(request, 400, "Headers In Request-URI", out);
+            self.refuse_plainly(cx, request, 400, "Headers In Request-URI");
             return false;
         }
         true
@@ -147,24 +149,29 @@ impl<S: Services> Server<S> {
             let at = memchr::memmem::rfind(branch, crate::proxy::LOOP_MARK).unwrap_or(0);
             let mark = branch.get(at + crate::proxy::LOOP_MARK.len()..);
             let expected = *expected.get_or_insert_with(|| {
-                crate::proxy::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
+                ringway_sip::hex16(crate::route::loop_hash(&self.config, &self.keys.looped, message, routed))
             });
             mark == Some(expected.as_slice())
         })
     }
 
     /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
-    /// be required.
+    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
+    /// response stays within its allowance.
     pub(crate) fn refuse_extensions(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         name: HeaderName,
-        out: &mut Out<'_>,
     ) {
         let message = request.message;
         self.counters.refused += 1;
-        self.refuse(request, 420, "Bad Extension", out, |response| {
-            for value in message.values(name) {
+        let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
+        self.refuse(cx, request, 420, "Bad Extension", |response| {
+            for value in message.values(name).take(UNSUPPORTED_MAX) {
+                let bytes = b"Unsupported: \r\n".len() + value.len();
+                let Some(left) = room.checked_sub(bytes) else { break };
+                room = left;
                 response.header_with(HeaderName::Unsupported, |out| write_unfolded(value, out));
             }
         });
@@ -173,12 +180,12 @@ impl<S: Services> Server<S> {
     /// Applies the access rules. `None` when the request was answered, or dropped.
     pub(crate) fn accept_caller(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
         parties: Parties,
-        out: &mut Out<'_>,
     ) -> Option<Grant> {
-        let mark = self.live_mark(request, routed);
+        let mark = self.live_mark(cx.now, request, routed);
         let facts = Facts {
             method: request.method,
             from_us: parties.from_us,
@@ -192,17 +199,17 @@ impl<S: Services> Server<S> {
         match decide(&facts) {
             Access::Forward(grant) => Some(grant),
             Access::Challenge(grant) if parties.from_us => {
-                self.authenticate_caller(request, out).then_some(grant)
+                self.authenticate_caller(cx, request).then_some(grant)
             }
             Access::Challenge(grant) => {
                 self.counters.strangers_refused += 1;
                 let domain = self.config.domain_of(&routed.uri).map(alloc::borrow::ToOwned::to_owned);
                 let domain = domain.unwrap_or_default();
-                self.authenticate(request, HeaderName::ProxyAuthorization, domain.as_bytes(), out)
+                self.authenticate(cx, request, HeaderName::ProxyAuthorization, domain.as_bytes())
                     .map(|_| grant)
             }
             Access::Refuse(status, phrase) => {
-                self.refuse_plainly(request, status, phrase, out);
+                self.refuse_plainly(cx, request, status, phrase);
                 None
             }
             Access::Drop => {
@@ -220,8 +227,8 @@ impl<S: Services> Server<S> {
     }
 
     /// The mark of the request's Route, unless it is too old.
-    fn live_mark(&self, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<LiveMark> {
-        let (mark, now) = (routed.mark?, request.now);
+    fn live_mark(&self, now: Instant, request: &Request<'_, '_>, routed: &Routed<'_>) -> Option<LiveMark> {
+        let mark = routed.mark?;
         let lifetime = self.config.dialog_lifetime;
         match mark {
             Mark::Accepted { .. } => {
@@ -256,25 +263,30 @@ impl<S: Services> Server<S> {
     fn leads_to(&self, side: Side, routed: &Routed<'_>) -> bool {
         match (side, hop_of(&self.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
             (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), Hop::Name { .. }) => true,
-            (Side::Contact(place), Hop::Flow(flow)) => Place::of_flow(&self.keys.route, &flow) == place,
-            (Side::Contact(_), Hop::Unreachable) => false,
+            (Side::Named { name, .. }, Hop::Name { host, port, transport }) => {
+                Place::of_name(&self.keys.route, transport, host, port) == name
+            }
+            (Side::Contact(place) | Side::Named { contact: place, .. }, Hop::Flow(flow)) => {
+                Place::of_flow(&self.keys.route, &flow) == place
+            }
+            (Side::Contact(_) | Side::Named { .. }, Hop::Unreachable) => false,
         }
     }
 
     /// Asks for the password of the user in From with 407 (RFC 3261 §22.3); as a redirect server too, so that what a caller
     /// does not depend on what is done with its request.
-    fn authenticate_caller(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) -> bool {
+    fn authenticate_caller(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>) -> bool {
         let message = request.message;
         let mut from = Aor::default();
         if !self.config.read_aor(&message.from().uri, &mut from) {
-            self.refuse_plainly(request, 403, "Caller Has No Name", out);
+            self.refuse_plainly(cx, request, 403, "Caller Has No Name");
             return false;
         }
-        match self.authenticate(request, HeaderName::ProxyAuthorization, from.domain(), out) {
+        match self.authenticate(cx, request, HeaderName::ProxyAuthorization, from.domain()) {
             Some(user) if user == from.user() => true,
             Some(user) => {
-                self.refused_login(request, &user, LoginRefusal::NotItsAddress);
-                self.refuse_plainly(request, 403, "Not Your Address", out);
+                self.refused_login(cx.now, request, &user, LoginRefusal::NotItsAddress);
+                self.refuse_plainly(cx, request, 403, "Not Your Address");
                 false
             }
             None => false,
@@ -284,14 +296,14 @@ impl<S: Services> Server<S> {
     /// The user whose password the request proves; `None` when it was answered instead.
     pub(crate) fn authenticate(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         header: HeaderName,
         domain: &[u8],
-        out: &mut Out<'_>,
     ) -> Option<alloc::vec::Vec<u8>> {
-        let mark = || request_mark(&self.keys.request, request.now, request.message, &request.flow);
+        let mark = || request_mark(&self.keys.request, cx.now, request.message, &request.flow);
         let verifier = Verifier {
-            now: request.now,
+            now: cx.now,
             config: &self.config,
             services: &self.services,
             nonces: &self.nonces,
@@ -306,27 +318,31 @@ impl<S: Services> Server<S> {
             }
             Outcome::Challenge { is_stale } => {
                 if !is_stale {
-                    self.observe_refused_login(request, header, domain);
+                    self.observe_unusable_digest(cx.now, request, header, domain);
                 }
-                self.challenge(request, header, is_stale, out);
+                self.challenge(cx, request, header, is_stale);
             }
-            Outcome::Wrong => {
+            Outcome::Wrong { user } => {
                 self.counters.wrong_passwords += 1;
-                self.observe_refused_login(request, header, domain);
-                self.challenge(request, header, false, out);
+                let reason = match self.services.is_known(&user, domain) {
+                    true => LoginRefusal::WrongPassword,
+                    false => LoginRefusal::UnknownUser,
+                };
+                self.refused_login(cx.now, request, &user, reason);
+                self.challenge(cx, request, header, false);
             }
-            Outcome::Slowed => {
+            Outcome::Slowed { user } => {
                 self.counters.slowed_logins += 1;
-                self.observe_refused_login(request, header, domain);
+                self.refused_login(cx.now, request, &user, LoginRefusal::Slowed);
                 let retry = |response: &mut ResponseWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
-                self.refuse(request, 503, "Too Many Wrong Passwords", out, retry);
+                self.refuse(cx, request, 503, "Too Many Wrong Passwords", retry);
             }
-            Outcome::Malformed => self.refuse_plainly(request, 400, "Bad Credentials Header", out),
+            Outcome::Malformed => self.refuse_plainly(cx, request, 400, "Bad Credentials Header"),
             Outcome::OtherUri => {
                 self.counters.digest_uri_other += 1;
-                self.refuse_plainly(request, 400, "Digest URI Is Not The Request-URI", out);
+                self.refuse_plainly(cx, request, 400, "Digest URI Is Not The Request-URI");
             }
         }
         None
@@ -336,10 +352,10 @@ impl<S: Services> Server<S> {
     /// INVITE in a dialog.
     fn challenge(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         header: HeaderName,
         is_stale: bool,
-        out: &mut Out<'_>,
     ) {
         self.counters.challenged += 1;
         let (status, phrase, name) = match header {
@@ -351,7 +367,7 @@ impl<S: Services> Server<S> {
         let config = alloc::sync::Arc::clone(&self.config);
         let mut nonce = core::mem::take(&mut self.record);
         nonce.clear();
-        self.nonces.write(request.now, request.flow.remote.ip(), &mut nonce);
+        self.nonces.write(cx.now, request.flow.remote.ip(), &mut nonce);
         let add = |response: &mut ResponseWriter<'_>| {
             for algorithm in &config.auth.algorithms {
                 let challenge = Challenge {
@@ -363,32 +379,35 @@ impl<S: Services> Server<S> {
                 response.header_with(name, |out| challenge.write(out));
             }
         };
-        self.refuse(request, status, phrase, out, add);
+        self.refuse(cx, request, status, phrase, add);
         self.record = nonce;
     }
 
     /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
     pub(crate) fn prove_owner<'p>(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         aor: &'p Aor,
-        out: &mut Out<'_>,
     ) -> Option<Authenticated<&'p Aor>> {
         if !self.config.auth.enabled {
             return Some(Authenticated::danger_everyone_is_believed(aor));
         }
-        let user = self.authenticate(request, HeaderName::Authorization, aor.domain(), out)?;
+        let user = self.authenticate(cx, request, HeaderName::Authorization, aor.domain())?;
         if user == aor.user() {
             return Some(Authenticated::proven_by_digest(aor));
         }
-        self.refused_login(request, &user, LoginRefusal::NotItsAddress);
-        self.refuse_plainly(request, 403, "Not Your Address", out);
+        self.refused_login(cx.now, request, &user, LoginRefusal::NotItsAddress);
+        self.refuse_plainly(cx, request, 403, "Not Your Address");
         None
     }
 }
 
 /// How long a request that this server sends to itself may take; 64·T1.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);
+
+/// Options that a 420 lists.
+const UNSUPPORTED_MAX: usize = 100;
 
 /// When a client whose password was not checked tries again, in seconds.
 const SLOWED_RETRY_S: u64 = 10;

@@ -1,10 +1,10 @@
 //! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
 
-use crate::auth::Algorithm;
+use crate::auth::NonceAge;
 use crate::server::Request;
 use crate::{BindingChange, Server, Services};
 use core::net::SocketAddr;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{HeaderName, Method};
 
@@ -64,6 +64,8 @@ pub enum LoginRefusal {
     NotItsAddress,
     /// A digest that this server does not offer.
     Unusable,
+    /// The password was not checked: there were too many wrong ones.
+    Slowed,
 }
 
 /// Why a binding ended.
@@ -78,8 +80,10 @@ pub enum BindingEnd {
 /// What happened to a call. A proxy without dialog state sees no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// Its INVITE came.
+    /// Its INVITE came and may be forwarded.
     Begun,
+    /// Its INVITE was refused with this status before it was accepted.
+    Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
     /// A target accepted it with this status.
@@ -102,50 +106,62 @@ impl LoginRefusal {
             Self::UnknownUser => "unknown-user",
             Self::NotItsAddress => "not-its-address",
             Self::Unusable => "unusable-digest",
+            Self::Slowed => "slowed",
         }
     }
 }
 
 impl<S: Services> Server<S> {
-    pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
+    pub(crate) fn observe_call(&self, now: Instant, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));
-        self.services.observe(request.now, &LogEvent::Call { step, message, flow });
+        self.services.observe(now, &LogEvent::Call { step, message, flow });
     }
 
-    /// Reports the credentials for our realm in `header`, which prove nothing; a request without any is no login.
-    pub(crate) fn observe_refused_login(&self, request: &Request<'_, '_>, header: HeaderName, domain: &[u8]) {
+    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
+    /// its source a request is no login: the address may be forged.
+    pub(crate) fn observe_unusable_digest(
+        &self,
+        now: Instant,
+        request: &Request<'_, '_>,
+        header: HeaderName,
+        domain: &[u8],
+    ) {
         for value in request.message.lines_of(header) {
             let Ok(Some(given)) = Credentials::parse(value) else { continue };
             if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
                 continue;
             }
+            let nonce = self.nonces.check(now, request.flow.remote.ip(), given.nonce);
+            if !matches!(nonce, NonceAge::Fresh(_)) {
+                continue;
+            }
             let user = unescape(given.username);
-            let offered = given.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let reason = if !self.services.is_known(&user, domain) {
-                LoginRefusal::UnknownUser
-            } else if given.qop.is_none()
-                || !offered.is_some_and(|one| self.config.auth.algorithms.contains(&one))
-            {
-                LoginRefusal::Unusable
-            } else {
-                LoginRefusal::WrongPassword
+            let reason = match self.services.is_known(&user, domain) {
+                true => LoginRefusal::Unusable,
+                false => LoginRefusal::UnknownUser,
             };
-            return self.refused_login(request, &user, reason);
+            return self.refused_login(now, request, &user, reason);
         }
     }
 
-    pub(crate) fn refused_login(&self, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
+    pub(crate) fn refused_login(
+        &self,
+        now: Instant,
+        request: &Request<'_, '_>,
+        user: &[u8],
+        reason: LoginRefusal,
+    ) {
         let address = request.flow.remote;
-        self.services.observe(request.now, &LogEvent::LoginRefused { user, address, reason });
+        self.services.observe(now, &LogEvent::LoginRefused { user, address, reason });
     }
 
-    /// An INVITE or BYE that is forwarded.
-    pub(crate) fn observe_forwarding(&self, request: &Request<'_, '_>) {
+    /// Reports an INVITE or BYE that was accepted.
+    pub(crate) fn observe_accepted(&self, now: Instant, request: &Request<'_, '_>) {
         match request.method {
             Method::Invite if request.message.to().tag().is_none() => {
-                self.observe_call(request, CallStep::Begun)
+                self.observe_call(now, request, CallStep::Begun)
             }
-            Method::Bye => self.observe_call(request, CallStep::Bye),
+            Method::Bye => self.observe_call(now, request, CallStep::Bye),
             _ => {}
         }
     }

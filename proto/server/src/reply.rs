@@ -1,10 +1,11 @@
 //! Answers this server gives by itself.
 
-use crate::server::{Out, Request};
-use crate::{CallStep, Server, Services};
+use crate::auth::Sender;
+use crate::server::Request;
+use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_sansio::{Flow, Token, Transport};
+use ringway_sansio::{Context, Flow, PartHasher, Token, Transport};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Via};
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow};
 use siphasher::sip::SipHasher13;
@@ -14,19 +15,18 @@ impl<S: Services> Server<S> {
     /// verified a response over its allowance is not sent.
     pub(crate) fn reply(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
-        let before = out.packets.len();
-        write_reply(&self.keys.tag, request, status, phrase, out, add);
-        let is_over =
-            out.packets.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
-        if out.packets.len() > before && is_over && !request.is_verified() {
+        let before = cx.out.len();
+        write_reply(cx, &self.keys.tag, request, status, phrase, add);
+        let is_over = cx.out.last_bytes().len() > Allowance::generated_max(request.message.as_bytes().len());
+        if cx.out.len() > before && is_over && !request.is_verified() {
             self.counters.unverified_limited += 1;
-            out.packets.drop_last();
+            cx.out.drop_last();
         }
     }
 
@@ -34,10 +34,10 @@ impl<S: Services> Server<S> {
     /// tag tells the ACK of an INVITE; inside a dialog the tag is the dialog's, and the last few such INVITEs are remembered.
     pub(crate) fn refuse(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
         if request.method == Method::Ack {
@@ -47,16 +47,16 @@ impl<S: Services> Server<S> {
         if request.method == Method::Invite && request.message.to().tag().is_some() {
             self.refused_in_dialog.push(self.transactions.key_of(request.message));
         }
-        self.reply(request, status, phrase, out, add);
+        self.reply(cx, request, status, phrase, add);
     }
 
     /// Refuses with a status alone.
     pub(crate) fn refuse_plainly(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
     ) {
         match status {
             403 => self.counters.forbidden += 1,
@@ -68,28 +68,34 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         if request.method == Method::Invite {
-            self.observe_call(request, CallStep::Failed(status));
+            let step = match request.grant.sender {
+                Sender::Unknown => CallStep::Refused(status),
+                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
+                    CallStep::Failed(status)
+                }
+            };
+            self.observe_call(cx.now, request, step);
         }
-        self.refuse(request, status, phrase, out, |_| {});
+        self.refuse(cx, request, status, phrase, |_| {});
     }
 
     /// Answers a request that cannot be accepted, if it can be answered at all; drops responses and ACKs.
-    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow, out: &mut Out<'_>) {
+    pub(crate) fn on_rejected(&mut self, cx: &mut Context<'_, Action>, rejected: &Rejected<'_>, flow: Flow) {
         if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
             *count += 1;
         }
-        answer_rejected(rejected, flow, b"rejected", out.packets);
+        answer_rejected(rejected, flow, b"rejected", cx.out);
     }
 
     /// A stream's client is over its rate.
-    pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow, out: &mut Out<'_>) {
+    pub(crate) fn slow_down(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>, flow: Flow) {
         if message.is_response() || message.method() == Method::Ack {
             return;
         }
         let tag = self.to_tag(message);
-        out.packets.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
+        cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
             let phrase = "Slow Down";
-            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, &tag);
+            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
             response.header_number(HeaderName::RetryAfter, 1);
             let _ = response.finish();
         });
@@ -109,16 +115,12 @@ impl<S: Services> Server<S> {
     /// The flow to a Via's client, for a response that is forwarded without state.
     pub(crate) fn flow_to_via(&self, via: &Via<'_>, connection: u64) -> Option<Flow> {
         let remote = ringway_transaction::reply_address(via)?;
-        let transport = match via.transport {
-            name if name.eq_ignore_ascii_case(b"TCP") => Transport::Tcp,
-            name if name.eq_ignore_ascii_case(b"UDP") => Transport::Udp,
-            _ => return None,
-        };
+        let transport = Transport::from_token(via.transport)?;
         let listener = self.config.listener_for(transport, remote.ip())?;
         let connection = (connection != 0).then_some(ringway_sansio::ConnectionId(connection));
         // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
         // would have us dial whomever its source names.
-        if transport == Transport::Tcp && connection.is_none() {
+        if transport.is_stream() && connection.is_none() {
             return None;
         }
         Some(Flow { transport, listener, remote, connection })
@@ -151,18 +153,18 @@ impl RefusedInDialog {
 
 /// See [`Server::reply`].
 pub(crate) fn write_reply(
+    cx: &mut Context<'_, Action>,
     tag_key: &[u8; 16],
     request: &Request<'_, '_>,
     status: u16,
     phrase: &str,
-    out: &mut Out<'_>,
     add: impl FnOnce(&mut ResponseWriter<'_>),
 ) {
     let tag = to_tag(tag_key, request.message);
     let flow = reply_flow(request.message.via(), request.flow);
     let (message, source) = (request.message, request.flow.remote);
-    out.packets.send_with(flow, Token::NONE, |arena| {
-        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, &tag);
+    cx.out.send_with(flow, Token::NONE, |arena| {
+        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, Some(&tag));
         add(&mut response);
         // What was refused as unsafe is not sent: the client asks again and gives up.
         let _ = response.finish();
@@ -170,14 +172,14 @@ pub(crate) fn write_reply(
 }
 
 fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
-    let mut hash = SipHasher13::new_with_key(key);
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
     // Both are parts of one message and shorter than 65,536 bytes.
     let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
-    hash.write_u64(u64::from(message.cseq().number) << 32 | lengths);
-    hash.write(call_id);
-    hash.write(from_tag);
-    crate::proxy::hex16(hash.finish())
+    hash.fixed(&(u64::from(message.cseq().number) << 32 | lengths).to_le_bytes());
+    hash.fixed(call_id);
+    hash.fixed(from_tag);
+    ringway_sip::hex16(hash.into_hasher().finish())
 }
 
 /// Appends a value of a message without its folds, so that it can stand on one line of an answer.

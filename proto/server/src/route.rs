@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId, Transport};
+use ringway_sansio::{Flow, ListenerId, PartHasher, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -94,15 +94,14 @@ pub(crate) fn preprocess<'a>(
 /// The way to a URI that is not ours to look up (RFC 3263, as far as it needs no SRV and NAPTR records).
 pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
     let transport = match uri.params().value(b"transport") {
-        Some(name) if name.eq_ignore_ascii_case(b"tcp") => Transport::Tcp,
-        Some(name) if name.eq_ignore_ascii_case(b"udp") => Transport::Udp,
-        Some(_) => return Hop::Unreachable,
-        None => Transport::Udp,
+        Some(name) => Transport::from_token(name),
+        None => Some(Transport::DEFAULT),
     };
+    let Some(transport) = transport else { return Hop::Unreachable };
     if uri.scheme() != ringway_sip::Scheme::Sip {
         return Hop::Unreachable;
     }
-    let port = uri.port().unwrap_or(DEFAULT_PORT);
+    let port = uri.port().unwrap_or(transport.default_port());
     if config.domain_of(uri).is_some() {
         return own_hop(config, transport);
     }
@@ -160,9 +159,7 @@ pub(crate) fn write_own_route(
 ) {
     out.extend_from_slice(b"<sip:");
     write_host(out, host);
-    if transport == Transport::Tcp {
-        out.extend_from_slice(b";transport=tcp");
-    }
+    out.extend_from_slice(transport.uri_parameter().as_bytes());
     out.extend_from_slice(b";lr;rw=");
     token.write(key, message, made_s, out);
     out.push(b'>');
@@ -174,25 +171,21 @@ pub(crate) fn write_own_route(
 /// It is made of what a request shares with its ACK and its CANCEL too, because without state their branch must be the
 /// same (RFC 3261 §16.11). So the To tag is left out, and the credentials: with others a request has another CSeq.
 pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
-    let mut put = |part: &[u8]| {
-        hash.write_usize(part.len());
-        hash.write(part);
-    };
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     // A user of ours is looked up by name: other parameters of its URI do not make it another target, nor do escapes.
     match (config.domain_of(&routed.uri), routed.uri.user()) {
         (Some(domain), Some(user)) => {
-            put(domain.as_bytes());
-            put(&unescaped(user));
+            hash.part(domain.as_bytes());
+            hash.part(&unescaped(user));
         }
-        _ => put(&canonical(&routed.uri)),
+        _ => hash.part(&canonical(&routed.uri)),
     }
-    put(message.from().tag().unwrap_or_default());
-    put(message.call_id());
-    put(&message.cseq().number.to_le_bytes());
+    hash.part(message.from().tag().unwrap_or_default());
+    hash.part(message.call_id());
+    hash.fixed(&message.cseq().number.to_le_bytes());
     // A service that a Route led to sends the request back to us, and then the Route is shorter: that is no loop.
-    message.values(HeaderName::Route).skip(routed.own_routes).for_each(&mut put);
-    hash.finish()
+    message.values(HeaderName::Route).skip(routed.own_routes).for_each(|route| hash.part(route));
+    hash.into_hasher().finish()
 }
 
 /// The Vias that this server wrote, the latest first.

@@ -3,7 +3,7 @@
 use crate::auth::{Grant, NonceMaker};
 use crate::date::DateText;
 use crate::location::{BadRecord, Binding, Location};
-use crate::proxy::{Context, Lookup, Pending, Targets};
+use crate::proxy::{BranchId, Lookup, Pending, ResponseContext, Targets};
 use crate::reply::RefusedInDialog;
 use crate::{Aor, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Deadline, Event, Flow, Instant, Node, Outbox, Received, Seed, Token, Transport, Wheel};
+use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed, Token, Wheel};
 use ringway_sip::{EditSpace, Message, Method, Start, Uri};
 use ringway_transaction::{BranchKey, MatchKey, Notice, Slab, SlabKey, Transactions};
 use siphasher::sip::SipHasher13;
@@ -26,12 +26,13 @@ pub struct Server<S> {
     pub(crate) shard: u16,
     pub(crate) keys: Keys,
     pub(crate) nonces: NonceMaker,
-    pub(crate) transactions: Transactions,
+    pub(crate) transactions: Transactions<SlabKey, BranchId>,
     pub(crate) location: Location,
-    pub(crate) contexts: Slab<Context>,
+    pub(crate) contexts: Slab<ResponseContext>,
     /// Contexts of INVITEs that nobody has answered yet.
     pub(crate) unanswered: usize,
-    pub(crate) wheel: Wheel<TimerC>,
+    /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
+    pub(crate) wheel: Wheel<BranchId>,
     /// Look-ups under way: ours, never a peer's number.
     pub(crate) queries: HashMap<u64, Lookup, crate::rate::SeededHash>,
     pub(crate) next_query: u64,
@@ -56,7 +57,7 @@ pub struct Server<S> {
     pub(crate) record: Vec<u8>,
     /// Room for the address-of-record of the REGISTER being worked on.
     pub(crate) aor: Aor,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<BranchId>>,
 }
 
 /// A call that nobody has answered yet.
@@ -99,17 +100,9 @@ pub(crate) struct Keys {
     pub(crate) request: [u8; 16],
 }
 
-/// RFC 3261 §16.8: an INVITE branch rings too long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimerC {
-    pub(crate) context: SlabKey,
-    pub(crate) branch: usize,
-}
-
 /// A request while it is worked on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'m, 'a> {
-    pub(crate) now: Instant,
     pub(crate) message: &'m Message<'a>,
     pub(crate) method: Method<'a>,
     /// The Request-URI as it came.
@@ -134,13 +127,6 @@ pub(crate) struct Source<'f> {
     pub(crate) flow: &'f Flow,
     /// Where its request was sent; `None` without a transaction.
     pub(crate) sent_to: Option<&'f Flow>,
-}
-
-/// Where a server puts what it wants.
-#[derive(Debug)]
-pub(crate) struct Out<'o> {
-    pub(crate) packets: &'o mut Outbox,
-    pub(crate) actions: &'o mut Vec<Action>,
 }
 
 impl<S: Services> Server<S> {
@@ -241,9 +227,14 @@ impl<S: Services> Server<S> {
         &self.counters
     }
 
-    /// The transactions, for listings.
-    pub const fn transactions(&self) -> &Transactions {
-        &self.transactions
+    /// Number of server and of client transactions.
+    pub fn transactions_len(&self) -> (usize, usize) {
+        self.transactions.len()
+    }
+
+    /// Counters of the transactions.
+    pub const fn transaction_counters(&self) -> &ringway_transaction::Counters {
+        self.transactions.counters()
     }
 
     /// Calls and other requests that are being forwarded.
@@ -260,7 +251,9 @@ impl<S: Services> Server<S> {
     /// `None` at the end.
     pub fn ringing_calls(&self, from: u32, count: u32, mut each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
         for place in from..from.saturating_add(count) {
-            let Some((request, rings, since)) = self.contexts.at(place)?.and_then(Context::unanswered) else {
+            let Some((request, rings, since)) =
+                self.contexts.at(place)?.and_then(ResponseContext::unanswered)
+            else {
                 continue;
             };
             if let Ok(message) = Message::parse(request, &self.config.message_limits) {
@@ -281,14 +274,7 @@ impl<S: Services> Server<S> {
         self.transactions.is_idle()
     }
 
-    fn on_response(
-        &mut self,
-        now: Instant,
-        flow: Flow,
-        message: &Message<'_>,
-        status: u16,
-        out: &mut Out<'_>,
-    ) {
+    fn on_response(&mut self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>, status: u16) {
         self.counters.responses += 1;
         let config = &self.config;
         let mut sent_to = flow;
@@ -296,14 +282,14 @@ impl<S: Services> Server<S> {
             sent_to = *target;
             is_peer(config, target, &flow, message)
         };
-        match self.transactions.receive_response(now, message, status, is_peer, out.packets) {
+        match self.transactions.receive_response(cx, message, status, is_peer) {
             ringway_transaction::Answer::Pass { owner, .. } => {
                 let source = Source { flow: &flow, sent_to: Some(&sent_to) };
-                self.on_branch_response(now, owner, &source, message, status, out);
+                self.on_branch_response(cx, owner, &source, message, status);
             }
             ringway_transaction::Answer::Absorbed => {}
             ringway_transaction::Answer::Stateless { connection, target } => {
-                self.forward_stateless_response(message, &flow, (connection, target), out);
+                self.forward_stateless_response(cx, message, &flow, (connection, target));
             }
             ringway_transaction::Answer::Elsewhere => self.counters.responses_from_elsewhere += 1,
             ringway_transaction::Answer::Stray => self.counters.stray += 1,
@@ -311,17 +297,17 @@ impl<S: Services> Server<S> {
     }
 
     /// Works off what the transactions have to say.
-    fn settle(&mut self, now: Instant, out: &mut Out<'_>) {
+    fn settle(&mut self, cx: &mut Context<'_, Action>) {
         let mut notices = core::mem::take(&mut self.notices);
         for notice in notices.drain(..) {
             match notice {
-                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(now, owner, 408, out),
-                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(now, owner, out),
+                Notice::ClientTimedOut { owner, .. } => self.on_branch_failure(cx, owner, 408),
+                Notice::ClientUnreachable { owner, .. } => self.on_branch_unreachable(cx, owner),
             }
         }
         self.notices = notices;
-        while let Some(owner) = self.transactions.take_gone() {
-            self.drop_context(owner);
+        while let Some(context) = self.transactions.take_gone() {
+            self.drop_context(context);
         }
     }
 }
@@ -334,26 +320,19 @@ impl<S: Services> Node for Server<S> {
         crate::shard::shard_of_message(key, bytes, shards)
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        let mut out = Out { packets: out, actions };
+    fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let Received { flow, bytes } = received;
         if !bytes.starts_with(b"SIP/") {
             self.counters.requests += 1;
             // What this server sends to itself was admitted before.
-            if !self.services.admit(now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
+            if !self.services.admit(cx.now, flow.remote.ip()) && !self.config.is_own_address(flow.remote) {
                 self.counters.over_rate += 1;
                 // A datagram is dropped: the client sends it again, later. A stream's client does not.
-                if flow.transport == Transport::Udp {
+                if !flow.transport.is_reliable() {
                     return;
                 }
                 if let Ok(message) = Message::parse(bytes, &self.config.message_limits) {
-                    self.slow_down(&message, flow, &mut out);
+                    self.slow_down(cx, &message, flow);
                 }
                 return;
             }
@@ -362,21 +341,20 @@ impl<S: Services> Node for Server<S> {
         match &Message::parse(bytes, &self.config.message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
-                    self.on_request(now, message, method, uri, flow, &mut out);
+                    self.on_request(cx, message, method, uri, flow);
                 }
-                Start::Response { status, .. } => self.on_response(now, flow, message, status, &mut out),
+                Start::Response { status, .. } => self.on_response(cx, flow, message, status),
             },
-            Err(rejected) => self.on_rejected(rejected, flow, &mut out),
+            Err(rejected) => self.on_rejected(cx, rejected, flow),
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out { packets: out, actions };
+    fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
             Event::Closed(connection) => {
                 let (services, record) = (&self.services, &mut self.record);
-                let ended = ended(services, now, BindingEnd::ConnectionClosed);
+                let ended = ended(services, cx.now, BindingEnd::ConnectionClosed);
                 self.location.on_closed(connection, ended, |location, aor| {
                     record.clear();
                     location.write_record(aor, record);
@@ -384,50 +362,55 @@ impl<S: Services> Node for Server<S> {
                     services.on_change(aor, BindingChange::Ended, None);
                 });
             }
-            Event::Unreachable(token) => self.on_unreachable(now, token, &mut out),
-            Event::Resolved { query, address } => self.on_resolved(now, query, address, &mut out),
+            Event::Unreachable(token) => self.on_unreachable(cx, token),
+            Event::Resolved { query, address } => self.on_resolved(cx, query, address),
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Action>) {
-        let mut out = Out { packets: out, actions };
-        self.transactions.on_timeout(now, out.packets, &mut self.notices);
+    fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.transactions.on_timeout(cx, &mut self.notices);
         let (services, record) = (&self.services, &mut self.record);
-        self.location.expire(now, ended(services, now, BindingEnd::Expired), |location, aor| {
+        self.location.expire(cx.now, ended(services, cx.now, BindingEnd::Expired), |location, aor| {
             record.clear();
             location.write_record(aor, record);
             services.store(aor, record);
             services.on_change(aor, BindingChange::Ended, None);
         });
-        while let Some(due) = self.wheel.expire(now) {
-            self.on_timer_c(now, due, &mut out);
+        while let Some(due) = self.wheel.expire(cx.now) {
+            self.on_timer_c(cx, due);
         }
-        if self.gives_up_at.is_some_and(|at| at <= now) {
+        if self.gives_up_at.is_some_and(|at| at <= cx.now) {
             self.gives_up_at = None;
-            self.give_up_contexts(now, &mut out);
+            self.give_up_contexts(cx);
         }
-        while let Some(query) = self.lookups.expire(now) {
-            self.on_resolved(now, query, None, &mut out);
+        while let Some(query) = self.lookups.expire(cx.now) {
+            self.on_resolved(cx, query, None);
         }
-        self.settle(now, &mut out);
+        self.settle(cx);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let expiry = self.location.next_due().map(|at| Deadline { at, reason: "a binding ends" });
-        let ringing = self.wheel.next_due().map(|at| Deadline { at, reason: "timer C: nobody answers" });
-        let lookup = self.lookups.next_due().map(|at| Deadline { at, reason: "a look-up was not answered" });
-        let end = self.gives_up_at.map(|at| Deadline { at, reason: "what is under way is given up" });
-        [self.transactions.next_deadline(), expiry, ringing, lookup, end]
-            .into_iter()
-            .flatten()
-            .min_by_key(|due| due.at)
+        let mut next = self.transactions.next_deadline();
+        for (at, reason) in [
+            (self.location.next_due(), "a binding ends"),
+            (self.wheel.next_due(), "timer C: nobody answers"),
+            (self.lookups.next_due(), "a DNS lookup was not answered"),
+            (self.gives_up_at, "pending requests are given up"),
+        ] {
+            if let Some(at) = at
+                && next.is_none_or(|next| at < next.at)
+            {
+                next = Some(Deadline { at, reason });
+            }
+        }
+        next
     }
 }
 
 impl<S: Services> Server<S> {
-    fn on_unreachable(&mut self, now: Instant, token: Token, out: &mut Out<'_>) {
-        self.transactions.unreachable(now, token, out.packets, &mut self.notices);
+    fn on_unreachable(&mut self, cx: &mut Context<'_, Action>, token: Token) {
+        self.transactions.unreachable(cx, token, &mut self.notices);
     }
 }
 
@@ -442,14 +425,14 @@ impl<S> core::fmt::Debug for Server<S> {
 /// for each other.
 fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
     if target.transport == source.transport {
-        let is_same = match (target.transport, target.connection) {
-            (Transport::Udp, _) => {
+        let is_same = match (target.transport.is_stream(), target.connection) {
+            (false, _) => {
                 let fills_rport = message.via().rport().is_some();
                 config.is_same_place(target.remote.ip(), source.remote.ip())
                     && (!fills_rport || target.remote.port() == source.remote.port())
             }
-            (Transport::Tcp, Some(connection)) => source.connection == Some(connection),
-            (Transport::Tcp, None) => target.remote == source.remote,
+            (true, Some(connection)) => source.connection == Some(connection),
+            (true, None) => target.remote == source.remote,
         };
         if is_same {
             return true;

@@ -2,22 +2,21 @@
 //! does the same with flow tokens).
 //!
 //! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is `p` and the place of its remote
-//! target, the number of a connection and such a place, or `u`, listener and address of a datagram flow. A place is a keyed hash of
-//! address, port and transport; 0 is none. The MAC also covers the Call-ID, the caller's tag and both users, so that a mark
+//! target, the number of a connection and such a place, `n`, the place of a host name and that of an address, or `u`, listener and
+//! address of a datagram flow. A place is a keyed hash of host, port and transport; 0 is none. The MAC also covers the Call-ID, the caller's tag and both users, so that a mark
 //! is good for one dialog between these two, and the tags tell which side sends.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Transport};
-use ringway_sip::grammar::hex_pair;
-use ringway_sip::{Message, NameAddr, Uri};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, PartHasher, Transport};
+use ringway_sip::{Message, NameAddr, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// The parameter of our Record-Route URI by which we know a dialog again.
 pub(crate) const TOKEN: &[u8] = b"rw";
 
-/// Keyed hash of a remote target: address, port and transport.
+/// Keyed hash of a remote target: address or host name, port and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u32);
 
@@ -26,6 +25,8 @@ pub(crate) struct Place(u32);
 pub(crate) enum Side {
     /// At its remote target, which is this place.
     Contact(Place),
+    /// At its remote target, which is a host name: at any public address that the name has, or at this place.
+    Named { name: Place, contact: Place },
     /// Over this connection; once it is closed, at this place.
     Connection(ConnectionId, Place),
     /// By datagrams to the address that its own came from.
@@ -72,14 +73,23 @@ impl Place {
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn of(key: &[u8; 16], transport: Transport, remote: SocketAddr) -> Self {
-        let mut hash = SipHasher13::new_with_key(key);
-        hash.write(b"place");
-        hash.write(transport.name().as_bytes());
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+        hash.fixed(b"place");
+        hash.fixed(transport.name().as_bytes());
         match remote.ip() {
-            IpAddr::V4(v4) => hash.write(&v4.octets()),
-            IpAddr::V6(v6) => hash.write(&v6.octets()),
+            IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+            IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
-        hash.write_u16(remote.port());
+        hash.fixed(&remote.port().to_le_bytes());
+        Self((hash.into_hasher().finish() as u32).max(1))
+    }
+
+    pub(crate) fn of_name(key: &[u8; 16], transport: Transport, host: &str, port: u16) -> Self {
+        let mut hash = SipHasher13::new_with_key(key);
+        hash.write(b"name");
+        hash.write(transport.name().as_bytes());
+        host.bytes().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+        hash.write_u16(port);
         Self((hash.finish() as u32).max(1))
     }
 
@@ -92,7 +102,7 @@ impl Side {
     /// The place where the side may be reached without a flow of its own.
     pub(crate) const fn place(self) -> Place {
         match self {
-            Self::Contact(place) | Self::Connection(_, place) => place,
+            Self::Contact(place) | Self::Connection(_, place) | Self::Named { contact: place, .. } => place,
             Self::Address(..) => Place::NONE,
         }
     }
@@ -107,6 +117,11 @@ impl Side {
             Self::Contact(place) => {
                 out.push(b'p');
                 write_hex(out, u64::from(place.0), 8);
+            }
+            Self::Named { name, contact } => {
+                out.push(b'n');
+                write_hex(out, u64::from(name.0), 8);
+                write_hex(out, u64::from(contact.0), 8);
             }
             Self::Connection(connection, place) => {
                 write_hex(out, connection.0, 1);
@@ -129,6 +144,11 @@ impl Side {
     }
 
     fn read(text: &[u8]) -> Option<Self> {
+        if let Some(places) = text.strip_prefix(b"n") {
+            let (name, contact) = places.split_at_checked(8)?;
+            let place = |digits| Some(Place(u32::try_from(read_hex(digits)?).ok()?));
+            return Some(Self::Named { name: place(name)?, contact: place(contact)? });
+        }
         let Some(address) = text.strip_prefix(b"u") else {
             let at = text.iter().position(|&byte| byte == b'p')?;
             let place = Place(u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?);
@@ -170,7 +190,7 @@ impl Token {
             }
         }
         let sides = out.get(start + 16..).unwrap_or_default();
-        let digits = crate::proxy::hex16(mac(key, message, message.from(), message.to(), sides));
+        let digits = hex16(mac(key, message, message.from(), message.to(), sides));
         if let Some(place) = out.get_mut(start..start + 16) {
             place.copy_from_slice(&digits);
         }
@@ -218,35 +238,19 @@ fn mac(
     callee: &NameAddr<'_>,
     sides: &[u8],
 ) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     for part in [message.call_id(), caller.tag().unwrap_or_default(), sides] {
-        hash.write_usize(part.len());
-        hash.write(part);
+        hash.part(part);
     }
     for uri in [&caller.uri, &callee.uri] {
         let (user, host) = match uri.is_sip() {
             true => (uri.user().unwrap_or_default(), uri.host().as_bytes()),
             false => (uri.as_bytes(), &[][..]),
         };
-        hash.write_usize(user.len());
-        hash.write(user);
-        hash.write_usize(host.len());
-        host.iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+        hash.part(user);
+        hash.part_without_case(host);
     }
-    hash.finish()
-}
-
-fn write_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
-    let all = crate::proxy::hex16(value);
-    let needed = (16 - value.leading_zeros() as usize / 4).max(digits);
-    out.extend_from_slice(all.get(16 - needed..).unwrap_or_default());
-}
-
-fn read_hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| Some((value << 4) | u64::from(hex_pair(b'0', digit)?)))
+    hash.into_hasher().finish()
 }
 
 const ACCEPTED: &[u8] = b".a";
@@ -278,6 +282,7 @@ mod tests {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
             Side::Contact(Place::NONE),
+            Side::Named { name: Place(1), contact: Place(u32::MAX) },
             Side::Connection(ConnectionId(1), Place(7)),
             Side::Connection(ConnectionId(u64::MAX), Place(u32::MAX)),
             address("198.51.100.7:31337"),

@@ -7,7 +7,7 @@ use crate::grammar::{is_lws, split_value, trim};
 use crate::header::Values;
 use crate::lines::Line;
 use crate::write::{UnsafeText, breaks_the_start_line, write_number, write_stamped_via};
-use crate::{Fields, HeaderName, Message};
+use crate::{HeaderName, Message};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::Range;
@@ -28,7 +28,7 @@ pub struct EditSpace {
 /// whatever is written can be sent on a stream (RFC 3261 §18.3, §20.14).
 #[derive(Debug)]
 pub struct Edit<'e, 'a> {
-    fields: &'e Fields<'a>,
+    message: &'e Message<'a>,
     space: &'e mut EditSpace,
     request_uri: Option<Range<usize>>,
     refused: bool,
@@ -73,12 +73,12 @@ impl<'e, 'a> Edit<'e, 'a> {
     pub fn new(message: &'e Message<'a>, space: &'e mut EditSpace) -> Self {
         space.changes.clear();
         space.texts.clear();
-        Self { fields: message, space, request_uri: None, refused: false }
+        Self { message, space, request_uri: None, refused: false }
     }
 
     /// Sets the Request-URI. Refused for a response, which has none.
     pub fn set_request_uri(&mut self, uri: &[u8]) {
-        self.refused |= self.fields.is_response() || breaks_the_start_line(uri);
+        self.refused |= self.message.is_response() || breaks_the_start_line(uri);
         let start = self.space.texts.len();
         self.space.texts.extend_from_slice(uri);
         self.request_uri = Some(start..self.space.texts.len());
@@ -100,7 +100,7 @@ impl<'e, 'a> Edit<'e, 'a> {
     /// Puts a new line behind all others.
     pub fn push_last(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
         let kind = self.new_line(name, write);
-        let line = self.fields.lines().len();
+        let line = self.message.lines().len();
         self.space.changes.push(Change { line, kind });
     }
 
@@ -158,12 +158,12 @@ impl<'e, 'a> Edit<'e, 'a> {
     /// Takes away each line of this name whose value `is_unwanted`.
     pub fn remove_lines(&mut self, name: HeaderName, mut is_unwanted: impl FnMut(&[u8]) -> bool) {
         let EditSpace { changes, texts } = &mut *self.space;
-        let original = self.fields.as_bytes();
+        let original = self.message.as_bytes();
         changes.retain(|change| match &change.kind {
             Kind::Insert(of, piece) if *of == name => !is_unwanted(resolve(piece, original, texts)),
             Kind::Insert(..) | Kind::Value(_) | Kind::Remove => true,
         });
-        for line in self.fields.indices_of(name) {
+        for line in self.message.indices_of(name) {
             let unwanted = self.live_value(line).is_some_and(|piece| is_unwanted(self.piece(&piece)));
             if unwanted {
                 self.replace(Place::Line(line), None);
@@ -174,14 +174,13 @@ impl<'e, 'a> Edit<'e, 'a> {
     /// Notes in the top Via of the message where it was seen to come from (RFC 3261 §18.2.1, RFC 3581 §4). It is the
     /// received line that is stamped, whatever was pushed before it; other changes to that line come after.
     pub fn stamp_via(&mut self, source: SocketAddr) {
-        let Some(line) = self.fields.first_index(HeaderName::Via) else { return };
-        let Some(value) = self.fields.first(HeaderName::Via) else { return };
+        let Some(line) = self.message.first_index(HeaderName::Via) else { return };
         if self.live_value(line).is_none() {
             return;
         }
         // Not checked for line breaks: what the message itself says is on its line already, folded or not.
         let start = self.space.texts.len();
-        write_stamped_via(&mut self.space.texts, value, source);
+        write_stamped_via(&mut self.space.texts, self.message.via(), self.message.after_via(), source);
         self.replace(Place::Line(line), Some(Piece::Text(start..self.space.texts.len())));
     }
 
@@ -189,14 +188,14 @@ impl<'e, 'a> Edit<'e, 'a> {
     pub fn request_uri(&self) -> &[u8] {
         match &self.request_uri {
             Some(range) => self.space.texts.get(range.clone()).unwrap_or_default(),
-            None if self.fields.is_response() => &[],
-            None => self.fields.start_line().split(|&byte| byte == b' ').nth(1).unwrap_or_default(),
+            None if self.message.is_response() => &[],
+            None => self.message.start_line().split(|&byte| byte == b' ').nth(1).unwrap_or_default(),
         }
     }
 
     /// The values of this name as they will be sent, comma-separated lists taken apart, in order.
     pub fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        let original = self.fields.as_bytes();
+        let original = self.message.as_bytes();
         let texts = &self.space.texts;
         self.places(name).flat_map(move |(_, piece)| Values::new(resolve(&piece, original, texts)))
     }
@@ -211,31 +210,31 @@ impl<'e, 'a> Edit<'e, 'a> {
         if self.refused {
             return Err(UnsafeText);
         }
-        let original = self.fields.as_bytes();
+        let original = self.message.as_bytes();
         out.reserve(original.len() + self.space.texts.len() + 64);
         let mut at = match &self.request_uri {
             None => 0,
             Some(uri) => {
-                let line = self.fields.start_line();
+                let line = self.message.start_line();
                 let method = line.split(|&byte| byte == b' ').next().unwrap_or_default();
                 out.extend_from_slice(method);
                 out.push(b' ');
                 out.extend_from_slice(self.space.texts.get(uri.clone()).unwrap_or_default());
                 out.extend_from_slice(b" SIP/2.0\r\n");
-                self.fields.start_line_end()
+                self.message.start_line_end()
             }
         };
         for change in &self.space.changes {
-            let whole = match self.fields.lines().get(change.line) {
+            let whole = match self.message.lines().get(change.line) {
                 Some(line) => line.whole(original),
-                None => self.fields.headers_end()..self.fields.headers_end(),
+                None => self.message.headers_end()..self.message.headers_end(),
             };
             out.extend_from_slice(original.get(at..whole.start).unwrap_or_default());
             at = at.max(whole.start);
             match &change.kind {
                 Kind::Insert(name, piece) => write_line(out, name.as_bytes(), self.piece(piece)),
                 Kind::Value(piece) => {
-                    let line = self.fields.lines().get(change.line);
+                    let line = self.message.lines().get(change.line);
                     write_line(
                         out,
                         line.map(|line| line.name(original)).unwrap_or_default(),
@@ -247,12 +246,12 @@ impl<'e, 'a> Edit<'e, 'a> {
             }
         }
         // A Content-Length that came is true: the parser compared it with the body.
-        if !self.fields.has(HeaderName::ContentLength) {
-            let end = self.fields.headers_end();
+        if !self.message.has(HeaderName::ContentLength) {
+            let end = self.message.headers_end();
             out.extend_from_slice(original.get(at..end).unwrap_or_default());
             at = end;
             out.extend_from_slice(b"Content-Length: ");
-            write_number(out, self.fields.body().len() as u64);
+            write_number(out, self.message.body().len() as u64);
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(original.get(at..).unwrap_or_default());
@@ -286,7 +285,7 @@ impl<'e, 'a> Edit<'e, 'a> {
                 }
             }
             (Place::Line(line), value) => {
-                let lines = self.fields.lines();
+                let lines = self.message.lines();
                 self.refused |= lines.get(line).is_some_and(|line| line.is(HeaderName::ContentLength));
                 let kind = value.map_or(Kind::Remove, Kind::Value);
                 // Its own change, if there is one, is the last of the line.
@@ -301,10 +300,10 @@ impl<'e, 'a> Edit<'e, 'a> {
 
     /// The lines of this name as they will be sent, in order, each with its value.
     fn places(&self, name: HeaderName) -> impl Iterator<Item = (Place, Piece)> {
-        let fields = self.fields;
+        let message = self.message;
         let changes = &self.space.changes;
-        let end = fields.lines().len();
-        let mut lines = fields.indices_of(name);
+        let end = message.lines().len();
+        let mut lines = message.indices_of(name);
         let mut line = lines.next().unwrap_or(end);
         let mut at = 0;
         let mut is_done = false;
@@ -332,7 +331,7 @@ impl<'e, 'a> Edit<'e, 'a> {
                     None if here >= end => is_done = true,
                     None => {
                         line = lines.next().unwrap_or(end);
-                        let value = fields.lines().get(here).map(Line::value_range).unwrap_or_default();
+                        let value = message.lines().get(here).map(Line::value_range).unwrap_or_default();
                         return Some((Place::Line(here), Piece::Original(value)));
                     }
                 }
@@ -349,7 +348,7 @@ impl<'e, 'a> Edit<'e, 'a> {
             Some(Kind::Value(piece)) => Some(piece.clone()),
             Some(Kind::Remove) => None,
             Some(Kind::Insert(..)) | None => {
-                Some(Piece::Original(self.fields.lines().get(line)?.value_range()))
+                Some(Piece::Original(self.message.lines().get(line)?.value_range()))
             }
         }
     }
@@ -363,13 +362,13 @@ impl<'e, 'a> Edit<'e, 'a> {
             part.start + lead..part.start + lead + trim(text).len()
         };
         match piece {
-            Piece::Original(range) => Piece::Original(cut(range, self.fields.as_bytes())),
+            Piece::Original(range) => Piece::Original(cut(range, self.message.as_bytes())),
             Piece::Text(range) => Piece::Text(cut(range, &self.space.texts)),
         }
     }
 
     fn piece(&self, piece: &Piece) -> &[u8] {
-        resolve(piece, self.fields.as_bytes(), &self.space.texts)
+        resolve(piece, self.message.as_bytes(), &self.space.texts)
     }
 }
 

@@ -51,7 +51,7 @@ fn edited_bytes(bytes: &[u8], edit: impl FnOnce(&mut Edit<'_, '_>)) -> Vec<u8> {
 /// What was seen before writing is what a reader of the written bytes sees.
 fn reads_agree(out: &[u8], seen: &[Vec<Vec<u8>>], firsts: &[Option<Vec<u8>>], uri: &[u8]) {
     let fields = match Message::parse(out, &Limits::default()) {
-        Ok(message) => Fields::clone(&message),
+        Ok(message) => crate::Fields::clone(&message),
         Err(rejected) => {
             assert!(
                 !matches!(rejected.reason, crate::Reason::HeaderLine),

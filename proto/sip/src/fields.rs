@@ -2,7 +2,6 @@
 
 use crate::header::Values;
 use crate::lines::{FieldAt, Line, Next, any_field, plain_field};
-use crate::scan::find;
 use crate::{HeaderName, Limits, Reason};
 
 /// Where each header field of a message stands. It exists even for a message that is rejected, so that it can be
@@ -145,7 +144,7 @@ impl<'a> Fields<'a> {
 
     fn fill_lines(&mut self, limits: &Limits) -> Option<Reason> {
         let bytes = self.bytes;
-        let Some(lf) = find::<b'\n'>(bytes) else { return Some(Reason::StartLine) };
+        let Some(lf) = memchr::memchr(b'\n', bytes) else { return Some(Reason::StartLine) };
         self.start_line_end = lf + 1;
         let count_max = limits.headers_max.min(LINES_MAX);
         let mut wrong = None;

@@ -162,7 +162,7 @@ pub fn unquote(bytes: &[u8]) -> &[u8] {
 /// Splits off the first of several comma-separated values; commas in quotes or angle brackets do not count. The rest is
 /// `None` when there is no further comma.
 pub fn split_value(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
-    if find::<b','>(bytes).is_none() {
+    if memchr::memchr(b',', bytes).is_none() {
         return (bytes, None);
     }
     let mut at = 0;

@@ -51,7 +51,7 @@ impl<'b> ResponseWriter<'b> {
         for value in request.lines_of(HeaderName::Via) {
             lines.out.extend_from_slice(b"Via: ");
             match source.take() {
-                Some(source) => write_stamped_via(lines.out, value, source),
+                Some(source) => write_stamped_line(lines.out, value, source),
                 None => lines.out.extend_from_slice(value),
             }
             lines.out.extend_from_slice(b"\r\n");
@@ -80,17 +80,18 @@ impl<'b> ResponseWriter<'b> {
         status: u16,
         phrase: &str,
         source: SocketAddr,
-        to_tag: &[u8],
+        to_tag: Option<&[u8]>,
     ) -> Self {
         let mut lines = Lines::status(out, status, phrase);
         lines.out.extend_from_slice(b"Via: ");
-        write_stamped_value(lines.out, request.via(), source);
-        lines.out.extend_from_slice(request.after_via());
+        write_stamped_via(lines.out, request.via(), request.after_via(), source);
         lines.out.extend_from_slice(b"\r\n");
         request.lines_of(HeaderName::Via).skip(1).for_each(|line| lines.raw(b"Via", line));
         lines.copy_first(request, HeaderName::From);
         lines.copy_first(request, HeaderName::To);
-        if request.to().tag().is_none() {
+        if let Some(to_tag) = to_tag
+            && request.to().tag().is_none()
+        {
             lines.out.truncate(lines.out.len() - 2);
             lines.out.extend_from_slice(b";tag=");
             lines.text(to_tag);
@@ -371,19 +372,19 @@ const OCTETS: [[u8; 4]; 256] = {
     table
 };
 
-/// Appends the Via line `value` (one or several values) with `received` and `rport` in its first value. Where the address
-/// says what sent-by says, `received` would tell nothing and is left out, unless rport asks for it (RFC 3581 §4).
-pub(crate) fn write_stamped_via(out: &mut Vec<u8>, line: &[u8], source: SocketAddr) {
-    let (first, rest) = crate::grammar::split_value(line);
-    let first = crate::grammar::trim(first);
-    match Via::parse(first) {
-        Ok(via) => write_stamped_value(out, &via, source),
-        Err(_) => out.extend_from_slice(first),
+/// Appends a Via line, one or several values, that may be malformed, with `received` and `rport` in its first value.
+fn write_stamped_line(out: &mut Vec<u8>, line: &[u8], source: SocketAddr) {
+    match Via::split(line) {
+        Ok((via, after)) => write_stamped_via(out, &via, after, source),
+        Err(crate::Malformed) => out.extend_from_slice(line),
     }
-    if let Some(rest) = rest {
-        out.push(b',');
-        out.extend_from_slice(rest);
-    }
+}
+
+/// Appends a Via line, a value and what follows it, with `received` and `rport` in the value. `received` is left out where it
+/// would repeat the address in sent-by, unless rport asks for it (RFC 3581 §4).
+pub(crate) fn write_stamped_via(out: &mut Vec<u8>, via: &Via<'_>, after: &[u8], source: SocketAddr) {
+    write_stamped_value(out, via, source);
+    out.extend_from_slice(after);
 }
 
 fn write_stamped_value(out: &mut Vec<u8>, via: &Via<'_>, source: SocketAddr) {

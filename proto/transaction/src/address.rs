@@ -1,9 +1,10 @@
 //! Addresses that messages go to.
 
 use core::net::IpAddr;
+use ringway_sansio::Transport;
 
-/// Where a URI or a Via names no port (RFC 3261 §18.2.2, §19.1.2); UDP and TCP.
-pub const DEFAULT_PORT: u16 = 5060;
+/// The port where no port and no transport is named (RFC 3261 §18.2.2, §19.1.2).
+pub const DEFAULT_PORT: u16 = Transport::DEFAULT.default_port();
 
 /// False for an address that no message may go to, whoever named it (RFC 4475 §3.3.10): broadcast, multicast, unspecified; in
 /// the IPv4-mapped spelling too.

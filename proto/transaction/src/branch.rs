@@ -7,8 +7,8 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
-use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, Message, Via, grammar};
+use ringway_sansio::{Flow, PartHasher};
+use ringway_sip::{HeaderName, Message, Via, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
 /// What a branch of ours says.
@@ -82,13 +82,13 @@ impl BranchKey {
 
     /// Stands for a next hop in a stateless branch: a keyed hash of its connection, or of its address.
     pub fn target_of(&self, flow: &Flow) -> u32 {
-        let mut hash = SipHasher13::new_with_key(&self.key);
-        hash.write(b"target");
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        hash.fixed(b"target");
         match flow.connection {
-            Some(connection) => hash.write_u64(connection.0),
-            None => write_ip(&mut hash, flow.remote.ip()),
+            Some(connection) => hash.fixed(&connection.0.to_le_bytes()),
+            None => add_ip(&mut hash, flow.remote.ip()),
         }
-        hash.finish() as u32
+        hash.into_hasher().finish() as u32
     }
 
     /// What the top Via's branch of a response says, if it is a branch of ours.
@@ -96,24 +96,23 @@ impl BranchKey {
         let branch = response.via().branch?;
         if let Some(fields) = branch.strip_prefix(TRANSACTION) {
             let (named, rest) = fields.split_at_checked(20)?;
-            if read_hex(rest.get(..16)?, 16)? != self.check(named) {
+            if *rest.first_chunk()? != hex16(self.check(named)) {
                 return None;
             }
-            let shard = u16::try_from(read_hex(named.get(..4)?, 4)?).ok()?;
-            let index = u32::try_from(read_hex(named.get(4..12)?, 8)?).ok()?;
-            let generation = u32::try_from(read_hex(named.get(12..)?, 8)?).ok()?;
+            let shard = u16::try_from(read_hex(named.get(..4)?)?).ok()?;
+            let index = u32::try_from(read_hex(named.get(4..12)?)?).ok()?;
+            let generation = u32::try_from(read_hex(named.get(12..)?)?).ok()?;
             return Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } });
         }
         let fields = branch.strip_prefix(STATELESS)?;
         let (connection, rest) = fields.split_at_checked(16)?;
-        let connection = read_hex(connection, 16)?;
+        let connection = read_hex(connection)?;
         let (target, rest) = rest.split_at_checked(8)?;
-        let target = u32::try_from(read_hex(target, 8)?).ok()?;
+        let target = u32::try_from(read_hex(target)?).ok()?;
         let next = Via::parse(response.values(HeaderName::Via).nth(1)?).ok()?;
         let reply = crate::reply_address(&next)?;
-        if read_hex(rest.get(..16)?, 16)?
-            != self.stateless_check(response, &next, reply, (connection, target))
-        {
+        let check = self.stateless_check(response, &next, reply, (connection, target));
+        if *rest.first_chunk()? != hex16(check) {
             return None;
         }
         Some(Branch::Stateless { connection, target })
@@ -126,20 +125,19 @@ impl BranchKey {
         reply: core::net::SocketAddr,
         (connection, target): (u64, u32),
     ) -> u64 {
-        let mut hash = SipHasher13::new_with_key(&self.key);
-        hash.write(STATELESS);
-        hash.write_u64(connection);
-        hash.write_u32(target);
-        write_ip(&mut hash, reply.ip());
-        hash.write_u16(reply.port());
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        hash.fixed(STATELESS);
+        hash.fixed(&connection.to_le_bytes());
+        hash.fixed(&target.to_le_bytes());
+        add_ip(&mut hash, reply.ip());
+        hash.fixed(&reply.port().to_le_bytes());
         for part in
             [via.branch.unwrap_or_default(), message.call_id(), message.from().tag().unwrap_or_default()]
         {
-            hash.write_usize(part.len());
-            hash.write(part);
+            hash.part(part);
         }
-        hash.write_u32(message.cseq().number);
-        hash.finish()
+        hash.fixed(&message.cseq().number.to_le_bytes());
+        hash.into_hasher().finish()
     }
 
     fn check(&self, named: &[u8]) -> u64 {
@@ -149,10 +147,10 @@ impl BranchKey {
     }
 }
 
-fn write_ip(hash: &mut SipHasher13, ip: IpAddr) {
+fn add_ip(hash: &mut PartHasher<SipHasher13>, ip: IpAddr) {
     match ip {
-        IpAddr::V4(v4) => hash.write(&v4.octets()),
-        IpAddr::V6(v6) => hash.write(&v6.octets()),
+        IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+        IpAddr::V6(v6) => hash.fixed(&v6.octets()),
     }
 }
 
@@ -165,8 +163,7 @@ pub(crate) fn write_unique(unique: u64, out: &mut Vec<u8>) {
 /// True when a transaction's branch has this.
 pub(crate) fn has_unique(branch: &[u8], unique: u64) -> bool {
     let at = TRANSACTION.len() + 20 + 16;
-    branch.get(at) == Some(&b'.')
-        && branch.get(at + 1..at + 17).and_then(|digits| read_hex(digits, 16)) == Some(unique)
+    branch.get(at) == Some(&b'.') && branch.get(at + 1..at + 17) == Some(&hex16(unique))
 }
 
 /// The shard a response belongs to, read without parsing the message: from the branch of its first Via. `None` for
@@ -175,26 +172,8 @@ pub fn shard_of_response(bytes: &[u8]) -> Option<u16> {
     let at = memchr::memmem::find(bytes, TRANSACTION)? + TRANSACTION.len();
     // Only the first Via of the message counts; one further down would be found here only if the first is not ours,
     // and then the shard finds nothing either.
-    u16::try_from(read_hex(bytes.get(at..at + 4)?, 4)?).ok()
-}
-
-fn write_hex(out: &mut Vec<u8>, value: u64, digits: u32) {
-    for place in (0..digits).rev() {
-        let nibble = (value >> (place * 4)) & 0xf;
-        out.push(HEX.get(nibble as usize).copied().unwrap_or(b'0'));
-    }
-}
-
-fn read_hex(bytes: &[u8], digits: usize) -> Option<u64> {
-    if bytes.len() != digits {
-        return None;
-    }
-    bytes.chunks(2).try_fold(0_u64, |value, pair| match pair {
-        [high, low] => Some((value << 8) | u64::from(grammar::hex_pair(*high, *low)?)),
-        _ => None,
-    })
+    u16::try_from(read_hex(bytes.get(at..at + 4)?)?).ok()
 }
 
 const TRANSACTION: &[u8] = b"z9hG4bK.t";
 const STATELESS: &[u8] = b"z9hG4bK.s";
-const HEX: &[u8; 16] = b"0123456789abcdef";

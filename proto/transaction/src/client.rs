@@ -14,20 +14,20 @@ pub struct ClientId(pub(crate) SlabKey);
 
 /// A request to be sent by a client transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Outgoing {
+pub struct Outgoing<C> {
     /// Where to.
     pub flow: Flow,
     /// True for INVITE.
     pub is_invite: bool,
-    /// The user's number for it; comes back with each answer and notice.
-    pub owner: u64,
+    /// Owner of the transaction; comes back with each answer and notice.
+    pub owner: C,
 }
 
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Client<C> {
     pub(crate) machine: Machine,
     pub(crate) flow: Flow,
-    pub(crate) owner: u64,
+    pub(crate) owner: C,
     /// What its branch has that no other has.
     pub(crate) unique: u64,
     /// The request as sent, as long as it may be needed again: to repeat it, cancel it, or acknowledge its failure.

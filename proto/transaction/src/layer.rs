@@ -11,20 +11,23 @@ use crate::token::{read_token, server_token};
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
-use ringway_sansio::{Deadline, Flow, Instant, Outbox, Token, Wheel};
+use ringway_sansio::{Context, Deadline, Flow, Instant, Token, Wheel};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 
 /// The transactions of one shard: matches, repeats, times out.
+///
+/// `S` and `C` are the owners of a server and of a client transaction: the user's own key of what the transaction belongs
+/// to. They are given at the start and come back with what happens to the transaction.
 #[derive(Debug)]
-pub struct Transactions {
+pub struct Transactions<S, C> {
     pub(crate) timers: Timers,
     pub(crate) limits: Limits,
     pub(crate) shard: u16,
     pub(crate) matcher: Matcher,
     pub(crate) branch_key: BranchKey,
-    pub(crate) servers: Slab<Server>,
-    pub(crate) clients: Slab<Client>,
+    pub(crate) servers: Slab<Server<S>>,
+    pub(crate) clients: Slab<Client<C>>,
     /// Keys come from peers, but only through a keyed 128-bit hash.
     pub(crate) index: HashMap<MatchKey, SlabKey, BuildHasherDefault<AlreadyHashed>>,
     pub(crate) wheel: Wheel<Due>,
@@ -34,30 +37,30 @@ pub struct Transactions {
     /// Goes into the next branch, so that none is ever written twice, whatever place it is for, over restarts too.
     pub(crate) next_unique: u64,
     /// Owners of server transactions that ended since the user asked last.
-    pub(crate) gone: Vec<u64>,
+    pub(crate) gone: Vec<S>,
     pub(crate) counters: Counters,
 }
 
 /// What a request is to the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Incoming {
+pub enum Incoming<S> {
     /// It belongs to none; the key is for [`Transactions::start_server`].
     New(MatchKey),
     /// It was a repetition, or an ACK that ended what it acknowledged: all is done.
     Absorbed,
-    /// An ACK with the branch of an INVITE that was accepted: the user decides (RFC 6026 §7.1).
-    AckOfSuccess(u64),
+    /// An ACK with the branch of an INVITE of this owner that was accepted: the user decides (RFC 6026 §7.1).
+    AckOfSuccess(S),
 }
 
 /// What a response is to the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Answer<C> {
     /// For the user of this client transaction.
     Pass {
         /// Which.
         client: ClientId,
-        /// The user's number for it.
-        owner: u64,
+        /// Owner of the transaction.
+        owner: C,
     },
     /// A repetition, or the answer to a CANCEL.
     Absorbed,
@@ -76,20 +79,20 @@ pub enum Answer {
 
 /// What the user must know without a message having come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum Notice<C> {
     /// No final answer came in time.
     ClientTimedOut {
         /// Which.
         client: ClientId,
-        /// The user's number for it.
-        owner: u64,
+        /// Owner of the transaction.
+        owner: C,
     },
     /// The request could not be delivered.
     ClientUnreachable {
         /// Which.
         client: ClientId,
-        /// The user's number for it.
-        owner: u64,
+        /// Owner of the transaction.
+        owner: C,
     },
 }
 
@@ -128,7 +131,7 @@ pub(crate) enum Side {
     CancelOfClient,
 }
 
-impl Transactions {
+impl<S: Copy, C: Copy> Transactions<S, C> {
     /// No transactions yet. `key` is secret; all shards of a server that shall read each other's branches share
     /// `branch_key`.
     pub fn new(
@@ -163,7 +166,7 @@ impl Transactions {
     }
 
     /// The packet with `token` could not be sent.
-    pub fn unreachable(&mut self, now: Instant, token: Token, out: &mut Outbox, notices: &mut Vec<Notice>) {
+    pub fn unreachable<A>(&mut self, cx: &mut Context<'_, A>, token: Token, notices: &mut Vec<Notice<C>>) {
         let (place, is_server) = read_token(token);
         if is_server {
             let Some(server) = self.servers.get_mut(place) else { return };
@@ -171,39 +174,39 @@ impl Transactions {
                 && !server.last.is_empty()
             {
                 server.reply = Flow { connection: None, remote: fallback, ..server.reply };
-                out.send(server.reply, server_token(self.shard, place), &server.last);
+                cx.out.send(server.reply, server_token(self.shard, place), &server.last);
             }
             return;
         }
-        self.step_client_alone(now, place, client::Event::TransportError, out, notices);
+        self.step_client_alone(cx, place, client::Event::TransportError, notices);
     }
 
     /// Does what is due, until it has written as much as one batch may have; then the next deadline has passed, so that it
     /// is called again.
-    pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox, notices: &mut Vec<Notice>) {
-        let full = out.bytes_len() + BATCH_BYTES_MAX;
-        while out.bytes_len() < full {
-            let Some(due) = self.wheel.expire(now) else { break };
+    pub fn on_timeout<A>(&mut self, cx: &mut Context<'_, A>, notices: &mut Vec<Notice<C>>) {
+        let full = cx.out.bytes_len() + BATCH_BYTES_MAX;
+        while cx.out.bytes_len() < full {
+            let Some(due) = self.wheel.expire(cx.now) else { break };
             match due.of {
                 Side::Server => {
                     let event = server::Event {
                         invite: invite_server::Event::Timer(due.timer),
                         non_invite: Some(non_invite_server::Event::Timer(due.timer)),
                     };
-                    self.step_server(now, due.key, event, out);
+                    self.step_server(cx, due.key, event);
                 }
                 Side::Client => {
-                    self.step_client_alone(now, due.key, client::Event::Timer(due.timer), out, notices);
+                    self.step_client_alone(cx, due.key, client::Event::Timer(due.timer), notices);
                 }
                 Side::CancelOfClient => {
-                    self.step_cancel(now, due.key, client::Event::Timer(due.timer), out);
+                    self.step_cancel(cx, due.key, client::Event::Timer(due.timer));
                 }
             }
         }
     }
 
-    /// The user's number of a server transaction that is over and forgotten; ask after each call until `None`.
-    pub fn take_gone(&mut self) -> Option<u64> {
+    /// Owner of a server transaction that is over and removed; call it after each other call until it returns `None`.
+    pub fn take_gone(&mut self) -> Option<S> {
         self.gone.pop()
     }
 

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, ListenerId, Rng, Seed};
+use ringway_sansio::{ConnectionId, Context, ListenerId, Outbox, Rng, Seed};
 use ringway_sip::ResponseWriter;
 
 /// Random requests, answers, repetitions, cancellations, broken connections and pauses; then the user answers all that
@@ -54,12 +54,20 @@ fn tokens_read_back_as_the_place_and_the_side_they_name() {
     }
 }
 
+/// An owner of two keys fits the padding of a transaction.
+#[test]
+fn an_owner_of_twelve_bytes_makes_no_transaction_larger() {
+    type Branch = (SlabKey, u32);
+    assert_eq!(size_of::<Client<Branch>>(), size_of::<Client<u64>>());
+    assert_eq!(size_of::<Server<SlabKey>>(), size_of::<Server<u64>>());
+}
+
 struct History {
     rng: Rng,
-    layer: Transactions,
+    layer: Transactions<u64, usize>,
     now: Instant,
     out: Outbox,
-    notices: Vec<Notice>,
+    notices: Vec<Notice<usize>>,
     requests: Vec<(ServerId, String)>,
     clients: Vec<(ClientId, String)>,
     tokens: Vec<Token>,
@@ -116,7 +124,7 @@ impl History {
             self.respond_to(id, &text, 500);
         }
         for (id, _) in self.clients.clone() {
-            self.layer.cancel(self.now, id, &mut self.out);
+            self.layer.cancel(&mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()), id);
         }
         self.pass(Duration::from_secs(200));
         self.collect();
@@ -126,7 +134,10 @@ impl History {
         let until = self.now + pause;
         while let Some(deadline) = self.layer.next_deadline().filter(|deadline| deadline.at <= until) {
             self.now = self.now.max(deadline.at);
-            self.layer.on_timeout(self.now, &mut self.out, &mut self.notices);
+            self.layer.on_timeout(
+                &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
+                &mut self.notices,
+            );
         }
         self.now = until;
     }
@@ -160,9 +171,10 @@ impl History {
         self.requests.push((id, text));
     }
 
-    fn receive(&mut self, text: &str) -> Incoming {
+    fn receive(&mut self, text: &str) -> Incoming<u64> {
         let message = Message::parse(text.as_bytes(), &ringway_sip::Limits::default()).unwrap();
-        self.layer.receive_request(self.now, &message, &mut self.out)
+        self.layer
+            .receive_request(&mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()), &message)
     }
 
     fn pick_request(&mut self) -> Option<(ServerId, String)> {
@@ -183,16 +195,25 @@ impl History {
     }
 
     fn respond_to(&mut self, id: ServerId, text: &str, status: u16) {
-        self.layer.respond(self.now, id, status, &mut self.out, |arena| write_response(arena, text, status));
+        self.layer.respond(
+            &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
+            id,
+            status,
+            |arena| write_response(arena, text, status),
+        );
     }
 
     fn new_client(&mut self) {
         let is_invite = self.rng.chance(700);
-        let outgoing = Outgoing { flow: self.flow(), is_invite, owner: self.clients.len() as u64 };
-        let id = self.layer.start_client(self.now, outgoing, &mut self.out, |arena, branch| {
-            let branch = core::str::from_utf8(branch).unwrap();
-            arena.extend_from_slice(request(is_invite, &format!(";branch={branch}")).as_bytes());
-        });
+        let outgoing = Outgoing { flow: self.flow(), is_invite, owner: self.clients.len() };
+        let id = self.layer.start_client(
+            &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
+            outgoing,
+            |arena, branch| {
+                let branch = core::str::from_utf8(branch).unwrap();
+                arena.extend_from_slice(request(is_invite, &format!(";branch={branch}")).as_bytes());
+            },
+        );
         let text = core::str::from_utf8(self.out.last_bytes()).unwrap();
         self.clients.push((id.unwrap(), text.into()));
     }
@@ -211,19 +232,28 @@ impl History {
         let mut bytes = Vec::new();
         write_response(&mut bytes, &text, status);
         let message = Message::parse(&bytes, &ringway_sip::Limits::default()).unwrap();
-        self.layer.receive_response(self.now, &message, status, |_| true, &mut self.out);
+        self.layer.receive_response(
+            &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
+            &message,
+            status,
+            |_| true,
+        );
     }
 
     fn cancel(&mut self) {
         if let Some((id, _)) = self.pick_client() {
-            self.layer.cancel(self.now, id, &mut self.out);
+            self.layer.cancel(&mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()), id);
         }
     }
 
     fn break_one(&mut self) {
         let place = self.rng.below(self.tokens.len() as u64) as usize;
         if let Some(&token) = self.tokens.get(place) {
-            self.layer.unreachable(self.now, token, &mut self.out, &mut self.notices);
+            self.layer.unreachable(
+                &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
+                token,
+                &mut self.notices,
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Matching requests to server transactions (RFC 3261 §17.2.3).
 
-use core::hash::Hasher;
-use ringway_sip::{Message, Method, Start, Via};
+use ringway_sansio::PartHasher;
+use ringway_sip::{Message, Method, Start};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// Stands for all that a request must share with the one that made a transaction. A keyed 128-bit hash: peers cannot make
@@ -35,38 +35,28 @@ impl Matcher {
     }
 
     fn key_as(&self, message: &Message<'_>, method: Method<'_>) -> MatchKey {
-        let mut hash = SipHasher13::new_with_key(&self.key);
-        put(&mut hash, method.as_bytes());
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        hash.part(method.as_bytes());
         let via = message.via();
-        put_sent_by(&mut hash, via);
+        hash.part(via.host.as_bytes());
+        hash.fixed(&via.port.unwrap_or(0).to_le_bytes());
         match via.branch {
-            Some(branch) if via.has_unique_branch() => put(&mut hash, branch),
+            Some(branch) if via.has_unique_branch() => hash.part(branch),
             // RFC 2543 clients: everything that stays the same in a retransmission. An INVITE's To tag is left out
             // because the ACK of a failure has one where the INVITE had none.
             _ => {
                 if let Start::Request { uri, .. } = message.start() {
-                    put(&mut hash, uri.as_bytes());
+                    hash.part(uri.as_bytes());
                 }
                 if method != Method::Invite {
-                    put(&mut hash, message.to().tag().unwrap_or_default());
+                    hash.part(message.to().tag().unwrap_or_default());
                 }
-                put(&mut hash, message.from().tag().unwrap_or_default());
-                put(&mut hash, message.call_id());
-                hash.write_u32(message.cseq().number);
-                put(&mut hash, via.branch.unwrap_or_default());
+                hash.part(message.from().tag().unwrap_or_default());
+                hash.part(message.call_id());
+                hash.fixed(&message.cseq().number.to_le_bytes());
+                hash.part(via.branch.unwrap_or_default());
             }
         }
-        MatchKey(hash.finish128().as_u128())
+        MatchKey(hash.into_hasher().finish128().as_u128())
     }
-}
-
-fn put_sent_by(hash: &mut SipHasher13, via: &Via<'_>) {
-    put(hash, via.host.as_bytes());
-    hash.write_u16(via.port.unwrap_or(0));
-}
-
-/// With its length, so that no two rows of parts run together.
-fn put(hash: &mut SipHasher13, bytes: &[u8]) {
-    hash.write_usize(bytes.len());
-    hash.write(bytes);
 }

@@ -10,17 +10,16 @@ use crate::token::client_token;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Outbox, TimerKey, Token, Wheel};
+use ringway_sansio::{Context, Flow, Instant, Outbox, TimerKey, Token, Wheel};
 use ringway_sip::{Message, Method};
 
-impl Transactions {
+impl<S: Copy, C: Copy> Transactions<S, C> {
     /// Sends a request in a client transaction of its own. `write` is given the branch for its Via; writing nothing
     /// starts nothing. `None`: there is no room, or nothing was written.
-    pub fn start_client(
+    pub fn start_client<A>(
         &mut self,
-        now: Instant,
-        outgoing: Outgoing,
-        out: &mut Outbox,
+        cx: &mut Context<'_, A>,
+        outgoing: Outgoing<C>,
         write: impl FnOnce(&mut Vec<u8>, &[u8]),
     ) -> Option<ClientId> {
         if self.clients.len() >= self.limits.clients_max {
@@ -33,14 +32,14 @@ impl Transactions {
         self.next_unique = unique.wrapping_add(1);
         self.branch_key.write_transaction(self.shard, place, &mut self.branch);
         write_unique(unique, &mut self.branch);
-        let before = out.len();
+        let before = cx.out.len();
         let branch = &self.branch;
-        out.send_with(outgoing.flow, client_token(self.shard, place), |arena| write(arena, branch));
-        if out.len() == before {
+        cx.out.send_with(outgoing.flow, client_token(self.shard, place), |arena| write(arena, branch));
+        if cx.out.len() == before {
             return None;
         }
         let mut request = self.spare.pop().unwrap_or_default();
-        request.extend_from_slice(out.last_bytes());
+        request.extend_from_slice(cx.out.last_bytes());
         let step = client::Machine::start(outgoing.is_invite, outgoing.flow.transport.is_reliable());
         let place = self.clients.insert(Client {
             machine: step.state,
@@ -56,7 +55,7 @@ impl Transactions {
         });
         for &effect in step.effects {
             match effect {
-                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
                 Effect::Send
                 | Effect::SendAck
                 | Effect::PassUp
@@ -81,14 +80,13 @@ impl Transactions {
     ///
     /// `is_peer` decides from the flow of the request whether the response came from there; one from elsewhere is
     /// [`Answer::Elsewhere`] and changes nothing.
-    pub fn receive_response(
+    pub fn receive_response<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         message: &Message<'_>,
         status: u16,
         is_peer: impl FnOnce(&Flow) -> bool,
-        out: &mut Outbox,
-    ) -> Answer {
+    ) -> Answer<C> {
         let place = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
             Some(Branch::Stateless { connection, target }) => {
@@ -114,7 +112,7 @@ impl Transactions {
         let is_invite = matches!(client.machine, client::Machine::Invite(_));
         let class = Class::of(status);
         if is_invite && message.method() == Method::Cancel {
-            self.step_cancel(now, place, client::Event::Response(class), out);
+            self.step_cancel(cx, place, client::Event::Response(class));
             return Answer::Absorbed;
         }
         if is_invite != (message.method() == Method::Invite) {
@@ -127,8 +125,8 @@ impl Transactions {
         for &effect in step.effects {
             match effect {
                 Effect::PassUp => passed = true,
-                Effect::SendAck => self.send_ack(place, message, out),
-                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::SendAck => self.send_ack(place, message, cx.out),
+                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
                 Effect::StopRetransmitting => self.stop_client_timer(place, true),
                 Effect::StopWaiting => self.stop_client_timer(place, false),
                 Effect::Send | Effect::Repeat(_) | Effect::ReportTimeout | Effect::ReportTransportError => {}
@@ -136,7 +134,7 @@ impl Transactions {
         }
         self.settle_client(place, step.state);
         if class == Class::Provisional {
-            self.send_wanted_cancel(now, place, out);
+            self.send_wanted_cancel(cx, place);
         }
         if passed { Answer::Pass { client: ClientId(place), owner } } else { Answer::Absorbed }
     }
@@ -144,14 +142,14 @@ impl Transactions {
     /// Cancels an INVITE: at once when a provisional response has come, else when it comes (RFC 3261 §9.1).
     ///
     /// Returns true when the transaction is pending, so that a final response or a notice will follow.
-    pub fn cancel(&mut self, now: Instant, id: ClientId, out: &mut Outbox) -> bool {
+    pub fn cancel<A>(&mut self, cx: &mut Context<'_, A>, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id.0) else { return false };
         let client::Machine::Invite(state) = client.machine else { return true };
         match (state, client.cancel) {
             (invite_client::State::Calling, Cancel::NotWanted) => client.cancel = Cancel::Wanted,
             (invite_client::State::Proceeding, Cancel::NotWanted) => {
                 client.cancel = Cancel::Wanted;
-                self.send_wanted_cancel(now, id.0, out);
+                self.send_wanted_cancel(cx, id.0);
             }
             (invite_client::State::Calling | invite_client::State::Proceeding, _) => {}
             (
@@ -170,13 +168,12 @@ impl Transactions {
     }
 
     /// A step of a client transaction that no message caused.
-    pub(crate) fn step_client_alone(
+    pub(crate) fn step_client_alone<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         place: SlabKey,
         event: client::Event,
-        out: &mut Outbox,
-        notices: &mut Vec<Notice>,
+        notices: &mut Vec<Notice<C>>,
     ) {
         let Some(client) = self.clients.get_mut(place) else { return };
         let (id, owner) = (ClientId(place), client.owner);
@@ -195,7 +192,7 @@ impl Transactions {
                     if let Some(client) = self.clients.get(place) {
                         self.counters.requests_retransmitted += 1;
                         let request = &client.request;
-                        out.send_with(client.flow, client_token(self.shard, place), |arena| {
+                        cx.out.send_with(client.flow, client_token(self.shard, place), |arena| {
                             request.write(arena)
                         });
                     }
@@ -209,7 +206,7 @@ impl Transactions {
                             }
                         };
                         let due = Due { of: Side::Client, key: place, timer };
-                        client.retransmit = self.wheel.arm(now + client.interval, due);
+                        client.retransmit = self.wheel.arm(cx.now + client.interval, due);
                     }
                 }
                 Effect::ReportTimeout => {
@@ -217,7 +214,7 @@ impl Transactions {
                     notices.push(Notice::ClientTimedOut { client: id, owner });
                 }
                 Effect::ReportTransportError => notices.push(Notice::ClientUnreachable { client: id, owner }),
-                Effect::Start(timer) => self.start_client_timer(now, place, timer),
+                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
                 Effect::SendAck | Effect::PassUp | Effect::StopRetransmitting | Effect::StopWaiting => {}
             }
         }
@@ -290,29 +287,23 @@ impl Transactions {
         }
     }
 
-    fn send_wanted_cancel(&mut self, now: Instant, place: SlabKey, out: &mut Outbox) {
+    fn send_wanted_cancel<A>(&mut self, cx: &mut Context<'_, A>, place: SlabKey) {
         let Some(client) = self.clients.get_mut(place) else { return };
         if client.cancel != Cancel::Wanted {
             return;
         }
-        out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
+        cx.out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
         let reliable = client.flow.transport.is_reliable();
         let due = |timer| Due { of: Side::CancelOfClient, key: place, timer };
         let interval = self.timers.length(Timer::E);
         let retransmit =
-            if reliable { TimerKey::NONE } else { self.wheel.arm(now + interval, due(Timer::E)) };
-        let wait = self.wheel.arm(now + self.timers.length(Timer::F), due(Timer::F));
+            if reliable { TimerKey::NONE } else { self.wheel.arm(cx.now + interval, due(Timer::E)) };
+        let wait = self.wheel.arm(cx.now + self.timers.length(Timer::F), due(Timer::F));
         client.cancel = Cancel::Sent { state: non_invite_client::State::Trying, retransmit, wait, interval };
-        self.start_client_timer(now, place, Timer::B);
+        self.start_client_timer(cx.now, place, Timer::B);
     }
 
-    pub(crate) fn step_cancel(
-        &mut self,
-        now: Instant,
-        place: SlabKey,
-        event: client::Event,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, place: SlabKey, event: client::Event) {
         let Some(client) = self.clients.get_mut(place) else { return };
         let Cancel::Sent { state, retransmit, wait, interval } = &mut client.cancel else { return };
         let step = non_invite_client::on(*state, event, client.flow.transport.is_reliable());
@@ -321,14 +312,14 @@ impl Transactions {
             match effect {
                 Effect::Send => {
                     self.counters.requests_retransmitted += 1;
-                    out.send_with(client.flow, Token::NONE, |arena| {
+                    cx.out.send_with(client.flow, Token::NONE, |arena| {
                         write_cancel(&client.request.bytes(), arena)
                     });
                 }
                 Effect::Repeat(timer) => {
                     *interval = self.timers.interval_after(timer, *interval, step.state);
                     let due = Due { of: Side::CancelOfClient, key: place, timer };
-                    *retransmit = self.wheel.arm(now + *interval, due);
+                    *retransmit = self.wheel.arm(cx.now + *interval, due);
                 }
                 Effect::StopRetransmitting => {
                     self.wheel.cancel(*retransmit);
@@ -347,7 +338,7 @@ impl Transactions {
 }
 
 /// Its CANCEL, sent or wanted, is of no more use.
-fn end_cancel(wheel: &mut Wheel<Due>, client: &mut Client) {
+fn end_cancel<C>(wheel: &mut Wheel<Due>, client: &mut Client<C>) {
     if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
         wheel.cancel(retransmit);
         wheel.cancel(wait);

@@ -14,13 +14,13 @@ use ringway_sansio::{Flow, TimerKey};
 pub struct ServerId(pub(crate) SlabKey);
 
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct Server<S> {
     pub(crate) machine: Machine,
     /// Where responses go.
     pub(crate) reply: Flow,
     /// Where they go when the connection is gone (RFC 3261 §18.2.2).
     pub(crate) fallback: Option<SocketAddr>,
-    pub(crate) owner: u64,
+    pub(crate) owner: S,
     pub(crate) key: MatchKey,
     /// What may be sent; `None` for a peer that is known to receive what is sent to it.
     pub(crate) allowance: Option<Allowance>,

@@ -10,12 +10,12 @@ use crate::token::server_token;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Outbox, TimerKey};
+use ringway_sansio::{Context, Flow, Instant, TimerKey};
 use ringway_sip::{Message, Method};
 
-impl Transactions {
+impl<S: Copy, C: Copy> Transactions<S, C> {
     /// Looks a request up. A repetition is answered with the last response again, an ACK goes to its INVITE.
-    pub fn receive_request(&mut self, now: Instant, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+    pub fn receive_request<A>(&mut self, cx: &mut Context<'_, A>, message: &Message<'_>) -> Incoming<S> {
         let key = self.matcher.key(message);
         let Some(&place) = self.index.get(&key) else { return Incoming::New(key) };
         let Some(server) = self.servers.get_mut(place) else { return Incoming::New(key) };
@@ -33,7 +33,7 @@ impl Transactions {
             }
         };
         let owner = server.owner;
-        let effects = self.step_server(now, place, event, out);
+        let effects = self.step_server(cx, place, event);
         if effects.contains(&Effect::PassUp) { Incoming::AckOfSuccess(owner) } else { Incoming::Absorbed }
     }
 
@@ -44,7 +44,7 @@ impl Transactions {
         is_invite: bool,
         reply: Flow,
         sent_by_port: u16,
-        owner: u64,
+        owner: S,
     ) -> Option<ServerId> {
         if self.servers.len() >= self.limits.servers_max {
             self.counters.refused_full += 1;
@@ -75,37 +75,34 @@ impl Transactions {
     }
 
     /// Sends a response of another element, as [`Transactions::respond`] does one of ours.
-    pub fn forward(
+    pub fn forward<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         id: ServerId,
         status: u16,
-        out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
-        self.send_response(now, id, status, Origin::Forwarded, out, write)
+        self.send_response(cx, id, status, Origin::Forwarded, write)
     }
 
     /// Sends a response, written by `write`. After a final response nothing more is sent, except further 2xx to an
     /// INVITE. Returns whether it was sent.
-    pub fn respond(
+    pub fn respond<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         id: ServerId,
         status: u16,
-        out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
-        self.send_response(now, id, status, Origin::Generated, out, write)
+        self.send_response(cx, id, status, Origin::Generated, write)
     }
 
-    fn send_response(
+    fn send_response<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         id: ServerId,
         status: u16,
         origin: Origin,
-        out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
         let Some(server) = self.servers.get_mut(id.0) else { return false };
@@ -117,22 +114,22 @@ impl Transactions {
         if !server.machine.on(event, server.reply.transport.is_reliable()).effects.contains(&Effect::Send) {
             return false;
         }
-        let before = out.len();
-        out.send_with(server.reply, server_token(self.shard, id.0), write);
-        if out.len() == before {
+        let before = cx.out.len();
+        cx.out.send_with(server.reply, server_token(self.shard, id.0), write);
+        if cx.out.len() == before {
             return false;
         }
         server.last.clear();
         let is_accepted = class == Class::Success && matches!(server.machine, server::Machine::Invite(_));
         if !is_accepted || server.reply.connection.is_some() {
-            server.last.extend_from_slice(out.last_bytes());
+            server.last.extend_from_slice(cx.out.last_bytes());
         }
-        let length = out.last_bytes().len();
+        let length = cx.out.last_bytes().len();
         if server.allowance.as_mut().is_some_and(|allowance| !allowance.send(origin, length)) {
             self.counters.unverified_limited += 1;
-            out.drop_last();
+            cx.out.drop_last();
         }
-        self.step_server_after_send(now, id.0, event);
+        self.step_server_after_send(cx.now, id.0, event);
         true
     }
 
@@ -151,18 +148,17 @@ impl Transactions {
         self.remove_server(id.0);
     }
 
-    /// The user's number of the INVITE that this CANCEL is for, with the INVITE's flow (RFC 3261 §9.2).
-    pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, u64, Flow)> {
+    /// Transaction, owner and flow of the INVITE that this CANCEL is for (RFC 3261 §9.2).
+    pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, S, Flow)> {
         let place = *self.index.get(&self.matcher.key_of_cancelled(cancel))?;
         self.servers.get(place).map(|server| (ServerId(place), server.owner, server.reply))
     }
 
-    pub(crate) fn step_server(
+    pub(crate) fn step_server<A>(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, A>,
         place: SlabKey,
         event: server::Event,
-        out: &mut Outbox,
     ) -> &'static [Effect] {
         let Some(server) = self.servers.get_mut(place) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
@@ -171,12 +167,12 @@ impl Transactions {
             let may_send = |allowance: &mut Allowance| allowance.send(Origin::Generated, length);
             if server.allowance.as_mut().is_none_or(may_send) {
                 self.counters.responses_retransmitted += 1;
-                out.send(server.reply, server_token(self.shard, place), &server.last);
+                cx.out.send(server.reply, server_token(self.shard, place), &server.last);
             } else {
                 self.counters.unverified_limited += 1;
             }
         }
-        self.step_server_after_send(now, place, event)
+        self.step_server_after_send(cx.now, place, event)
     }
 
     /// Everything of a step but the sending.

@@ -2,7 +2,7 @@
 
 use crate::address::{DEFAULT_PORT, may_send_to};
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::Flow;
 use ringway_sip::Via;
 
 /// The flow for the responses to a request with this top Via that came by `source`.
@@ -11,14 +11,11 @@ use ringway_sip::Via;
 /// client asked for it (`rport`), else to the port of sent-by. `maddr` is not followed: it would let anyone aim
 /// responses at a third party.
 pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
-    match source.transport {
-        Transport::Tcp => source,
-        Transport::Udp if via.has_rport() => source,
-        Transport::Udp => {
-            let port = via.port.unwrap_or(DEFAULT_PORT);
-            Flow { remote: SocketAddr::new(source.remote.ip(), port), ..source }
-        }
+    if source.transport.is_stream() || via.has_rport() {
+        return source;
     }
+    let port = via.port.unwrap_or(source.transport.default_port());
+    Flow { remote: SocketAddr::new(source.remote.ip(), port), ..source }
 }
 
 /// What [`reply_address`] will make of this top Via once it is stamped with `source`.

@@ -94,6 +94,7 @@ const NAME_BYTES_MAX: usize = 255;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base16ct::lower::encode_string as hex;
 
     #[test]
     fn names_and_passwords_that_could_not_work_are_refused() {
@@ -120,7 +121,6 @@ mod tests {
         // RFC 7616 §3.9.1: the realm there, Mufasa's password.
         let mufasa = UserName::new("Mufasa", "example.org").unwrap();
         let ha1 = mufasa.ha1("http-auth@example.org", "Circle of Life").unwrap();
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hex(&ha1.md5), "3d78807defe7de2157e2b0b6573a855f");
         assert_eq!(hex(&ha1.sha256), "7987c64c30e25f1b74be53f966b49b90f2808aa92faf9a00262392d7b4794232");
     }

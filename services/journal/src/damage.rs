@@ -39,6 +39,10 @@ impl Damage {
     pub(crate) fn is_missing(&self) -> bool {
         self.offset.is_none()
     }
+
+    pub(super) fn files(&self) -> u64 {
+        if self.is_missing() { self.missing } else { 1 }
+    }
 }
 
 impl Display for Damage {

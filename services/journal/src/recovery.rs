@@ -16,7 +16,7 @@ use crate::segment::{HEADER_BYTES, Head, Header, Kind, Names, V1_HEADER_BYTES};
 use crate::{Disk, JournalError, disk};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Report of reading a journal.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +31,22 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Files that are damaged or missing.
     pub damage: Vec<Damage>,
+    /// Files with one damaged copy of their header. Nothing is lost with it.
+    pub damaged_headers: Vec<PathBuf>,
     /// Keys whose last record is damaged. Their record before it counts, if there is one.
     pub lost_keys: LostKeys,
+}
+
+impl Recovery {
+    /// Records that are lost, or at least so many. Those of missing files are not known.
+    pub fn lost_records(&self) -> u64 {
+        self.damage.iter().map(|damage| damage.lost).sum()
+    }
+
+    /// Files that are damaged or missing.
+    pub fn damaged_files(&self) -> u64 {
+        self.damage.iter().map(Damage::files).sum()
+    }
 }
 
 /// Position at which writing goes on.
@@ -48,7 +62,7 @@ pub(crate) struct Position {
     pub(crate) older_bytes: u64,
     /// Bytes of the snapshot.
     pub(crate) snapshot_bytes: u64,
-    /// A snapshot should replace what was read: it is damaged, or of an older version.
+    /// A snapshot should replace what was read: it is damaged, a copy of a header is, or it is of an older version.
     pub(crate) wants_snapshot: bool,
 }
 
@@ -87,7 +101,7 @@ pub(crate) fn recover(
         previous_synced: 0,
         older_bytes: 0,
         snapshot_bytes: snapshot.length,
-        wants_snapshot: snapshot.is_old,
+        wants_snapshot: snapshot.is_replaced,
     };
     let mut expected = first;
     let mut last = None;
@@ -98,7 +112,7 @@ pub(crate) fn recover(
         expected = number + 1;
         let segment = reading.segment(number, segments.get(index + 1).copied())?;
         position.older_bytes += segment.length;
-        position.wants_snapshot |= segment.is_old;
+        position.wants_snapshot |= segment.is_replaced;
         last = Some((number, segment));
     }
     match last {
@@ -133,7 +147,7 @@ struct Snapshot {
     /// The first segment that is newer; `None`: unknown.
     first: Option<u64>,
     length: u64,
-    is_old: bool,
+    is_replaced: bool,
 }
 
 struct Segment {
@@ -142,7 +156,7 @@ struct Segment {
     /// Length of its good part; 0: it has no header.
     good: u64,
     length: u64,
-    is_old: bool,
+    is_replaced: bool,
 }
 
 impl Found for Reading<'_> {
@@ -163,14 +177,16 @@ impl Reading<'_> {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             // Without a snapshot no segment was ever removed.
             let first = Some(1);
-            return Ok(Snapshot { first, length: 0, is_old: false });
+            return Ok(Snapshot { first, length: 0, is_replaced: false });
         }
         let mut file = open(path)?;
-        let (header, from, format) = match Header::read(&mut file, path)? {
-            Head::Whole(header) if header.kind == Kind::Snapshot => {
+        let head = Header::read(&mut file, path)?;
+        let has_one_copy = matches!(head, Head::OneCopy(_));
+        let (header, from, format) = match head {
+            Head::Whole(header) | Head::OneCopy(header) if header.kind == Kind::Snapshot => {
                 (Some(header), header.length(), header.format())
             }
-            Head::Whole(_) | Head::Missing | Head::Damaged => {
+            Head::Whole(_) | Head::OneCopy(_) | Head::Missing | Head::Damaged => {
                 // Segments that it replaced may still be there. Read in order, they end in the same state.
                 (None, V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?)
             }
@@ -189,8 +205,9 @@ impl Reading<'_> {
             let lost = counted.unwrap_or(scan.lost + scan.tail_records);
             self.found.damage.push(Damage::at(path, at, lost, counted.is_some()));
         }
+        self.note_header(path, has_one_copy && is_whole);
         let first = header.map(|header| header.number);
-        Ok(Snapshot { first, length: scan.length, is_old: format == Format::V1 })
+        Ok(Snapshot { first, length: scan.length, is_replaced: format == Format::V1 || has_one_copy })
     }
 
     /// Reads one segment; `next` is the number of the one behind it.
@@ -198,17 +215,23 @@ impl Reading<'_> {
         let path = &self.names.segment(number);
         let mut file = open(path)?;
         let synced = next.map(|next| self.synced_before(next)).transpose()?.unwrap_or(0);
-        let header = match Header::read(&mut file, path)? {
-            Head::Whole(header) if header.kind == Kind::Segment && header.number == number => Some(header),
+        let head = Header::read(&mut file, path)?;
+        let has_one_copy = matches!(head, Head::OneCopy(_));
+        let header = match head {
+            Head::Whole(header) | Head::OneCopy(header)
+                if header.kind == Kind::Segment && header.number == number =>
+            {
+                Some(header)
+            }
             Head::Missing if next.is_none() => {
                 let length = file.metadata().map_err(JournalError::io(path, "read"))?.len();
                 if length <= HEADER_BYTES as u64 {
                     self.found.torn_bytes += length;
-                    return Ok(Segment { open: None, good: 0, length: 0, is_old: false });
+                    return Ok(Segment { open: None, good: 0, length: 0, is_replaced: false });
                 }
                 None
             }
-            Head::Whole(_) | Head::Missing | Head::Damaged => None,
+            Head::Whole(_) | Head::OneCopy(_) | Head::Missing | Head::Damaged => None,
         };
         let (from, format) = match header {
             Some(header) => (header.length(), header.format()),
@@ -218,6 +241,8 @@ impl Reading<'_> {
         self.found.segment_records += scan.records;
         self.found.bytes += scan.length;
         let is_damaged = self.judge(path, header.is_none(), synced, &scan, &tail);
+        // A crash can leave half a header, but no records behind it.
+        self.note_header(path, has_one_copy && !is_damaged && scan.records > 0);
         let open = match format {
             Format::V2 { file: Some(file) } if !is_damaged => {
                 Some(Open { length: scan.good, file, next: scan.next })
@@ -225,7 +250,7 @@ impl Reading<'_> {
             Format::V1 | Format::V2 { .. } => None,
         };
         let good = if is_damaged { scan.length } else { scan.good };
-        Ok(Segment { open, good, length: scan.good, is_old: format == Format::V1 })
+        Ok(Segment { open, good, length: scan.good, is_replaced: format == Format::V1 || has_one_copy })
     }
 
     /// Notes what a segment has lost, if it is damaged.
@@ -245,11 +270,17 @@ impl Reading<'_> {
         true
     }
 
+    fn note_header(&mut self, path: &Path, is_damaged: bool) {
+        if is_damaged {
+            self.found.damaged_headers.push(path.to_owned());
+        }
+    }
+
     /// Synced length of the segment before `number` at the time when `number` was begun.
     fn synced_before(&self, number: u64) -> Result<u64, JournalError> {
         let path = self.names.segment(number);
         match Header::read(&mut open(&path)?, &path)? {
-            Head::Whole(header) => Ok(header.previous_synced),
+            Head::Whole(header) | Head::OneCopy(header) => Ok(header.previous_synced),
             Head::Missing | Head::Damaged => Ok(0),
         }
     }

@@ -119,6 +119,8 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Whole(Header),
+    /// One of its two copies is whole.
+    OneCopy(Header),
     /// The file ends there, or is zeros, as after a crash while it was made.
     Missing,
     Damaged,
@@ -169,9 +171,11 @@ impl Header {
         if bytes.len() < HEADER_BYTES || bytes.iter().all(|byte| *byte == 0) {
             return Ok(Head::Missing);
         }
-        let mut copies = bytes.chunks_exact(COPY_BYTES).filter_map(|copy| copy.first_chunk());
-        if let Some(header) = copies.find_map(Self::decode) {
-            return Ok(Head::Whole(header));
+        let mut copies = bytes.chunks_exact(COPY_BYTES).map(|copy| copy.first_chunk().and_then(Self::decode));
+        match (copies.next().flatten(), copies.next().flatten()) {
+            (Some(header), Some(_)) => return Ok(Head::Whole(header)),
+            (Some(header), None) | (None, Some(header)) => return Ok(Head::OneCopy(header)),
+            (None, None) => {}
         }
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
         if bytes.starts_with(MAGIC) && version > VERSION {

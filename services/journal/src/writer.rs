@@ -12,7 +12,7 @@
 use crate::record::{RECORD_HEADER_BYTES, encode};
 use crate::snapshot::Snapshots;
 use crate::writer_thread::WriterThread;
-use crate::{Journal, SnapshotSource};
+use crate::{Journal, Recovery, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ impl Writer {
         source: SnapshotSource,
         on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(buffer_bytes_max));
+        let shared = Arc::new(Shared::new(buffer_bytes_max, journal.recovery()));
         let snapshots = Snapshots::start(
             Arc::clone(&shared),
             Arc::clone(journal.disk()),
@@ -173,6 +173,8 @@ impl Writer {
             snapshots: counted(&shared.snapshots),
             failures: counted(&shared.failures),
             disk_bytes: counted(&shared.disk_bytes),
+            lost_records: shared.lost_records,
+            damaged_files: shared.damaged_files,
         }
     }
 
@@ -218,6 +220,10 @@ pub struct WriterStats {
     pub failures: u64,
     /// Bytes of all the journal's files.
     pub disk_bytes: u64,
+    /// Records that damaged files had lost when the journal was read, or at least so many.
+    pub lost_records: u64,
+    /// Files that were damaged or missing when the journal was read.
+    pub damaged_files: u64,
 }
 
 /// Records being appended under one lock.
@@ -263,6 +269,8 @@ pub(crate) struct Shared {
     pub(crate) failures: AtomicU64,
     pub(crate) disk_bytes: AtomicU64,
     buffer_bytes_max: usize,
+    lost_records: u64,
+    damaged_files: u64,
 }
 
 /// Records that the journal's thread has not taken yet.
@@ -284,7 +292,7 @@ pub(crate) struct Pending {
 }
 
 impl Shared {
-    fn new(buffer_bytes_max: usize) -> Self {
+    fn new(buffer_bytes_max: usize, found: &Recovery) -> Self {
         Self {
             pending: Mutex::default(),
             wake: Condvar::new(),
@@ -297,6 +305,8 @@ impl Shared {
             failures: AtomicU64::new(0),
             disk_bytes: AtomicU64::new(0),
             buffer_bytes_max,
+            lost_records: found.lost_records(),
+            damaged_files: found.damaged_files(),
         }
     }
 

@@ -119,8 +119,9 @@ fn flips_in_the_header_and_garbage_in_all_of_it_lose_nothing() {
     for bit in 0..80 * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        let (state, recovery, _folder) = recover_files(&[("r.bindings.1", &bad)]);
+        let (state, recovery, folder) = recover_files(&[("r.bindings.1", &bad)]);
         assert_eq!((state.len(), recovery.damage.len()), (5, 0), "bit {bit}");
+        assert_eq!(recovery.damaged_headers, [folder.path().join("r.bindings.1")], "bit {bit}");
     }
     let mut bad = good.clone();
     bad[..80].fill(b'g');
@@ -310,6 +311,7 @@ fn missing_files_are_reported_and_the_others_are_read() {
     let (state, recovery, _folder) = recover_files(&[(&name, &segment)]);
     assert!(state.contains_key("later@x"));
     assert!(recovery.damage[0].to_string().contains("missing"), "{:?}", recovery.damage);
+    assert_eq!((recovery.damaged_files(), recovery.lost_records()), (1, 0));
     drop(path);
 }
 

@@ -46,6 +46,9 @@ fn log_damage(path: &Path, found: &Recovery) {
     for damage in &found.damage {
         tracing::error!("{damage}");
     }
+    for file in &found.damaged_headers {
+        tracing::warn!("{}: one of the two copies of its header is damaged; nothing is lost", file.display());
+    }
     let names: Vec<String> =
         found.lost_keys.iter().filter(is_plausible).map(|lost| lost.to_string()).collect();
     for some in names.chunks(NAMES_PER_LINE) {

@@ -4,6 +4,7 @@
 //! Not tested: a disk that fails below SQLite.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use base16ct::lower::encode_string as hex;
 use ringway_store::{ChangeKind, Store, StoreError, StoreUrl, UserName};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +33,6 @@ fn only_hashes_of_a_password_are_stored_and_they_are_those_of_the_rfc() {
     store.add(&mufasa, "http-auth@example.org", "Circle of Life").unwrap();
     let mut hashes = Vec::new();
     store.load(|row| hashes.push((*row.ha1_md5, *row.ha1_sha256)), |_, _, _| {}).unwrap();
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(hex(&hashes[0].0), "3d78807defe7de2157e2b0b6573a855f");
     assert_eq!(hex(&hashes[0].1), "7987c64c30e25f1b74be53f966b49b90f2808aa92faf9a00262392d7b4794232");
     for file in fs::read_dir(folder.path()).unwrap() {

@@ -1,11 +1,11 @@
 //! Answering a digest challenge, as a phone does it: the first algorithm it knows.
 
 use super::Account;
+use base16ct::lower::encode_string as hex;
 use md5::Md5;
 use ringway_sip::grammar::{trim, unquote};
 use ringway_sip::{Fields, HeaderName};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// The header line that answers the challenge in a 401 or 407; `None` when there is none to answer.
 pub(super) fn answer(
@@ -48,12 +48,5 @@ fn param(challenge: &str, name: &str) -> Option<String> {
         let (key, value) = pair.split_once('=')?;
         let value = unquote(trim(value.as_bytes()));
         (key.trim() == name).then(|| String::from_utf8_lossy(value).into_owned())
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }

@@ -3,7 +3,7 @@
 use super::outgoing::uri_of;
 use super::write::{text, values};
 use super::{Behaviour, Call, CallState, Due, Heard, Phone};
-use ringway_sansio::{Flow, Instant, TimerKey, Token};
+use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter};
 use ringway_transaction::{Incoming, MatchKey, reply_flow};
@@ -17,7 +17,10 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        let key = match self.layer.receive_request(now, message, &mut effects.out) {
+        let key = match self
+            .layer
+            .receive_request(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), message)
+        {
             Incoming::Absorbed => return,
             Incoming::AckOfSuccess(_) => return self.on_ack(message),
             Incoming::New(key) => key,
@@ -46,7 +49,8 @@ impl Phone {
                 let request = &mut self.requests[owner];
                 request.is_cancelled = true;
                 if let Some(client) = request.client {
-                    self.layer.cancel(now, client, &mut effects.out);
+                    self.layer
+                        .cancel(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), client);
                 }
             }
             Due::GiveUpAck(place) => {
@@ -70,7 +74,7 @@ impl Phone {
         self.heard.push(Heard::Called);
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
-        let owner = self.calls.len() as u64;
+        let owner = Some(self.calls.len());
         let server = self.layer.start_server(key, true, reply, port, owner).expect("there is room");
         let local_tag = self.new_tag();
         let contact = values(message, HeaderName::Contact);
@@ -139,7 +143,12 @@ impl Phone {
         call.repeat = self.wheel.arm(now + call.repeat_interval, Due::RepeatOk(place));
         let Some(server) = call.server else { return };
         let ok = &call.last;
-        self.layer.respond(now, server, 200, &mut effects.out, |arena| arena.extend_from_slice(ok));
+        self.layer.respond(
+            &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+            server,
+            200,
+            |arena| arena.extend_from_slice(ok),
+        );
     }
 
     fn on_ack(&mut self, message: &Message<'_>) {
@@ -160,11 +169,10 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        let Some((_, owner, _)) = self.layer.cancelled_by(message) else {
+        let Some((_, Some(place), _)) = self.layer.cancelled_by(message) else {
             return self.answer_at_once(now, key, message, flow, 481, effects);
         };
         self.answer_at_once(now, key, message, flow, 200, effects);
-        let place = owner as usize;
         if self.calls[place].state == CallState::Ringing {
             self.calls[place].state = CallState::Over;
             self.heard.push(Heard::Cancelled);
@@ -213,14 +221,19 @@ impl Phone {
     ) {
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
-        let server = self.layer.start_server(key, false, reply, port, u64::MAX).expect("there is room");
+        let server = self.layer.start_server(key, false, reply, port, None).expect("there is room");
         let tag = self.new_tag();
-        self.layer.respond(now, server, status, &mut effects.out, |arena| {
-            let source = Some(flow.remote);
-            let tag = Some(tag.as_bytes());
-            let response = ResponseWriter::new(arena, message, status, "Answer", source, tag);
-            response.finish().expect("nothing breaks out");
-        });
+        self.layer.respond(
+            &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+            server,
+            status,
+            |arena| {
+                let source = Some(flow.remote);
+                let tag = Some(tag.as_bytes());
+                let response = ResponseWriter::new(arena, message, status, "Answer", source, tag);
+                response.finish().expect("nothing breaks out");
+            },
+        );
     }
 
     /// Answers the INVITE of a call.
@@ -236,14 +249,19 @@ impl Phone {
             invite = with_top_via_only(&invite);
         }
         let message = Message::parse(&invite, &Limits::default()).expect("it was read before");
-        self.layer.respond(now, server, status, &mut effects.out, |arena| {
-            let source = Some(call.source.remote);
-            let tag = Some(call.local_tag.as_bytes());
-            let mut response = ResponseWriter::new(arena, &message, status, "Answer", source, tag);
-            response.copy(&message, HeaderName::RecordRoute);
-            response.header(HeaderName::Contact, contact.as_bytes());
-            response.finish().expect("nothing breaks out");
-        });
+        self.layer.respond(
+            &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+            server,
+            status,
+            |arena| {
+                let source = Some(call.source.remote);
+                let tag = Some(call.local_tag.as_bytes());
+                let mut response = ResponseWriter::new(arena, &message, status, "Answer", source, tag);
+                response.copy(&message, HeaderName::RecordRoute);
+                response.header(HeaderName::Contact, contact.as_bytes());
+                response.finish().expect("nothing breaks out");
+            },
+        );
     }
 
     /// Sends bytes as they are, to see what the server makes of them.

@@ -9,12 +9,13 @@ mod outgoing;
 mod write;
 
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Flow, Framer, Instant, ListenerId, Received, Rng, Seed, TimerKey,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, Instant, ListenerId, Received, Rng, Seed, TimerKey,
     Transport, Wheel,
 };
 use ringway_server::SipFramer;
-use ringway_sim::{Effects, SimFramer, SimNode};
+use ringway_sim::{Effects, SimConnection, SimNode};
 use ringway_sip::{Limits, Message, Start, Uri};
+use ringway_stream::{Connection, Origin, PassThrough};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers, Transactions};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -93,7 +94,7 @@ pub struct Phone {
     transport: Transport,
     server: SocketAddr,
     behaviour: Behaviour,
-    layer: Transactions,
+    layer: Transactions<Option<usize>, usize>,
     wheel: Wheel<Due>,
     rng: Rng,
     requests: Vec<Request>,
@@ -245,12 +246,12 @@ impl Phone {
         self.calls.iter().filter(is_up).count()
     }
 
-    fn settle(&mut self, now: Instant, notices: Vec<Notice>, effects: &mut Effects) {
+    fn settle(&mut self, now: Instant, notices: Vec<Notice<usize>>, effects: &mut Effects) {
         for notice in notices {
             let owner = match notice {
                 Notice::ClientTimedOut { owner, .. } | Notice::ClientUnreachable { owner, .. } => owner,
             };
-            if let Some(request) = self.requests.get(owner as usize) {
+            if let Some(request) = self.requests.get(owner) {
                 self.is_registering &= request.method != "REGISTER";
                 self.heard.push(Heard::Unanswered(request.method));
             }
@@ -268,17 +269,18 @@ impl Phone {
             Some(ip) => SocketAddr::new(ip, uri.port().unwrap_or(5060)),
             None => self.server,
         };
-        let named = uri.params().value(b"transport");
-        let wants_tcp = named.is_some_and(|name| name.eq_ignore_ascii_case(b"tcp"));
-        match self.transport {
-            Transport::Tcp if wants_tcp || named.is_none() => Flow::dial(ListenerId(1), remote),
-            Transport::Udp if wants_tcp => Flow::dial(ListenerId(1), remote),
-            Transport::Tcp | Transport::Udp => Flow::udp(ListenerId(0), remote),
+        let transport = match uri.params().value(b"transport") {
+            Some(name) => Transport::from_token(name).unwrap_or(Transport::DEFAULT),
+            None => self.transport,
+        };
+        match transport.is_stream() {
+            true => Flow { transport, ..Flow::dial(ListenerId(1), remote) },
+            false => Flow::udp(ListenerId(0), remote),
         }
     }
 
     fn contact_uri(&self) -> String {
-        let transport = if self.transport == Transport::Tcp { ";transport=tcp" } else { "" };
+        let transport = self.transport.uri_parameter();
         format!("sip:{}@{}{transport}", self.account.user, self.contact)
     }
 
@@ -300,8 +302,8 @@ impl SimNode for Phone {
         0
     }
 
-    fn framer(&self) -> Box<dyn SimFramer> {
-        Box::new(<SipFramer as Framer>::new(65_535))
+    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), PassThrough, now))
     }
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
@@ -312,9 +314,14 @@ impl SimNode for Phone {
         match *message.start() {
             Start::Request { .. } => self.on_request(now, &message, received.flow, effects),
             Start::Response { status, .. } => {
-                let answer = self.layer.receive_response(now, &message, status, |_| true, &mut effects.out);
+                let answer = self.layer.receive_response(
+                    &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+                    &message,
+                    status,
+                    |_| true,
+                );
                 if let Answer::Pass { owner, .. } = answer {
-                    self.on_response(now, owner as usize, &message, status, effects);
+                    self.on_response(now, owner, &message, status, effects);
                 }
             }
         }
@@ -325,7 +332,11 @@ impl SimNode for Phone {
         let mut notices = Vec::new();
         match event {
             Event::Unreachable(token) => {
-                self.layer.unreachable(now, token, &mut effects.out, &mut notices);
+                self.layer.unreachable(
+                    &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+                    token,
+                    &mut notices,
+                );
             }
             Event::Closed(ConnectionId(_)) | Event::Resolved { .. } => {}
         }
@@ -334,7 +345,7 @@ impl SimNode for Phone {
 
     fn on_timeout(&mut self, _: u16, now: Instant, effects: &mut Effects) {
         let mut notices = Vec::new();
-        self.layer.on_timeout(now, &mut effects.out, &mut notices);
+        self.layer.on_timeout(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), &mut notices);
         self.settle(now, notices, effects);
     }
 

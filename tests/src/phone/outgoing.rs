@@ -2,7 +2,7 @@
 
 use super::write::{text, values};
 use super::{Call, CallState, Due, Heard, Phone, Request, digest};
-use ringway_sansio::{Instant, TimerKey, Token};
+use ringway_sansio::{Context, Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Message, NameAddr};
 use ringway_transaction::Outgoing;
@@ -79,7 +79,7 @@ impl Phone {
         };
         request.is_cancelled = true;
         if let Some(client) = request.client {
-            self.layer.cancel(now, client, &mut effects.out);
+            self.layer.cancel(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), client);
         }
     }
 
@@ -114,15 +114,19 @@ impl Phone {
     fn send(&mut self, now: Instant, mut request: Request, effects: &mut Effects) {
         let next = request.routes.first().map_or_else(|| request.uri.clone(), |route| uri_of(route));
         let flow = self.flow_to(&next);
-        let owner = self.requests.len() as u64;
+        let owner = self.requests.len();
         if request.method == "INVITE" {
             self.wheel.arm(now + PATIENCE, Due::GiveUp(self.requests.len()));
         }
         let outgoing = Outgoing { flow, is_invite: request.method == "INVITE", owner };
         let unfinished = self.request_text(&request, &flow, "BRANCH");
-        request.client = self.layer.start_client(now, outgoing, &mut effects.out, |arena, branch| {
-            arena.extend_from_slice(unfinished.replacen("BRANCH", &text(branch), 1).as_bytes());
-        });
+        request.client = self.layer.start_client(
+            &mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()),
+            outgoing,
+            |arena, branch| {
+                arena.extend_from_slice(unfinished.replacen("BRANCH", &text(branch), 1).as_bytes());
+            },
+        );
         self.requests.push(request);
     }
 

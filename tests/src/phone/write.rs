@@ -1,7 +1,7 @@
 //! Writing a phone's messages.
 
 use super::{Call, Phone, Request};
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Message};
 
 impl Phone {
@@ -38,10 +38,7 @@ impl Phone {
     }
 
     fn via(&self, flow: &Flow, branch: &str) -> String {
-        let transport = match flow.transport {
-            Transport::Udp => "UDP",
-            Transport::Tcp => "TCP",
-        };
+        let transport = flow.transport.via_token();
         format!("Via: SIP/2.0/{transport} {};rport;branch={branch}\r\n", self.address)
     }
 }

@@ -4,8 +4,9 @@ use super::Scenario;
 use crate::libsrtp::{Library, ROOM_BYTES, Side};
 use crate::workspace::root;
 use anyhow::{Context, Result, bail, ensure};
-use ringway_media::srtp::{SrtpReceiver, SrtpSender};
-use ringway_media::{MasterKey, Suite};
+use base16ct::lower::decode_vec;
+use ringway_sdp::{CryptoSuite, MasterKey};
+use ringway_srtp::{SrtpReceiver, SrtpSender};
 
 /// The SSRC of all packets.
 const SSRC: u32 = 0x1234_5678;
@@ -21,7 +22,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Every suite that the library speaks as its RFC says.
 fn every_suite(library: &Library) -> Result<()> {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let is_aes_192 = suite.key_bytes() == 24;
         if is_aes_192 && !speaks_aes_192(library)? {
             println!(
@@ -47,7 +48,9 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
         packet["name"].as_str().is_some_and(|name| name.contains("AES_192_CM_HMAC_SHA1_80"))
     };
     let vector = packets.iter().find(named).context("no vector for AES-192")?;
-    let field = |name: &str| vector[name].as_str().and_then(hex).with_context(|| format!("no {name}"));
+    let field = |name: &str| {
+        vector[name].as_str().and_then(|text| decode_vec(text).ok()).with_context(|| format!("no {name}"))
+    };
     let key = MasterKey {
         key: field("master_key")?,
         salt: field("master_salt")?,
@@ -56,24 +59,17 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
     };
     let (rtp, srtp) = (field("rtp")?, field("srtp")?);
     let mut slot = Slot::with(&rtp);
-    let mut session = library.session(Suite::AesCm192HmacSha1_80, &key, Side::Sender)?;
+    let mut session = library.session(CryptoSuite::AesCm192HmacSha1_80, &key, Side::Sender)?;
     let len = session.protect_rtp(&mut slot.0, rtp.len())?;
     Ok(slot.0.get(..len) == Some(srtp.as_slice()))
 }
 
-fn hex(text: &str) -> Option<Vec<u8>> {
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
-}
-
 /// Packets of many lengths, over two wraps of the sequence number, from each to the other.
-fn both_ways(library: &Library, suite: Suite) -> Result<()> {
+fn both_ways(library: &Library, suite: CryptoSuite) -> Result<()> {
     both_ways_of(library, suite).with_context(|| format!("{} with {}", suite.name(), library.description()))
 }
 
-fn both_ways_of(library: &Library, suite: Suite) -> Result<()> {
+fn both_ways_of(library: &Library, suite: CryptoSuite) -> Result<()> {
     let key = |first: u8| MasterKey {
         key: (first..).take(suite.key_bytes()).collect(),
         salt: (first + 100..).take(suite.salt_bytes()).collect(),

@@ -12,35 +12,28 @@ const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "apps/lab/src/sys.rs", "xtask/src/libsrtp.rs"];
 
 /// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
-const FORBIDDEN: [(&str, &str); 27] = [
-    ("proto/server", "ringway-agent"),
-    ("proto/server", "ringway-media"),
-    ("proto/agent", "ringway-server"),
-    ("proto/media", "ringway-sip"),
-    ("proto/media", "ringway-transaction"),
-    ("proto/media", "ringway-agent"),
-    ("proto/media", "ringway-server"),
-    ("proto/users", "ringway-transaction"),
-    ("proto/users", "ringway-server"),
-    ("proto/users", "ringway-agent"),
-    ("proto/users", "ringway-media"),
-    ("proto/sip", "ringway-"),
-    ("proto/sansio", "ringway-"),
-    ("drivers", "ringway-admin"),
-    ("drivers", "ringway-journal"),
-    ("drivers", "ringway-store"),
-    ("drivers", "ringway-sip"),
-    ("drivers", "ringway-server"),
-    ("drivers", "ringway-agent"),
-    ("drivers", "hyper"),
-    ("drivers", "rusqlite"),
-    ("drivers", "tokio"),
-    ("services", "ringway-sip"),
-    ("services", "ringway-transaction"),
-    ("services", "ringway-server"),
-    ("services", "ringway-agent"),
-    ("services/journal", "ringway-"),
+const FORBIDDEN: [(&str, &[&[&str]]); 13] = [
+    ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/agent", &[&["ringway-server"], CIPHERS]),
+    ("proto/media", &[SIGNALLING]),
+    ("proto/srtp", &[SIGNALLING, &["ringway-zrtp", "ringway-media"]]),
+    ("proto/zrtp", &[SIGNALLING, &["ringway-srtp", "ringway-media"]]),
+    ("proto/sdp", &[SIGNALLING, CIPHERS]),
+    ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
+    ("proto/stream", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
+    ("proto/sip", &[&["ringway-"]]),
+    ("proto/sansio", &[&["ringway-"]]),
+    ("drivers", &[SIGNALLING, SERVICES, &["hyper", "rusqlite", "tokio"]]),
+    ("services", &[SIGNALLING]),
+    ("services/journal", &[&["ringway-"]]),
 ];
+
+/// The crates of `proto/` that know SIP.
+const SIGNALLING: &[&str] = &["ringway-sip", "ringway-transaction", "ringway-agent", "ringway-server"];
+/// The crates of `proto/` that bring AES and elliptic curves.
+const CIPHERS: &[&str] = &["ringway-srtp", "ringway-zrtp", "ringway-media"];
+/// The crates of `services/`.
+const SERVICES: &[&str] = &["ringway-admin", "ringway-journal", "ringway-store"];
 
 /// Unsafe code outside the files for it.
 pub(super) fn unsafe_findings(file: &File) -> Vec<String> {
@@ -96,7 +89,8 @@ fn forbidden_findings(file: &File, manifest: &toml::Table) -> Vec<String> {
     let is_forbidden = |name: &str| {
         FORBIDDEN
             .iter()
-            .any(|(folder, begin)| file.path.starts_with(&format!("{folder}/")) && name.starts_with(begin))
+            .filter(|(folder, _)| file.path.starts_with(&format!("{folder}/")))
+            .any(|(_, groups)| groups.iter().copied().flatten().any(|begin| name.starts_with(*begin)))
     };
     let names = dependencies.into_iter().flat_map(toml::Table::keys).filter(|name| is_forbidden(name));
     names
@@ -140,6 +134,7 @@ mod tests {
         let workspace = r#"
             [workspace.dependencies]
             ringway-sip = { path = "proto/sip" }
+            ringway-srtp = { path = "proto/srtp" }
             ringway-linux = { path = "drivers/linux" }
             memchr = { version = "2", default-features = false }
             rand = "0.9"
@@ -165,10 +160,16 @@ mod tests {
             );
         }
         let knows_sip = "[dependencies]\nringway-sip.workspace = true\n";
-        for stranger in ["proto/sip", "proto/media", "proto/sansio"] {
+        for stranger in ["proto/sip", "proto/sdp", "proto/srtp", "proto/zrtp", "proto/media", "proto/sansio"]
+        {
             assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_sip).len(), 1, "{stranger}");
         }
         assert!(found("proto/agent/Cargo.toml", knows_sip).is_empty());
+        let knows_ciphers = "[dependencies]\nringway-srtp.workspace = true\n";
+        for stranger in ["proto/agent", "proto/sdp", "proto/zrtp", "proto/server", "proto/users"] {
+            assert_eq!(found(&format!("{stranger}/Cargo.toml"), knows_ciphers).len(), 1, "{stranger}");
+        }
+        assert!(found("proto/media/Cargo.toml", knows_ciphers).is_empty());
     }
 
     #[test]

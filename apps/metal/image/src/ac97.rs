@@ -93,11 +93,11 @@ impl Ac97 {
 }
 
 impl SoundCard for Ac97 {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.name
     }
 
-    fn waiting(&mut self) -> usize {
+    fn queued(&mut self) -> usize {
         let Engine { next, within, .. } = self.out;
         let Position { block, left, is_halted } = self.out.position();
         let ahead = distance(block, next);
@@ -112,7 +112,7 @@ impl SoundCard for Ac97 {
         samples.iter().take(room).for_each(|&sample| self.out.put(sample));
     }
 
-    fn recorded(&mut self) -> usize {
+    fn captured(&mut self) -> usize {
         let Position { block, is_halted, .. } = self.input.position();
         if is_halted {
             // Nobody has asked for 300 ms: all that is there is old.
@@ -127,8 +127,8 @@ impl SoundCard for Ac97 {
         }
     }
 
-    fn record(&mut self, room: &mut [i16]) -> usize {
-        let count = self.recorded().min(room.len());
+    fn capture(&mut self, room: &mut [i16]) -> usize {
+        let count = self.captured().min(room.len());
         for sample in room.iter_mut().take(count) {
             *sample = self.input.take();
         }

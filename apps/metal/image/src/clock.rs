@@ -6,7 +6,6 @@ use core::time::Duration;
 use ringway_sansio::Instant;
 
 use crate::port::{cpuid, inb, outb, tsc};
-use crate::rtc;
 
 /// How the counter's frequency became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(crate) enum Source {
     Guess,
 }
 
-/// Finds the counter's frequency and the date. Takes about 20 milliseconds.
+/// Finds the counter's frequency. Takes about 20 milliseconds.
 pub(crate) fn start() -> Source {
     let (hertz, source) = if let Some(hertz) = hertz_by_cpuid() {
         (hertz, Source::Cpuid)
@@ -34,12 +33,16 @@ pub(crate) fn start() -> Source {
     };
     HERTZ.store(hertz, Relaxed);
     NANOS_PER_CYCLE.store(((1_000_000_000_u128 << 32) / u128::from(hertz)) as u64, Relaxed);
-    EPOCH.store(rtc::seconds_since_1970().unwrap_or(rtc::NO_DATE) * 1_000_000_000, Relaxed);
-    START.store(tsc(), Relaxed);
     source
 }
 
-/// The time: the real-time clock's date at the start, and the counter's nanoseconds since.
+/// Sets the date: [`now`] counts from `seconds_since_1970` on.
+pub(crate) fn set_date(seconds_since_1970: u64) {
+    EPOCH.store(seconds_since_1970 * 1_000_000_000, Relaxed);
+    START.store(tsc(), Relaxed);
+}
+
+/// The time: the date that was set, and the counter's nanoseconds since.
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(EPOCH.load(Relaxed).saturating_add(nanos(tsc().saturating_sub(START.load(Relaxed)))))
 }

@@ -12,7 +12,7 @@ use crate::boot::{Boot, Region};
 use crate::card::AnyCard;
 use crate::chance::{self, Sources};
 use crate::pci::{self, Function};
-use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, say, serial, vga};
+use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, rtc, say, serial, vga};
 
 /// What there is of hardware.
 pub(crate) struct Hardware {
@@ -59,6 +59,7 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
         if has_no_execute { "not " } else { "(for want of NX) " }
     );
     let source = clock::start();
+    clock::set_date(rtc::seconds_since_1970().unwrap_or(rtc::NO_DATE));
     say!(
         "clock: {}.{:03} MHz ({source:?}), {}, {} s since 1970",
         clock::hertz() / 1_000_000,

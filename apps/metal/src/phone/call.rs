@@ -3,8 +3,8 @@
 use alloc::string::String;
 use core::net::SocketAddr;
 use ringway_agent::{CallId, Role};
-use ringway_media::sdp::LocalMedia;
 use ringway_sansio::Instant;
+use ringway_sdp::LocalMedia;
 
 pub(crate) struct Call {
     /// `None`: nothing was sent yet.

@@ -15,18 +15,16 @@ use super::view;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::session::{MediaEvent, MediaSession, SecuredBy, SessionConfig, ZrtpSettings};
-use ringway_media::zrtp::{SasCheck, ZidCache, ZrtpConfig};
-use ringway_media::{Codec, Entropy, MediaParams, Suite};
-use ringway_sansio::{Instant, Outbox, Seed};
+use ringway_media::session::{self, MediaEvent, MediaSession, SessionConfig, ZrtpSettings};
+use ringway_sansio::{Context, Entropy, Instant, Seed};
 use ringway_screen::Level;
 use ringway_screen::phone::Command;
+use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
+use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
 impl<C: Card> PhoneMachine<C> {
     /// Does what a key asks for.
@@ -102,7 +100,7 @@ impl<C: Card> PhoneMachine<C> {
             AgentEvent::Ended { call, cause } if self.is_ours(call) => self.on_ended(now, &cause),
             AgentEvent::TransferRequested { call, target, .. } => {
                 self.warn(now, &format!("call: the other side wants us to call {target}: refused"));
-                self.ask_call(now, |agent, out, actions| agent.reject_transfer(now, call, out, actions));
+                self.ask_call(now, |agent, cx| agent.reject_transfer(cx, call));
             }
             // Of a call that was refused, or of something that this phone never asks for.
             AgentEvent::Progress { .. }
@@ -130,7 +128,7 @@ impl<C: Card> PhoneMachine<C> {
         };
         match event {
             MediaEvent::Digit(digit) => self.say(now, &format!("call: key pressed there: {digit}")),
-            MediaEvent::Secured(by) => self.on_secured(now, by),
+            MediaEvent::Secured { suite, sas } => self.on_secured(now, suite, sas),
             MediaEvent::Unprotected => self.warn(now, "sound: NOT PROTECTED any more"),
             MediaEvent::SecurityFailed(why) => self.give_up(now, &why.to_string()),
             MediaEvent::PeerNotZrtp => {
@@ -184,18 +182,18 @@ impl<C: Card> PhoneMachine<C> {
     fn on_incoming(&mut self, now: Instant, id: CallId, from: String, name: String) {
         if self.call.is_some() {
             self.say(now, &format!("call: {from} calls too, and is told that we are busy"));
-            self.ask_call(now, |agent, out, actions| agent.reject(now, id, BUSY, out, actions));
+            self.ask_call(now, |agent, cx| agent.reject(cx, id, BUSY));
             return;
         }
         self.say(now, &format!("call: {from} calls"));
         if let Some(headset) = &mut self.headset {
-            headset.begin();
+            headset.start();
         }
         self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
         match self.settings.answer {
             Answer::Auto => self.answer(now),
             Answer::Ask => {
-                self.ask_call(now, |agent, out, actions| agent.ring(now, id, RINGING, out, actions));
+                self.ask_call(now, |agent, cx| agent.ring(cx, id, RINGING));
             }
         }
     }
@@ -214,9 +212,9 @@ impl<C: Card> PhoneMachine<C> {
             call.role == Role::Callee && matches!(phase, Phase::RingsHere | Phase::Mapping { .. });
         // The other side may take its time to end it; nothing is heard or said meanwhile.
         self.close_line(now);
-        self.ask_call(now, |agent, out, actions| match is_unanswered {
-            true => agent.reject(now, id, DECLINED, out, actions),
-            false => agent.hang_up(now, id, out, actions),
+        self.ask_call(now, |agent, cx| match is_unanswered {
+            true => agent.reject(cx, id, DECLINED),
+            false => agent.hang_up(cx, id),
         });
     }
 
@@ -225,9 +223,9 @@ impl<C: Card> PhoneMachine<C> {
         let (Some(id), true) = (call.id, call.is_talking()) else { return };
         call.is_held_by_us = is_wanted;
         self.station.command(now, Ask::Hold(is_wanted));
-        self.ask_call(now, |agent, out, actions| match is_wanted {
-            true => agent.hold(now, id, out, actions),
-            false => agent.resume(now, id, out, actions),
+        self.ask_call(now, |agent, cx| match is_wanted {
+            true => agent.hold(cx, id),
+            false => agent.resume(cx, id),
         });
     }
 
@@ -298,8 +296,7 @@ impl<C: Card> PhoneMachine<C> {
             None => {
                 call.phase = Phase::Calling(now);
                 let uri = call.uri.clone();
-                let called =
-                    self.ask(now, |agent, out, actions| agent.call(now, ACCOUNT, &uri, local, out, actions));
+                let called = self.ask(now, |agent, cx| agent.call(cx, ACCOUNT, &uri, local));
                 match (called, &mut self.call) {
                     (Some(Ok(id)), Some(call)) => call.id = Some(id),
                     (Some(Err(why)), _) => self.end_call(now, format!("not made: {why}")),
@@ -308,8 +305,7 @@ impl<C: Card> PhoneMachine<C> {
             }
             Some(id) => {
                 call.phase = Phase::Answering;
-                let answered =
-                    self.ask(now, |agent, out, actions| agent.answer(now, id, local, out, actions));
+                let answered = self.ask(now, |agent, cx| agent.answer(cx, id, local));
                 if let Some(Err(why)) = answered {
                     self.end_call(now, format!("not answered: {why}"));
                 }
@@ -334,9 +330,9 @@ impl<C: Card> PhoneMachine<C> {
         self.say(now, if is_held { "call: the other side holds it" } else { "call: the other side is back" });
     }
 
-    fn on_secured(&mut self, now: Instant, by: SecuredBy) {
-        let suite = by.suite.name();
-        match by.sas {
+    fn on_secured(&mut self, now: Instant, suite: CryptoSuite, sas: Option<session::Sas>) {
+        let suite = suite.name();
+        match sas {
             Some(sas) => {
                 self.say(now, &format!("sound: SRTP {suite} by ZRTP; compare by voice: {}", sas.text));
                 if let Some(call) = &mut self.call {
@@ -410,16 +406,16 @@ impl<C: Card> PhoneMachine<C> {
     fn ask<R>(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> R,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R,
     ) -> Option<R> {
-        self.station.station_mut().call(now, |node, out, actions| f(&mut node.agent, out, actions))
+        self.station.station_mut().call(now, |node, cx| f(&mut node.agent, cx))
     }
 
     /// The same of something that can fail for a call that is over, or not that far.
     fn ask_call(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut UserAgent, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError>,
     ) {
         if let Some(Err(why)) = self.ask(now, f) {
             self.warn(now, &format!("call: {why}"));
@@ -438,8 +434,8 @@ impl<C: Card> PhoneMachine<C> {
 /// What protects the sound, as SDP negotiates it.
 fn policy(srtp: Srtp, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
     let suites = match role {
-        Role::Caller => Suite::OFFERED.to_vec(),
-        Role::Callee => Suite::ALL.to_vec(),
+        Role::Caller => CryptoSuite::OFFERED.to_vec(),
+        Role::Callee => CryptoSuite::ALL.to_vec(),
     };
     match (srtp, hello_hash) {
         (Srtp::None, _) => SecurityPolicy::None,
@@ -463,7 +459,7 @@ fn summary(stream: &Stream, counters: &PacedCounters) -> String {
     format!(
         "sound: {}; sent {} packets, the latest {:.2} ms behind its time, {} left out; received {}, {} lost, {} with a \
          wrong tag, {} again, delta at most {:.2} ms, jitter {:.2} ms, MOS {}",
-        view::security_in_words(&report.security),
+        view::security_in_words(report.security),
         report.sent.packets,
         counters.late_max.as_secs_f64() * 1000.0,
         counters.beats_skipped,

@@ -1,7 +1,7 @@
 //! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
 
+use super::Headset;
 use super::call::{Call, Phase};
-use super::headset::{Headset, Ringing};
 use super::settings::{Answer, PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::source::Source;
@@ -19,8 +19,9 @@ use ringway_agent::{
     Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
-use ringway_media::{Entropy, stun};
-use ringway_sansio::{Instant, Transport};
+use ringway_media::stun;
+use ringway_media::tone::Ringing;
+use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_screen::phone::Phone;
 use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;
@@ -314,7 +315,7 @@ impl<C: Card> PhoneMachine<C> {
         };
         let station = self.station.station_mut();
         station.serve(Signalling::new(agent), ports, message_bytes_max);
-        station.call(now, |node, out, actions| node.agent.start(now, out, actions));
+        station.call(now, |node, cx| node.agent.start(cx));
         self.registration = if registers { Registration::Asking } else { Registration::Off };
         self.look_up_stun(now);
         let text = format!(
@@ -337,7 +338,7 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Takes what came of looking the STUN server up.
     fn mind_stun(&mut self, now: Instant) {
-        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _, _| node.take_stun()) {
+        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _| node.take_stun()) {
             self.on_stun_server(now, found);
         }
     }

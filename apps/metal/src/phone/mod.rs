@@ -9,7 +9,6 @@
 
 mod call;
 mod calls;
-mod headset;
 mod machine;
 mod settings;
 mod signalling;
@@ -17,5 +16,10 @@ mod source;
 mod stream;
 mod view;
 
-pub use headset::SoundCard;
 pub use machine::PhoneMachine;
+
+use alloc::boxed::Box;
+use ringway_media::headset::{self, SoundCard};
+
+/// Loudspeaker and microphone of the machine.
+type Headset = headset::Headset<Box<dyn SoundCard>>;

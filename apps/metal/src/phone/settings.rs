@@ -156,7 +156,7 @@ impl PhoneSettings {
             "server" => self.server = Some(host_port(value)?),
             "stun" => self.stun = Some(host_port(value)?),
             "transport" => {
-                let words = [("udp", Some(Transport::Udp)), ("tcp", Some(Transport::Tcp))];
+                let words = Transport::ALL.map(|transport| (transport.name(), Some(transport)));
                 self.transport = one_of(value, &words, "give udp or tcp; there is no TLS")?;
             }
             "register" => {

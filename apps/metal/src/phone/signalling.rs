@@ -1,9 +1,8 @@
 //! The user agent as the station's node, with the look-ups that are ours and not its own.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_agent::{Action, UserAgent};
-use ringway_sansio::{Deadline, Event, Instant, Node, Outbox, Received};
+use ringway_sansio::{Context, Deadline, Event, Node, Received};
 
 pub(crate) struct Signalling {
     pub(crate) agent: UserAgent,
@@ -33,27 +32,21 @@ impl Node for Signalling {
         UserAgent::shard_of(key, bytes, shards)
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        self.agent.on_message(now, received, out, actions);
+    fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
+        self.agent.on_message(cx, received);
     }
 
-    fn on_event(&mut self, now: Instant, event: Event, out: &mut Outbox, actions: &mut Vec<Action>) {
+    fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
             Event::Resolved { query: STUN_QUERY, address } => self.stun = Some(address),
             Event::Resolved { .. } | Event::Closed(_) | Event::Unreachable(_) => {
-                self.agent.on_event(now, event, out, actions);
+                self.agent.on_event(cx, event);
             }
         }
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, actions: &mut Vec<Action>) {
-        self.agent.on_timeout(now, out, actions);
+    fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.agent.on_timeout(cx);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

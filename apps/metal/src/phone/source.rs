@@ -1,17 +1,14 @@
 //! What the other side hears: a microphone, a tone, a recorded voice, or itself.
 
-use core::f64::consts::TAU;
-use ringway_media::{Codec, g711};
+use ringway_media::g711;
+use ringway_media::tone::Tone;
+use ringway_sdp::Codec;
 
 /// Where sound to be sent comes from. Blocks are of 16-bit samples, 8,000 a second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// A pure tone at half the loudest.
-    Tone {
-        frequency_hz: u32,
-        /// Of the next sample, 0 to 2π.
-        phase: f64,
-    },
+    /// A pure tone.
+    Tone(Tone),
     /// The sound card's.
     Microphone,
     /// What is heard goes back.
@@ -26,9 +23,9 @@ pub(crate) enum Source {
 impl Source {
     /// A tone, 1 to 3,999 Hz; `None`: telephone sound has no such.
     pub(crate) const fn tone(frequency_hz: u32) -> Option<Self> {
-        match frequency_hz {
-            1..=3999 => Some(Self::Tone { frequency_hz, phase: 0.0 }),
-            _ => None,
+        match Tone::new(frequency_hz) {
+            Some(tone) => Some(Self::Tone(tone)),
+            None => None,
         }
     }
 
@@ -41,7 +38,7 @@ impl Source {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Microphone => "microphone",
-            Self::Tone { .. } => "test tone",
+            Self::Tone(_) => "test tone",
             Self::Echo => "what is heard",
             Self::Voice { .. } => "recorded voice",
         }
@@ -52,16 +49,7 @@ impl Source {
         match self {
             Self::Echo => {}
             Self::Microphone => block.fill(0),
-            Self::Tone { frequency_hz, phase } => {
-                let step = TAU * f64::from(*frequency_hz) / SAMPLE_RATE_HZ;
-                for sample in block {
-                    *sample = (libm::sin(*phase) * TONE_AMPLITUDE) as i16;
-                    *phase += step;
-                    if *phase >= TAU {
-                        *phase -= TAU;
-                    }
-                }
-            }
+            Self::Tone(tone) => tone.fill(block),
             Self::Voice { next } => {
                 for sample in block {
                     let coded = VOICE.get(*next).copied().unwrap_or(SILENCE);
@@ -94,14 +82,11 @@ const VOICE: &[u8] = include_bytes!("voice.ulaw");
 /// Zero in µ-law.
 const SILENCE: u8 = 0xff;
 
-const SAMPLE_RATE_HZ: f64 = 8000.0;
-const TONE_AMPLITUDE: f64 = 16_384.0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
-    use ringway_linux::sound;
+    use ringway_audio::{Level, Source as LinuxSource};
 
     #[test]
     fn a_tone_is_the_one_that_linux_sends() {
@@ -109,7 +94,7 @@ mod tests {
         let mut theirs = ours.clone();
         let mut source = Source::tone(440).unwrap();
         ours.chunks_mut(160).for_each(|block| source.fill(block));
-        sound::Source::tone(440).unwrap().fill(&mut theirs);
+        LinuxSource::tone(440).unwrap().fill(&mut theirs);
         assert!(ours.iter().zip(&theirs).all(|(a, b)| a.abs_diff(*b) <= 1));
         for wrong in [0, 4000, 48_000] {
             assert_eq!(Source::tone(wrong), None);
@@ -119,7 +104,7 @@ mod tests {
     #[test]
     fn the_voice_is_the_one_that_linux_sends_and_begins_again() {
         let mut theirs = vec![0; VOICE.len()];
-        sound::Source::speech_like().fill(&mut theirs);
+        LinuxSource::speech_like().fill(&mut theirs);
         let mut coded = vec![0; VOICE.len()];
         g711::encode(Codec::Pcmu, &theirs, &mut coded);
         let same = coded.iter().zip(VOICE).filter(|(a, b)| a == b).count();
@@ -134,7 +119,7 @@ mod tests {
     #[test]
     fn levels_are_those_of_linux_and_an_echo_is_what_was_heard() {
         for block in [[0_i16; 160], [i16::MIN; 160], [100; 160]] {
-            let theirs = sound::Level::of(&block);
+            let theirs = Level::of(&block);
             assert_eq!(level(&block), theirs.rms);
             assert!((decibels(level(&block)) - f64::from(theirs.dbfs())).abs() < 6.0);
         }

@@ -1,14 +1,14 @@
 //! A media session with its sound, as the station keeps its beat.
 
-use super::headset::Headset;
+use super::Headset;
 use super::source::{Source, level};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
-use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, RTP_PORT, Report};
-use ringway_media::zrtp::SasCheck;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+use ringway_sdp::MediaParams;
+use ringway_zrtp::SasCheck;
 
 /// What is asked of a call's sound.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Stream {
         now: Instant,
     ) -> Self {
         if let Some(headset) = &mut headset {
-            headset.begin();
+            headset.start();
         }
         let second = Second { began: now, ..Second::default() };
         let (rings_there, is_held) = (false, false);
@@ -137,14 +137,14 @@ impl PacedNode for Stream {
         if let Some(headset) = &mut self.headset {
             // RFC 3960 §3.2: a description of early sound is no sound yet.
             if self.rings_there && self.session.report().received.counts.received == 0 {
-                headset.ring_there(block);
+                headset.fill_ringback(block);
             }
             headset.play(block);
         }
         // A source goes on while it is not heard.
         match (&mut self.source, &mut self.headset) {
             (Source::Microphone, Some(headset)) => {
-                headset.record(block);
+                headset.capture(block);
                 if self.is_held {
                     block.fill(0);
                 }

@@ -1,7 +1,7 @@
 //! What the phone's screen shows of the machine.
 
+use super::Headset;
 use super::call::{Call, Phase};
-use super::headset::Headset;
 use super::machine::{PhoneMachine, Registration};
 use super::source::{Source, decibels};
 use super::stream::Stream;
@@ -10,11 +10,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_ethernet::Card;
-use ringway_media::Protection;
-use ringway_media::session::{Security, SecurityMethod};
+use ringway_media::session::Security;
 use ringway_sansio::Instant;
 use ringway_screen::Cells;
 use ringway_screen::phone::{self, Facts, Phone, Quick, Sound};
+use ringway_sdp::{KeyManagement, MediaParams};
 
 impl<C: Card> PhoneMachine<C> {
     /// Gives the screen, the facts and the page to `f`.
@@ -77,12 +77,11 @@ impl Registration {
 }
 
 /// What protects a call's sound, in the words of the phone on Linux.
-pub(super) fn security_in_words(security: &Security) -> String {
-    let suite = security.suite.map_or("", |suite| suite.name());
-    match security.method {
-        SecurityMethod::None => "not protected".into(),
-        SecurityMethod::Sdes => format!("SDES over plain SIP (weak), {suite}"),
-        SecurityMethod::Zrtp => format!("ZRTP, {suite}"),
+pub(super) fn security_in_words(security: Option<Security>) -> String {
+    let Some(Security { key_management, suite }) = security else { return "not protected".into() };
+    match key_management {
+        KeyManagement::Sdes => format!("SDES over plain SIP (weak), {}", suite.name()),
+        KeyManagement::Zrtp => format!("ZRTP, {}", suite.name()),
     }
 }
 
@@ -116,18 +115,20 @@ fn call_fact<'a>(now: Instant, call: &'a Call, stream: Option<&'a Stream>) -> ph
 
 /// What is, and not what was agreed on.
 fn security<'a>(call: &'a Call, stream: &'a Stream) -> phone::Security<'a> {
-    let security = stream.report().security;
-    let suite = security.suite.map_or("", |suite| suite.name());
-    let wants_zrtp =
-        stream.params().is_some_and(|params| matches!(params.protection, Protection::Zrtp { .. }));
-    match (security.method, &call.sas) {
-        (SecurityMethod::None, _) if wants_zrtp => phone::Security::Agreeing,
-        (SecurityMethod::None, _) => phone::Security::None,
-        (SecurityMethod::Zrtp, Some(sas)) => {
+    let Some(Security { key_management, suite }) = stream.report().security else {
+        let negotiated = stream.params().and_then(MediaParams::key_management);
+        return match negotiated {
+            Some(KeyManagement::Zrtp) => phone::Security::Agreeing,
+            Some(KeyManagement::Sdes) | None => phone::Security::None,
+        };
+    };
+    let suite = suite.name();
+    match (key_management, &call.sas) {
+        (KeyManagement::Zrtp, Some(sas)) => {
             phone::Security::Zrtp { suite, sas: &sas.text, is_compared: sas.is_compared }
         }
-        (SecurityMethod::Zrtp, None) => phone::Security::Agreeing,
-        (SecurityMethod::Sdes, _) => phone::Security::SdesPlain { suite },
+        (KeyManagement::Zrtp, None) => phone::Security::Agreeing,
+        (KeyManagement::Sdes, _) => phone::Security::SdesPlain { suite },
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::network::{HELPER, SERVER};
 use ringway_ethernet::Port;
 use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter};
-use ringway_sansio::{Deadline, Event, Instant, ListenerId, Node, Outbox, Received, Token, Transport};
+use ringway_sansio::{Context, Deadline, Event, ListenerId, Node, Received, Token, Transport};
 use ringway_test_support::ethernet::cable::name_answer;
 use std::net::SocketAddr;
 
@@ -45,12 +45,12 @@ impl Node for Helper {
         0
     }
 
-    fn on_message(&mut self, _: Instant, received: Received<'_>, out: &mut Outbox, _: &mut Vec<()>) {
+    fn on_message(&mut self, cx: &mut Context<'_, ()>, received: Received<'_>) {
         let Received { flow, bytes } = received;
         if flow.listener.0 == 0 {
             let known = [(&b"stun"[..], HELPER), (b"pbx", SERVER)];
             let found = known.iter().find(|(name, _)| bytes.windows(name.len()).any(|part| part == *name));
-            out.send(flow, Token::NONE, &name_answer(bytes, found.map(|(_, address)| *address)));
+            cx.out.send(flow, Token::NONE, &name_answer(bytes, found.map(|(_, address)| *address)));
         } else if flow.listener == Self::SIP {
             self.sip.push(String::from_utf8_lossy(bytes).into_owned());
         } else if let Ok(request) = Message::parse(bytes)
@@ -61,13 +61,13 @@ impl Node for Helper {
             let answer = MessageWriter::new(Class::Success, METHOD_BINDING, request.id())
                 .xor_mapped_address(mapped)
                 .finish();
-            out.send(flow, Token::NONE, &answer);
+            cx.out.send(flow, Token::NONE, &answer);
         }
     }
 
-    fn on_event(&mut self, _: Instant, _: Event, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_event(&mut self, _: &mut Context<'_, ()>, _: Event) {}
 
-    fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<()>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_, ()>) {}
 
     fn next_deadline(&self) -> Option<Deadline> {
         None

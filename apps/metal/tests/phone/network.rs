@@ -157,7 +157,7 @@ impl Network {
     /// The helper sends SIP to a phone, and 100 ms pass.
     pub(crate) fn say(&mut self, phone: usize, text: &str) {
         let flow = Flow::udp(Helper::SIP, (phone_ip(phone), 5060).into());
-        self.helper.call(self.now, |_, out, _| out.send(flow, Token::NONE, text.as_bytes()));
+        self.helper.call(self.now, |_, cx| cx.out.send(flow, Token::NONE, text.as_bytes()));
         self.pass_ms(100);
     }
 

@@ -72,7 +72,7 @@ fn a_stun_server_that_says_nothing_or_has_no_address_costs_three_seconds_at_most
     let mut network = Network::new(&["dial1=sip:phone@192.0.2.11 stun=192.0.2.2", "answer=auto"]);
     network.pass_ms(50);
     let now = network.now;
-    network.helper.call(now, |helper, _, _| helper.is_mute = true);
+    network.helper.call(now, |helper, _| helper.is_mute = true);
     network.press(ALICE, '1');
     network.pass_ms(2500);
     assert_eq!(network.tap.messages("INVITE").count(), 0);

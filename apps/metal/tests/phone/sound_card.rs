@@ -41,11 +41,11 @@ impl Card {
 }
 
 impl SoundCard for Card {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "a card"
     }
 
-    fn waiting(&mut self) -> usize {
+    fn queued(&mut self) -> usize {
         self.0.borrow().waiting
     }
 
@@ -55,11 +55,11 @@ impl SoundCard for Card {
         state.played.extend_from_slice(samples);
     }
 
-    fn recorded(&mut self) -> usize {
+    fn captured(&mut self) -> usize {
         self.0.borrow().microphone.len()
     }
 
-    fn record(&mut self, room: &mut [i16]) -> usize {
+    fn capture(&mut self, room: &mut [i16]) -> usize {
         let microphone = &mut self.0.borrow_mut().microphone;
         let count = room.len().min(microphone.len());
         room.iter_mut().zip(microphone.drain(..count)).for_each(|(to, from)| *to = from);

@@ -1,9 +1,10 @@
 //! Somebody who hears the cable: reads SIP, and with the keys in it the sound (which is why that is called weak).
 
+use ringway_media::g711;
 use ringway_media::rtp::RtpPacket;
-use ringway_media::sdes::CryptoLine;
-use ringway_media::srtp::SrtpReceiver;
-use ringway_media::{Codec, g711};
+use ringway_sdp::Codec;
+use ringway_sdp::sdes::CryptoLine;
+use ringway_srtp::SrtpReceiver;
 use ringway_test_support::tone::share_at;
 use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, TcpPacket, UdpPacket};
 use std::net::Ipv4Addr;

@@ -104,12 +104,37 @@ impl Config {
         if bytes > FILE_BYTES_MAX {
             return Err(Failure::usage(format!("{name}: larger than 1 MiB; give the configuration file")));
         }
-        fs::read_to_string(file).map_err(unreadable)
+        let bytes = fs::read(file).map_err(unreadable)?;
+        String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+            Failure::usage(format!("{name}:{line}: not valid UTF-8 at byte {at}; give a text file in UTF-8"))
+        })
     }
 
     /// Reads a configuration from text that stands in `file`. All errors are given, by line.
     pub(crate) fn parse(text: &str, file: Option<&Path>) -> Result<Self, Vec<ConfigError>> {
         sections::read(text, file)
+    }
+
+    /// Settings that give up protection, a line for each: what it is, what follows, what to do.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.auth.enabled {
+            warnings.push(
+                "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] \
+                 enabled = true unless this network is closed"
+                    .to_owned(),
+            );
+        }
+        let open = self.auth.trusted.iter().filter(|network| network.holds_every_address());
+        warnings.extend(open.map(|network| {
+            format!(
+                "[auth] trusted: {network} holds every address: anyone who reaches this server may call as any user; list \
+                 the addresses of your proxies"
+            )
+        }));
+        warnings
     }
 
     /// Where it came from, in words.

@@ -181,6 +181,8 @@ fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
         ("[registrar]\nmax_contacts = 0", 2, "[registrar] max_contacts", "1 to 1000"),
         ("[auth]\nstrangers = \"some\"", 2, "[auth] strangers", "\"call\""),
         ("[auth]\ntrusted = [\"192.0.2.1/24\"]", 2, "[auth] trusted", "not a network"),
+        ("[auth]\ntrusted = [\"10.0.0.1/8\"]", 2, "[auth] trusted", "write \"10.0.0.0/8\""),
+        ("[auth]\ntrusted = [\"2001:db8::1/32\"]", 2, "[auth] trusted", "write \"2001:db8::/32\""),
         ("[routing]\ndialog_lifetime_s = 1", 2, "[routing] dialog_lifetime_s", "60 to"),
         ("[routing]\nmode = \"b2bua\"", 2, "[routing] mode", "\"proxy\" or \"redirect\""),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),

@@ -4,19 +4,21 @@ use crate::failure::Failure;
 use crate::output::printable;
 use crate::phone::args::AnswerArgs;
 use crate::phone::attend::{Attended, on_any, say, say_message};
+use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::Settings;
 use crate::phone::telephone::{Happening, Telephone};
 use crate::phone::{register, tell};
 use ringway_agent::{AgentEvent, CallId, Role};
+use ringway_audio::Ringer;
 use ringway_linux::signals::{Signal, watch};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// Answers calls until there were as many as asked for, or a signal comes.
 pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
-    let settings = Settings::for_answer(&args.phone, &args.aor)?;
+    let settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
     let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s)) + RING_GRACE;
@@ -27,6 +29,7 @@ pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
         args,
         known,
         waiting: None,
+        ringer: None,
         attended: None,
         has_failed: false,
         done: 0,
@@ -45,6 +48,8 @@ struct Answering<'a> {
     known: Option<KnownPhones>,
     /// A call that rings, and when it is answered.
     waiting: Option<(CallId, Instant)>,
+    /// Rings while the call waits.
+    ringer: Option<Ringer>,
     /// The call that rings or stands: one at a time.
     attended: Option<Attended>,
     has_failed: bool,
@@ -100,7 +105,7 @@ impl Answering<'_> {
         let Some(attended) = &mut self.attended else { return Ok(()) };
         let Some(ended) = attended.on_event(at, event, &self.settings.script) else { return Ok(()) };
         let Some(attended) = self.attended.take() else { return Ok(()) };
-        self.waiting = None;
+        (self.waiting, self.ringer) = (None, None);
         self.done += 1;
         let outcome = attended.outcome(ended, self.telephone, &mut self.known)?;
         self.has_failed |= outcome.verdict == Verdict::Failed;
@@ -117,13 +122,14 @@ impl Answering<'_> {
             return self.telephone.reject(call, status);
         }
         self.telephone.ring(call)?;
+        self.ringer = self.settings.media.audio.as_ref().map(Audio::ring).transpose()?;
         self.waiting = Some((call, Instant::now() + Duration::from_secs(u64::from(self.args.ring_s))));
         Ok(())
     }
 
     fn answer_when_due(&mut self) -> Result<(), Failure> {
         let Some((call, _)) = self.waiting.filter(|(_, at)| *at <= Instant::now()) else { return Ok(()) };
-        self.waiting = None;
+        (self.waiting, self.ringer) = (None, None);
         match self.telephone.answer(call, &self.settings.media.known_to(self.known.as_ref())) {
             Ok(()) => Ok(()),
             Err(failure) => {

@@ -1,6 +1,7 @@
 //! The command line of `ringway call` and `ringway answer`.
 
 use clap::{Args as ClapArgs, ValueEnum};
+use ringway_audio::pulse::Names;
 use ringway_linux::media::PortRange;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 #[command(after_help = "Without --server it calls the host in the URI itself; no server is needed.
 
 Examples:
+  ringway call sip:bob@192.0.2.7 --audio
   ringway call sip:bob@192.0.2.7 --play tone:440 --record heard.wav --duration 10
   echo \"$PASSWORD\" | ringway call sip:bob@example.org --server 127.0.0.1:5060 \\
       --from sip:alice@example.org --password-stdin --srtp sdes --duration 10 --json
@@ -35,6 +37,7 @@ pub(crate) struct CallArgs {
 #[command(after_help = "It says `ready` and its addresses on standard error when it can be called.
 
 Examples:
+  ringway answer --as sip:bob@192.0.2.7 --audio --ring-s 5
   ringway answer --as sip:bob@192.0.2.7 --record heard.wav --count 1
   echo \"$PASSWORD\" | ringway answer --as sip:bob@example.org --register \\
       --server 127.0.0.1:5060 --password-stdin --play tone:600 --json
@@ -57,6 +60,21 @@ pub(crate) struct AnswerArgs {
     pub(crate) reject: Option<u16>,
     #[command(flatten)]
     pub(crate) phone: PhoneArgs,
+}
+
+/// Arguments of `ringway audio`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "The names are what --audio-in, --audio-out and [audio] in phone.toml take.
+
+Examples:
+  ringway audio
+  ringway call sip:bob@192.0.2.7 --audio-in NAME --audio-out NAME
+
+Exit status: 0 done, 1 there is no sound server.")]
+pub(crate) struct AudioArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `ringway demo`.
@@ -114,9 +132,19 @@ pub(crate) struct PhoneArgs {
     /// The codec; again for others, the one liked best first (default: PCMU, PCMA)
     #[arg(long, value_name = "CODEC", ignore_case = true)]
     pub(crate) codec: Vec<CodecArg>,
-    /// What is sent: FILE.wav once, tone:HZ, speech, or silence
-    #[arg(long, value_name = "WHAT", default_value = "silence")]
-    pub(crate) play: String,
+    /// Use the microphone and the loudspeaker of this session's sound server (PulseAudio or PipeWire), and ring there
+    #[arg(long)]
+    pub(crate) audio: bool,
+    /// The microphone, as `ringway audio` lists it; means --audio
+    #[arg(long, value_name = "NAME")]
+    pub(crate) audio_in: Option<String>,
+    /// The loudspeaker, as `ringway audio` lists it; means --audio
+    #[arg(long, value_name = "NAME")]
+    pub(crate) audio_out: Option<String>,
+    /// What is sent: FILE.wav once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
+    /// silence)
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) play: Option<String>,
     /// Write what is received to a 16-bit WAV file
     #[arg(long, value_name = "FILE.wav")]
     pub(crate) record: Option<PathBuf>,
@@ -147,6 +175,14 @@ pub(crate) struct PhoneArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl PhoneArgs {
+    /// The chosen devices; `None` where no sound card is to be used.
+    pub(crate) fn devices(&self) -> Option<Names> {
+        let devices = Names { microphone: self.audio_in.clone(), loudspeaker: self.audio_out.clone() };
+        (self.audio || devices != Names::default()).then_some(devices)
+    }
 }
 
 /// How SIP is carried.

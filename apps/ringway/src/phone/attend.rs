@@ -9,7 +9,7 @@ use crate::phone::script::{Script, Step};
 use crate::phone::settings::ScriptSettings;
 use crate::phone::telephone::Telephone;
 use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection, Role};
-use ringway_linux::sound::Levels;
+use ringway_audio::Levels;
 use ringway_media::session::Report;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -115,6 +115,7 @@ impl Attended {
                     self.say(&meter(report, line.levels()));
                 }
             }
+            Told::Audio(what) => self.say(what),
             Told::NotMapped(why) => {
                 self.say(&format!("no address from outside, the own one is offered: {why}"))
             }

@@ -10,13 +10,12 @@ use crate::phone::telephone::{Happening, Telephone};
 use crate::phone::{register, tell};
 use ringway_agent::{AgentEvent, Role};
 use ringway_linux::signals::{Signal, watch};
-use ringway_sansio::Transport;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// Calls, attends to it, and prints how it went.
 pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
-    let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?;
+    let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?.with_audio()?;
     let mut known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s));
@@ -74,10 +73,10 @@ fn make(
 /// The URI with the transport that was asked for; a server understands it without.
 fn target(uri: &str, settings: &Settings) -> String {
     let says_so = uri.to_ascii_lowercase().contains(";transport=");
-    match (settings.transport, settings.account.server.is_some() || says_so) {
-        (Transport::Tcp, false) => format!("{uri};transport=tcp"),
-        (Transport::Tcp | Transport::Udp, _) => uri.to_owned(),
+    if settings.account.server.is_some() || says_so {
+        return uri.to_owned();
     }
+    format!("{uri}{}", settings.transport.uri_parameter())
 }
 
 /// The agent gives up by itself too, but later than we do.

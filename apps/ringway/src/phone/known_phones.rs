@@ -6,9 +6,10 @@
 use crate::failure::Failure;
 use crate::phone::private_file;
 use crate::random;
+use base16ct::lower::encode_string as hex;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use ringway_sansio::Instant;
+use ringway_zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -106,22 +107,10 @@ impl KnownPhones {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// Exactly `N` bytes of hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut out = [0; N];
-    if text.len() != 2 * N || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (index, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
+    base16ct::mixed::decode(text, &mut out).ok().filter(|decoded| decoded.len() == N)?;
     Some(out)
 }
 

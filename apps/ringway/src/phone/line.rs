@@ -3,21 +3,21 @@
 mod stream;
 
 use crate::failure::Failure;
+use crate::phone::audio::Audio;
 use crate::phone::outcome::{Heard, Received, Security, Sent};
 use crate::phone::settings::{MediaSettings, Recording, Wish};
 use ringway_agent::Role;
+use ringway_audio::pulse::AudioEvent;
+use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_linux::sound::{Levels, Pair, Sink, WavRecorder};
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_media::session::{
-    MediaEvent, MediaSession, Report, Sas, SecurityMethod, SessionConfig, ZrtpSettings,
-};
-use ringway_media::zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
-use ringway_media::{Entropy, MediaParams};
-use ringway_sansio::Seed;
+use ringway_media::session::{MediaEvent, MediaSession, Report, Sas, SessionConfig, ZrtpSettings};
+use ringway_sansio::{Entropy, Seed};
+use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
+use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use stream::{Ask, Stream};
 
@@ -25,6 +25,8 @@ use stream::{Ask, Stream};
 pub(crate) struct Line {
     media: MediaThread<Stream>,
     levels: Levels,
+    /// What its sound card tells.
+    card: Option<Receiver<AudioEvent>>,
     digits: String,
     security: Security,
     codec: Option<&'static str>,
@@ -59,6 +61,8 @@ pub(crate) enum Told {
     Mapped { local: SocketAddr, mapped: SocketAddr },
     /// The STUN server did not say; why, for a person.
     NotMapped(String),
+    /// The sound card's state changed, or its figures after the call; for a person.
+    Audio(String),
     /// To be remembered of the other phone.
     Retain(Retained),
     /// To be forgotten.
@@ -89,13 +93,15 @@ impl Line {
         let session = MediaSession::new(config, seed.part(SESSION), now);
         let policy = policy(settings, role, session.zrtp_hello_hash())?;
         let levels = Levels::default();
-        let sound = Pair::new(settings.source.clone(), sink(&settings.record)?);
+        let (card, events) = settings.audio.as_ref().map(Audio::open).transpose()?.unzip();
+        let sound = CallSound::new(settings.input.clone(), sink(&settings.record)?, card);
         let stream = Stream::new(session, sound, levels.clone(), now);
         let media = MediaThread::start(ports, stream, clock, MediaConfig::default())
             .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;
         let mut line = Self {
             media,
             levels,
+            card: events,
             digits: String::new(),
             security: Security::None,
             codec: None,
@@ -124,6 +130,16 @@ impl Line {
     pub(crate) fn set_params(&mut self, params: MediaParams) {
         self.codec = Some(params.codec.name());
         self.ask(Ask::Params(Box::new(params)));
+    }
+
+    /// It rings at the other side: the ringback tone is played until something is heard from there.
+    pub(crate) fn ring_there(&mut self) {
+        self.ask(Ask::RingThere);
+    }
+
+    /// The call is answered: the microphone is on from now on.
+    pub(crate) fn answered(&mut self) {
+        self.ask(Ask::Answered);
     }
 
     /// Presses a key.
@@ -167,6 +183,9 @@ impl Line {
         if let Some(told) = self.untold.pop_front() {
             return Some(told);
         }
+        if let Some(event) = self.card.as_ref().and_then(|events| events.try_recv().ok()) {
+            return Some(Told::Audio(event.to_string()));
+        }
         while let Some(heard) = self.media.poll() {
             match heard {
                 stream::Heard::Figures(report) => return Some(Told::Figures(Box::new(report))),
@@ -189,6 +208,7 @@ impl Line {
         let stream = self.media.stop().ok_or_else(|| Failure::failed("the media thread ended by itself"))?;
         last.extend(std::iter::from_fn(|| self.poll()));
         let (report, sound) = stream.into_parts();
+        last.extend(sound.card_summary().map(Told::Audio));
         let kept = match sound.into_sink() {
             Sink::Memory(kept) => kept,
             other => {
@@ -241,13 +261,11 @@ impl Line {
                 }
                 Some(Told::Digit(digit))
             }
-            MediaEvent::Secured(by) => {
-                self.security = match (by.method, by.sas) {
-                    (SecurityMethod::None, _) => Security::None,
-                    (SecurityMethod::Sdes, _) | (SecurityMethod::Zrtp, None) => Security::Sdes(by.suite),
-                    (SecurityMethod::Zrtp, Some(sas)) => {
-                        let Sas { text: sas, is_verified, continuity, .. } = sas;
-                        Security::Zrtp { suite: by.suite, sas, is_verified, continuity }
+            MediaEvent::Secured { suite, sas } => {
+                self.security = match sas {
+                    None => Security::Sdes(suite),
+                    Some(Sas { text: sas, is_verified, continuity, .. }) => {
+                        Security::Zrtp { suite, sas, is_verified, continuity }
                     }
                 };
                 Some(Told::Secured(self.security.clone()))

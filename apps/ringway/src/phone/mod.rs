@@ -15,6 +15,7 @@ mod address;
 mod answer;
 mod args;
 mod attend;
+mod audio;
 mod call;
 mod demo;
 mod known_phones;
@@ -26,7 +27,7 @@ mod script;
 mod settings;
 mod telephone;
 
-pub(crate) use args::{AnswerArgs, CallArgs, DemoArgs};
+pub(crate) use args::{AnswerArgs, AudioArgs, CallArgs, DemoArgs};
 pub(crate) use screen::PhoneScreenArgs;
 
 use crate::failure::Failure;
@@ -52,6 +53,11 @@ pub(crate) fn answer(args: &AnswerArgs) -> Result<(), Failure> {
 /// `ringway phone`.
 pub(crate) fn phone(args: &PhoneScreenArgs) -> Result<(), Failure> {
     screen::run(args)
+}
+
+/// `ringway audio`.
+pub(crate) fn audio(args: &AudioArgs) -> Result<(), Failure> {
+    audio::list(args)
 }
 
 /// `ringway demo`.

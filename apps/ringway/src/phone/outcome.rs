@@ -2,8 +2,8 @@
 
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
-use ringway_media::Suite;
-use ringway_media::zrtp::Continuity;
+use ringway_sdp::CryptoSuite;
+use ringway_zrtp::Continuity;
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -59,11 +59,11 @@ pub(crate) enum Security {
     #[default]
     None,
     /// SRTP with keys that SIP carried.
-    Sdes(Suite),
+    Sdes(CryptoSuite),
     /// SRTP with keys that the two phones agreed on.
     Zrtp {
         /// What encrypts.
-        suite: Suite,
+        suite: CryptoSuite,
         /// What people compare.
         sas: String,
         /// They have, in an earlier call.
@@ -75,7 +75,7 @@ pub(crate) enum Security {
 
 impl Security {
     fn json(&self) -> Value {
-        let of = |method: &str, suite: &Suite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
+        let of = |method: &str, suite: &CryptoSuite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
         match self {
             Self::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
             Self::Sdes(suite) => of("sdes", suite),
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_object_has_every_field_of_the_contract() {
-        let value = answered(Security::Sdes(Suite::AesCm128HmacSha1_80)).json();
+        let value = answered(Security::Sdes(CryptoSuite::AesCm128HmacSha1_80)).json();
         for field in ["result", "status", "setup_ms", "duration_s", "security", "sent", "received"] {
             assert!(!value[field].is_null(), "{field}: {value}");
         }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn what_protects_is_said_and_what_came_from_the_network_moves_no_cursor() {
         let zrtp = Security::Zrtp {
-            suite: Suite::AesCm128HmacSha1_32,
+            suite: CryptoSuite::AesCm128HmacSha1_32,
             sas: "pdo8".to_owned(),
             is_verified: false,
             continuity: Continuity::FirstCall,

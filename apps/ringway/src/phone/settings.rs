@@ -4,13 +4,16 @@ use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing};
 use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_audio::pulse::Names;
+use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
-use ringway_linux::sound::Source;
 use ringway_media::session::ZrtpSettings;
-use ringway_media::{Codec, Suite, stun};
+use ringway_media::stun;
 use ringway_sansio::Transport;
+use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
@@ -33,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) large_requests: LargeRequests,
     /// What every call's sound is like.
     pub(crate) media: MediaSettings,
+    /// Microphone and loudspeaker to be used; `None`: none.
+    pub(crate) devices: Option<Names>,
     /// What is done in a call.
     pub(crate) script: ScriptSettings,
     /// A STUN server.
@@ -50,11 +55,13 @@ pub(crate) struct Settings {
 pub(crate) struct MediaSettings {
     pub(crate) protection: Wish,
     /// Those asked for; empty: see [`MediaSettings::suites_for`].
-    pub(crate) suites: Vec<Suite>,
+    pub(crate) suites: Vec<CryptoSuite>,
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
     pub(crate) ports: PortRange,
-    pub(crate) source: Source,
+    pub(crate) input: Input,
+    /// Microphone and loudspeaker.
+    pub(crate) audio: Option<Audio>,
     pub(crate) record: Recording,
     /// Who we are for ZRTP, and whom we know; `None`: somebody new in each call.
     pub(crate) zrtp: Option<ZrtpSettings>,
@@ -155,6 +162,7 @@ impl Settings {
                 Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
             },
             media,
+            devices: args.devices(),
             script,
             stun,
             zrtp_cache: args.zrtp_cache.clone(),
@@ -182,10 +190,19 @@ impl MediaSettings {
             codecs: codecs(&args.codec)?,
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
-            source: source(&args.play)?,
+            input: input(args)?,
+            audio: None,
             record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
             zrtp: None,
         })
+    }
+}
+
+impl Settings {
+    /// The same with the sound server and the devices looked up, where a sound card is to be used.
+    pub(crate) fn with_audio(mut self) -> Result<Self, Failure> {
+        self.media.audio = self.devices.as_ref().map(Audio::find).transpose()?;
+        Ok(self)
     }
 }
 
@@ -196,10 +213,10 @@ impl MediaSettings {
     }
 
     /// The suites that a call is made or answered with, the one liked best first.
-    pub(crate) fn suites_for(&self, role: Role) -> Vec<Suite> {
+    pub(crate) fn suites_for(&self, role: Role) -> Vec<CryptoSuite> {
         match (self.suites.as_slice(), role) {
-            ([], Role::Caller) => Suite::OFFERED.to_vec(),
-            ([], Role::Callee) => Suite::ALL.to_vec(),
+            ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
+            ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
             (asked, Role::Caller | Role::Callee) => asked.to_vec(),
         }
     }
@@ -242,12 +259,15 @@ fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
         Scheme::Sips => return Err(wrong("needs TLS, which is not supported yet")),
         Scheme::Tel | Scheme::Other => return Err(wrong("is no SIP URI")),
     }
-    let transport = match uri.params().value(b"transport").map(<[u8]>::to_ascii_lowercase).as_deref() {
+    let transport = match uri.params().value(b"transport") {
         None => None,
-        Some(b"udp") => Some(Transport::Udp),
-        Some(b"tcp") => Some(Transport::Tcp),
-        Some(b"tls") => return Err(wrong("needs TLS, which is not supported yet")),
-        Some(_) => return Err(wrong("names a transport that is not supported")),
+        Some(name) if name.eq_ignore_ascii_case(b"tls") => {
+            return Err(wrong("needs TLS, which is not supported yet"));
+        }
+        Some(name) => match Transport::from_token(name) {
+            Some(transport) => Some(transport),
+            None => return Err(wrong("names a transport that is not supported")),
+        },
     };
     Ok(Target {
         host: String::from_utf8_lossy(uri.host().as_bytes()).into_owned(),
@@ -307,10 +327,10 @@ fn account(
     })
 }
 
-fn suites(names: &[String], protection: Wish) -> Result<Vec<Suite>, Failure> {
-    let known = || Suite::ALL.map(Suite::name).join(", ");
+fn suites(names: &[String], protection: Wish) -> Result<Vec<CryptoSuite>, Failure> {
+    let known = || CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
     let one = |name: &String| {
-        Suite::from_name(name)
+        CryptoSuite::from_name(name)
             .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
     };
     if !names.is_empty() && matches!(protection, Wish::None | Wish::Zrtp) {
@@ -332,8 +352,18 @@ fn codecs(wanted: &[CodecArg]) -> Result<Vec<Codec>, Failure> {
     }
 }
 
+fn input(args: &PhoneArgs) -> Result<Input, Failure> {
+    let has_microphone = args.devices().is_some();
+    match (args.play.as_deref(), has_microphone) {
+        (None | Some("microphone"), true) => Ok(Input::Microphone),
+        (Some("microphone"), false) => Err(Failure::usage("--play microphone needs --audio; add it")),
+        (None, false) => Ok(Input::Source(Source::silence())),
+        (Some(text), _) => source(text).map(Input::Source),
+    }
+}
+
 fn source(text: &str) -> Result<Source, Failure> {
-    let wrong = |error: ringway_linux::sound::SourceError| Failure::usage(format!("--play {error}"));
+    let wrong = |error: SourceError| Failure::usage(format!("--play {error}"));
     match text {
         "silence" => Ok(Source::silence()),
         "speech" => Ok(Source::speech_like()),

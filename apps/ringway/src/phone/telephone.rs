@@ -11,8 +11,8 @@ use ringway_agent::{
     AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
 };
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
-use ringway_media::sdp::LocalMedia;
-use ringway_sansio::{Event, Instant, Outbox, Transport};
+use ringway_sansio::{Context, Event, Transport};
+use ringway_sdp::LocalMedia;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -76,7 +76,7 @@ impl Telephone {
 
     /// Registers its account, and keeps it so.
     pub(crate) fn register(&mut self) -> Result<(), Failure> {
-        self.ask(|agent, now, out, actions| agent.register(now, ACCOUNT, out, actions))
+        self.ask(|agent, cx| agent.register(cx, ACCOUNT))
     }
 
     /// Calls somebody; with the call comes when its INVITE was asked for, which is after a STUN server was waited for.
@@ -89,8 +89,8 @@ impl Telephone {
         let begun = std::time::Instant::now();
         let target = target.to_owned();
         let may_downgrade = media.may_downgrade;
-        let call = self.ask(move |agent, now, out, actions| {
-            let call = agent.call(now, ACCOUNT, &target, local, out, actions)?;
+        let call = self.ask(move |agent, cx| {
+            let call = agent.call(cx, ACCOUNT, &target, local)?;
             if may_downgrade {
                 agent.allow_unprotected(call, true)?;
             }
@@ -103,20 +103,20 @@ impl Telephone {
 
     /// True for a call that rings here.
     pub(crate) fn is_ringing(&self, call: CallId) -> Result<bool, Failure> {
-        self.ask(move |agent, _, _, _| agent.call_state(call) == Some(CallState::Ringing))
+        self.ask(move |agent, _| agent.call_state(call) == Some(CallState::Ringing))
     }
 
     /// Says that it rings.
     pub(crate) fn ring(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.ring(now, call, 180, out, actions))
+        self.ask_live(call, move |agent, cx| agent.ring(cx, call, 180))
     }
 
     /// Answers a call.
     pub(crate) fn answer(&mut self, call: CallId, media: &MediaSettings) -> Result<(), Failure> {
         let (line, local) = self.open_line(media, Role::Callee)?;
         let may_downgrade = media.may_downgrade;
-        self.ask_call(move |agent, now, out, actions| {
-            agent.answer(now, call, local, out, actions)?;
+        self.ask_call(move |agent, cx| {
+            agent.answer(cx, call, local)?;
             if may_downgrade { agent.allow_unprotected(call, true) } else { Ok(()) }
         })?;
         self.lines.push((call, line));
@@ -125,35 +125,34 @@ impl Telephone {
 
     /// Refuses a call.
     pub(crate) fn reject(&mut self, call: CallId, status: u16) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.reject(now, call, status, out, actions))
+        self.ask_live(call, move |agent, cx| agent.reject(cx, call, status))
     }
 
     /// Ends a call, or cancels one that is not answered.
     pub(crate) fn hang_up(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.hang_up(now, call, out, actions))
+        self.ask_live(call, move |agent, cx| agent.hang_up(cx, call))
     }
 
     /// Puts the other side on hold.
     pub(crate) fn hold(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.hold(now, call, out, actions))
+        self.ask_live(call, move |agent, cx| agent.hold(cx, call))
     }
 
     /// Takes the call up again.
     pub(crate) fn resume(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.resume(now, call, out, actions))
+        self.ask_live(call, move |agent, cx| agent.resume(cx, call))
     }
 
     /// Asks the other side to call somebody else instead of us.
     pub(crate) fn transfer(&mut self, call: CallId, target: &str) -> Result<(), Failure> {
         let target = target.to_owned();
-        self.ask_call(move |agent, now, out, actions| agent.transfer(now, call, &target, out, actions))
+        self.ask_call(move |agent, cx| agent.transfer(cx, call, &target))
     }
 
     /// Calls whom the other side names instead.
     pub(crate) fn accept_transfer(&mut self, call: CallId, media: &MediaSettings) -> Result<CallId, Failure> {
         let (line, local) = self.open_line(media, Role::Caller)?;
-        let asked =
-            self.ask(move |agent, now, out, actions| agent.accept_transfer(now, call, local, out, actions))?;
+        let asked = self.ask(move |agent, cx| agent.accept_transfer(cx, call, local))?;
         let call = asked.map_err(|error| Failure::failed(format!("cannot call: {error}")))?;
         self.lines.push((call, line));
         Ok(call)
@@ -161,7 +160,7 @@ impl Telephone {
 
     /// Does not call whom the other side names instead.
     pub(crate) fn reject_transfer(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, now, out, actions| agent.reject_transfer(now, call, out, actions))
+        self.ask_live(call, move |agent, cx| agent.reject_transfer(cx, call))
     }
 
     /// The sound of a call.
@@ -207,7 +206,7 @@ impl Telephone {
     /// meanwhile: the answer to a BYE, for one.
     pub(crate) fn shut_down(mut self) -> Vec<AgentEvent> {
         // Without a worker there is nobody to tell.
-        let _ = self.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+        let _ = self.ask(|agent, cx| agent.shut_down(cx));
         self.lines.clear();
         self.runtime.stop(GRACE, UserAgent::is_done);
         self.events.try_iter().map(|(_, event)| event).collect()
@@ -216,9 +215,18 @@ impl Telephone {
     /// What was agreed on, from signalling to sound.
     fn hand_over(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::EarlyMedia { call, params }
-            | AgentEvent::Answered { call, params }
-            | AgentEvent::MediaChanged { call, params } => {
+            AgentEvent::Progress { call, status: RINGING } => {
+                if let Some(line) = self.line(*call) {
+                    line.ring_there();
+                }
+            }
+            AgentEvent::Answered { call, params } => {
+                if let Some(line) = self.line(*call) {
+                    line.set_params(params.clone());
+                    line.answered();
+                }
+            }
+            AgentEvent::EarlyMedia { call, params } | AgentEvent::MediaChanged { call, params } => {
                 if let Some(line) = self.line(*call) {
                     line.set_params(params.clone());
                 }
@@ -234,7 +242,7 @@ impl Telephone {
 
     fn ask<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> R + Send + 'static,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R + Send + 'static,
     ) -> Result<R, Failure> {
         let asked = self.runtime.shards().call(0, f);
         asked.ok_or_else(|| Failure::failed("the phone's worker thread is gone; start it again"))
@@ -245,21 +253,17 @@ impl Telephone {
     fn ask_live(
         &self,
         call: CallId,
-        f: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>
-        + Send
-        + 'static,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError> + Send + 'static,
     ) -> Result<(), Failure> {
-        self.ask_call(move |agent, now, out, actions| match agent.call_state(call) {
+        self.ask_call(move |agent, cx| match agent.call_state(call) {
             None | Some(CallState::Leaving) => Ok(()),
-            Some(_) => f(agent, now, out, actions),
+            Some(_) => f(agent, cx),
         })
     }
 
     fn ask_call(
         &self,
-        f: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> Result<(), CallError>
-        + Send
-        + 'static,
+        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError> + Send + 'static,
     ) -> Result<(), Failure> {
         self.ask(f)?.map_err(|error| Failure::failed(error.to_string()))
     }
@@ -324,6 +328,9 @@ fn start_resolver(bound: &Bound, is_ipv4: bool) -> Result<Resolver, Failure> {
 
 /// A phone without a screen has one.
 const ACCOUNT: AccountId = AccountId(0);
+
+/// RFC 3261 §21.1.2.
+const RINGING: u16 = 180;
 
 /// How often sound is asked what happened in it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What `ringway user` changes while the server runs.
+//! Changes that `ringway user` makes while the server runs.
 
 use super::Node;
 use super::services::SharedServices;
@@ -61,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// Where the changes come from.
+    /// The store that the changes are read from.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }

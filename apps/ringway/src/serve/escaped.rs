@@ -18,7 +18,8 @@ impl fmt::Display for Word<'_> {
     }
 }
 
-/// A whole message in quotes on one line: its line ends as `\r\n`, other control characters as `\xNN`, credentials left out.
+/// A whole message in quotes on one line and without spaces: its line ends as `\r\n`, other bytes that are not visible ASCII as
+/// `\xNN`, credentials left out. A space would let a part of a message pass for another line or field.
 pub(super) struct Quoted<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
@@ -51,7 +52,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
             b'\r' => f.write_str("\\r")?,
             b'\n' => f.write_str("\\n")?,
             b'\\' | b'"' => write!(f, "\\{}", char::from(byte))?,
-            b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+            byte if byte.is_ascii_graphic() => write!(f, "{}", char::from(byte))?,
             byte => write!(f, "\\x{byte:02x}")?,
         }
     }
@@ -86,8 +87,10 @@ mod tests {
         let message = b"REGISTER sip:a SIP/2.0\r\nproxy-authorization : Digest\r\n response=\"s3cret\"\r\nX: \"\x1b\xff\"\r\n\r\n";
         assert_eq!(
             Quoted(message).to_string(),
-            "\"REGISTER sip:a SIP/2.0\\r\\nProxy-Authorization: ...\\r\\nX: \\\"\\x1b\\xff\\\"\\r\\n\\r\\n\""
+            "\"REGISTER\\x20sip:a\\x20SIP/2.0\\r\\nProxy-Authorization: ...\\r\\nX:\\x20\\\"\\x1b\\xff\\\"\\r\\n\\r\\n\""
         );
+        let hostile = Quoted(b"\n INFO refused login user=x address=192.0.2.1\t\x0b\x7f\\ \" ").to_string();
+        assert!(hostile.bytes().all(|byte| byte.is_ascii_graphic()), "{hostile}");
         assert!(Quoted(&[b'x'; 60_000]).to_string().len() < MESSAGE_BYTES_MAX + 10);
     }
 }

@@ -5,11 +5,12 @@
 
 use super::escaped::{Quoted, Word};
 use ringway_linux::Direction;
-use ringway_sansio::{Flow, Instant, Seed};
+use ringway_sansio::{Flow, Instant, Seed, source_of};
 use ringway_server::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, SourceRates};
 use ringway_sip::{HeaderName, Limits, Message, Start};
+use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 /// Writes events; refused logins at most so often.
@@ -20,14 +21,34 @@ pub(super) struct EventLog {
 struct Logins {
     by_source: SourceRates,
     of_all: SourceRates,
-    suppressed: u64,
+    /// Lines that were left out, for each source since its last line.
+    suppressed: HashMap<IpAddr, u64>,
+}
+
+impl Logins {
+    fn new(seed: &Seed) -> Self {
+        let by_source = SourceRates::new(LOGINS_PER_SOURCE_S, seed);
+        Self { by_source, of_all: SourceRates::new(LOGINS_S, seed), suppressed: HashMap::new() }
+    }
+
+    /// Takes a line for `address`, and returns how many of its source were left out before it; `None`: this one is left out.
+    fn admit(&mut self, now: Instant, address: IpAddr) -> Option<u64> {
+        let source = source_of(address);
+        let everybody = IpAddr::from([0, 0, 0, 0]);
+        if self.by_source.admit(now, address) && self.of_all.admit(now, everybody) {
+            return Some(self.suppressed.remove(&source).unwrap_or_default());
+        }
+        if self.suppressed.len() >= SUPPRESSED_SOURCES_MAX && !self.suppressed.contains_key(&source) {
+            self.suppressed.clear();
+        }
+        *self.suppressed.entry(source).or_default() += 1;
+        None
+    }
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
-        let by_source = SourceRates::new(LOGINS_PER_SOURCE_S, seed);
-        let of_all = SourceRates::new(LOGINS_S, seed);
-        Self { logins: Mutex::new(Logins { by_source, of_all, suppressed: 0 }) }
+        Self { logins: Mutex::new(Logins::new(seed)) }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -46,15 +67,8 @@ impl EventLog {
     }
 
     fn login_refused(&self, now: Instant, user: &[u8], address: SocketAddr, reason: LoginRefusal) {
-        let suppressed = {
-            let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
-            let everybody = SocketAddr::from(([0, 0, 0, 0], 0)).ip();
-            if !logins.by_source.admit(now, address.ip()) || !logins.of_all.admit(now, everybody) {
-                logins.suppressed += 1;
-                return;
-            }
-            std::mem::take(&mut logins.suppressed)
-        };
+        let admitted = self.logins.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip());
+        let Some(suppressed) = admitted else { return };
         let (user, address, reason) = (Word(user), address.ip(), reason.name());
         if suppressed == 0 {
             tracing::info!(%user, %address, %reason, "refused login");
@@ -112,6 +126,9 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     match (step, flow.map(ShownFlow)) {
         (CallStep::Begun, Some(flow)) => tracing::debug!(%call_id, %from, %to, %flow, "call begun"),
         (CallStep::Forwarded, Some(flow)) => tracing::debug!(%call_id, %flow, "call forwarded"),
+        (CallStep::Refused(status), Some(flow)) => {
+            tracing::debug!(%call_id, %from, %to, %flow, status, "call refused");
+        }
         (CallStep::Answered(status), _) => tracing::debug!(%call_id, %from, %to, status, "call answered"),
         (CallStep::Failed(status), _) => {
             tracing::debug!(%call_id, %from, %to, status, reason = %"refused", "call ended");
@@ -121,7 +138,7 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
         }
         (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
         (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
-        (CallStep::Begun | CallStep::Forwarded, None) => {}
+        (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None) => {}
     }
 }
 
@@ -145,5 +162,27 @@ const LOGINS_PER_SOURCE_S: u32 = 1;
 /// Lines a second for all refused logins.
 const LOGINS_S: u32 = 50;
 
+/// Sources whose left-out lines are counted; when there are more, the counts begin anew.
+const SUPPRESSED_SOURCES_MAX: usize = 16_384;
+
 /// Contacts of one REGISTER that are named.
 const CONTACTS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_out_lines_are_counted_for_each_source() {
+        let mut logins = Logins::new(&Seed::from_number(1));
+        let now = Instant::from_secs(100);
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        assert_eq!([one, one, one, other].map(|ip| logins.admit(now, ip)), [Some(0), None, None, Some(0)]);
+        let later = now + std::time::Duration::from_secs(2);
+        assert_eq!([other, one, one].map(|ip| logins.admit(later, ip)), [Some(0), Some(2), None]);
+        for number in 0..SUPPRESSED_SOURCES_MAX as u32 * 2 {
+            logins.admit(later, IpAddr::from(number.to_be_bytes()));
+        }
+        assert!(logins.suppressed.len() <= SUPPRESSED_SOURCES_MAX);
+    }
+}

@@ -83,6 +83,7 @@ const LIMITS: &[&str] = &[
     "too_broad",
     "too_many_contacts",
     "transactions_refused",
+    "unreachable_unreported",
     "unused_closes",
     "write_queue_closes",
 ];

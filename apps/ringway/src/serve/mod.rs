@@ -193,7 +193,7 @@ impl Running {
                     self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
                 }
                 self.config = new_config;
-                say_open(&self.config);
+                warn_of_settings(&self.config);
                 say_other_realms(self.follower.store(), &self.config);
                 tracing::info!("configuration reloaded");
             }
@@ -207,7 +207,7 @@ impl Running {
 
     /// The one line on standard output, and what should be said aloud.
     fn say_started(&self) -> Result<(), Failure> {
-        say_open(&self.config);
+        warn_of_settings(&self.config);
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
             domains = %self.config.domains.join(","),
@@ -359,7 +359,7 @@ fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result
     Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// Where the shards' wishes go.
+/// Carries out the shards' requested actions.
 struct Sink {
     services: Arc<SharedServices>,
     resolver: Resolver,
@@ -383,12 +383,9 @@ impl ActionSink<Action> for Sink {
     }
 }
 
-fn say_open(config: &Config) {
-    if !config.auth.enabled {
-        tracing::warn!(
-            "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] enabled = \
-             true unless this network is closed"
-        );
+fn warn_of_settings(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -401,19 +398,19 @@ fn say_few_files(wanted: usize, possible: usize) {
     }
 }
 
-/// How often changes by `ringway user` are looked for; they are seen within a second.
 /// Memory that requests gave back before it is worth asking the allocator for it.
 const TRIMMED_BYTES_MIN: usize = 16 << 20;
 
+/// Time between two looks for changes by `ringway user`.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a connection without a registration and a call lives without a message.
+/// Lifetime of a connection that holds no registration and no call, after its last message.
 const UNUSED_MAX: Duration = Duration::from_secs(60);
 
-/// How long SIGTERM waits for what is under way, at the most.
+/// Longest time between SIGTERM and the end, for requests under way.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long before that what is still under way is given up, so that everyone is told.
+/// Time before that end at which requests still under way are answered with a failure.
 const GIVING_UP: Duration = Duration::from_secs(1);
 
 /// Shards a worker: enough that two workers seldom want the same one.

@@ -1,4 +1,4 @@
-//! What all shards share: credentials, replay windows, source rates, the store's writing end.
+//! State that all shards share: credentials, replay windows, source rates, the store's writing end.
 
 use super::event_log::EventLog;
 use crate::config::Config;
@@ -65,7 +65,7 @@ impl SharedServices {
         services
     }
 
-    /// What messages and users are spread over the shards with.
+    /// The key of the hash that spreads messages and users over the shards.
     pub(crate) fn shard_key(&self) -> ShardKey {
         ShardKey::new(&self.seed.part(400))
     }
@@ -243,7 +243,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Locks that shards spread over.
 const PARTS: usize = 16;
 
-/// Where the system does not say how much memory there is.
+/// The memory that is assumed where the system does not report it.
 const MEMORY_UNKNOWN: u64 = 256 << 20;
 
 /// Nonces whose counts are remembered at once, about 64 bytes each.

@@ -38,6 +38,7 @@ pub(super) fn reload(
         ("[log]", new.log != old.log),
         ("[limits] max_message_bytes", new.limits.max_message_bytes != old.limits.max_message_bytes),
         ("[limits] max_connections", new.limits.max_connections != old.limits.max_connections),
+        ("[limits] memory_mb", new.limits.memory_mb != old.limits.memory_mb),
         ("[auth] nonce_lifetime_s", new.auth.nonce_lifetime_s != old.auth.nonce_lifetime_s),
     ];
     let changed: Vec<String> = fixed
@@ -64,7 +65,7 @@ fn with_listeners(
     sections.config(listeners, machine_addresses(), secret)
 }
 
-/// Where this machine can be reached, loopback left out. Without the list every phone on it that names another address
+/// The addresses of this machine, loopback left out. Without the list every phone on it that names another address
 /// than it sends from is taken for one behind a NAT.
 fn machine_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {

@@ -1,4 +1,4 @@
-//! What administrators see of the running server.
+//! The running server as the admin API shows it.
 
 use super::Node;
 use super::services::SharedServices;
@@ -115,10 +115,10 @@ impl View for ServerView {
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
-                let (of_servers, of_clients) = node.transactions().len();
+                let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
-                add(&mut counters, node.transactions().counters());
+                add(&mut counters, node.transaction_counters());
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
@@ -164,6 +164,16 @@ impl ServerView {
             Stat::counter("store_writes", "Batches written to the disk.", store.writes),
             Stat::counter("store_failures", "Writes, syncs and snapshots that failed.", store.failures),
             Stat::counter("store_snapshots", "Snapshots written.", store.snapshots),
+            Stat::counter(
+                "store_records_lost",
+                "Records that a damaged journal had lost at the start, or at least so many.",
+                store.lost_records,
+            ),
+            Stat::counter(
+                "store_files_damaged",
+                "Files of the journal that were damaged or missing at the start.",
+                store.damaged_files,
+            ),
             Stat::gauge("store_disk_bytes", "Bytes of the binding journal.", store.disk_bytes as f64),
             Stat::gauge("store_waiting_bytes", "Bytes that wait for the disk.", store.waiting_bytes as f64),
         ]

@@ -104,8 +104,13 @@ impl Running {
 
     /// Asks it to end.
     pub(crate) fn end(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends it a signal, as `-HUP`.
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
     /// Waits for its end.

@@ -4,7 +4,7 @@ pub(crate) use ringway_test_support::ethernet::cable::{OWN, OWN_HARDWARE, PEER};
 
 use ringway_ethernet::{Lease, Port, Station, Worked};
 use ringway_sansio::{
-    Deadline, Event, Framer, FramingError, Instant, Node, Outbox, Received, Seed, Token, Transport,
+    Context, Deadline, Event, Framer, FramingError, Instant, Node, Received, Seed, Token, Transport,
 };
 use ringway_test_support::ethernet::cable::{Frames, Host, Plug, cable};
 use std::time::Duration;
@@ -25,29 +25,29 @@ impl Node for Echo {
         0
     }
 
-    fn on_message(&mut self, _: Instant, received: Received<'_>, out: &mut Outbox, _: &mut Vec<String>) {
+    fn on_message(&mut self, cx: &mut Context<'_, String>, received: Received<'_>) {
         let text = String::from_utf8_lossy(received.bytes).into_owned();
         let words: Vec<_> = text.splitn(3, ' ').collect();
         let flow = received.flow;
         match words.as_slice() {
             ["to", address, rest] => {
                 let flow = ringway_sansio::Flow::udp(flow.listener, address.parse().unwrap());
-                out.send(flow, Token(9), rest.as_bytes());
+                cx.out.send(flow, Token(9), rest.as_bytes());
             }
             ["dial", address, rest] => {
                 let flow = ringway_sansio::Flow::dial(flow.listener, address.parse().unwrap());
-                out.send(flow, Token(9), rest.as_bytes());
+                cx.out.send(flow, Token(9), rest.as_bytes());
             }
-            _ => out.send(flow, Token(1), received.bytes),
+            _ => cx.out.send(flow, Token(1), received.bytes),
         }
         self.messages.push(text);
     }
 
-    fn on_event(&mut self, _: Instant, event: Event, _: &mut Outbox, _: &mut Vec<String>) {
+    fn on_event(&mut self, _: &mut Context<'_, String>, event: Event) {
         self.events.push(event);
     }
 
-    fn on_timeout(&mut self, _: Instant, _: &mut Outbox, _: &mut Vec<String>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_, String>) {}
 
     fn next_deadline(&self) -> Option<Deadline> {
         None

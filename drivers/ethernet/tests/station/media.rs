@@ -2,9 +2,10 @@
 
 use crate::harness::Echo;
 use ringway_ethernet::{Lease, PacedStation, Port, Station, Worked};
+use ringway_media::MediaSession;
 use ringway_media::session::{RTP_PORT, Report, SessionConfig};
-use ringway_media::{Codec, Direction, MasterKey, MediaParams, MediaSession, Protection, Suite};
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Seed, Token, Transport};
+use ringway_sdp::{Codec, CryptoSuite, Direction, MasterKey, MediaParams, Protection};
 use ringway_test_support::ethernet::cable::{Frames, OWN, OWN_HARDWARE, PEER, PEER_HARDWARE, Plug};
 use ringway_test_support::tone;
 use std::f64::consts::TAU;
@@ -97,7 +98,7 @@ fn key(byte: u8) -> MasterKey {
 }
 
 fn params(to: Ipv4Addr, send: u8, receive: u8) -> MediaParams {
-    let suite = Suite::AesCm128HmacSha1_80;
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     MediaParams {
         remote: SocketAddr::from((to, PORTS[0])),
         remote_rtcp: SocketAddr::from((to, PORTS[1])),
@@ -232,7 +233,7 @@ fn without_a_machine_its_ports_are_nobodys_and_the_node_has_its_own() {
     assert!(pair.ends[0].machine().is_none() && !pair.ends[0].command(pair.now, params(PEER, 1, 2)));
     // A line for the node of the first, from the second's.
     let flow = Flow::udp(ringway_sansio::ListenerId(0), SocketAddr::from((OWN, 5060)));
-    pair.ends[1].station_mut().call(pair.now, |_, out, _| out.send(flow, Token::NONE, b"hello"));
+    pair.ends[1].station_mut().call(pair.now, |_, cx| cx.out.send(flow, Token::NONE, b"hello"));
     while pair.ends[0].receive(pair.now) != Worked::Nothing {}
     assert_eq!(pair.ends[0].station().node().unwrap().messages, ["hello"]);
 }

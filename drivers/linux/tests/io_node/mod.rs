@@ -4,7 +4,7 @@
 
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
 use ringway_sansio::{
-    ConnectionId, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Outbox, Received,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Received,
     Token,
 };
 use std::net::{SocketAddr, UdpSocket};
@@ -33,47 +33,41 @@ impl Node for Talker {
         (number % u64::from(shards)) as u16
     }
 
-    fn on_message(
-        &mut self,
-        now: Instant,
-        received: Received<'_>,
-        out: &mut Outbox,
-        actions: &mut Vec<String>,
-    ) {
+    fn on_message(&mut self, cx: &mut Context<'_, String>, received: Received<'_>) {
         let text = String::from_utf8_lossy(received.bytes).into_owned();
         let flow = received.flow;
         let mut words = text.trim_end().splitn(5, ' ').skip(1);
         let verb = words.next().unwrap_or_default();
         let mut argument = || words.next().unwrap_or_default();
         match verb {
-            "echo" => out.send(flow, Token::NONE, received.bytes),
+            "echo" => cx.out.send(flow, Token::NONE, received.bytes),
             "who" => {
                 let id = flow.connection.map_or(0, |id| id.0);
-                out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
+                cx.out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
             }
             // Its connection is in use.
             "keep" => {
-                out.keep(&flow, Instant::FAR);
-                out.send(flow, Token::NONE, received.bytes);
+                cx.out.keep(&flow, Instant::FAR);
+                cx.out.send(flow, Token::NONE, received.bytes);
             }
             // dial ADDRESS TOKEN TEXT
             "dial" => {
                 let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
                 let token = self.token(argument());
-                out.send(to, token, format!("{}\n", argument()).as_bytes());
+                cx.out.send(to, token, format!("{}\n", argument()).as_bytes());
             }
             // to CONNECTION TOKEN TEXT
             "to" => {
                 let connection = Some(ConnectionId(argument().parse().unwrap()));
                 let token = self.token(argument());
-                out.send(Flow { connection, ..flow }, token, format!("{}\n", argument()).as_bytes());
+                cx.out.send(Flow { connection, ..flow }, token, format!("{}\n", argument()).as_bytes());
             }
             // udp LISTENER ADDRESS TOKEN
             "udp" => {
                 let to = Flow::udp(ListenerId(argument().parse().unwrap()), argument().parse().unwrap());
                 let token = self.token(argument());
-                out.send(to, token, b"datagram");
-                out.send(flow, Token::NONE, b"after\n");
+                cx.out.send(to, token, b"datagram");
+                cx.out.send(flow, Token::NONE, b"after\n");
             }
             // flood COUNT BYTES TOKEN
             "flood" => {
@@ -81,17 +75,17 @@ impl Node for Talker {
                 let mut line = vec![b'x'; argument().parse().unwrap()];
                 line.push(b'\n');
                 let token = self.token(argument());
-                (0..count).for_each(|_| out.send(flow, token, &line));
+                (0..count).for_each(|_| cx.out.send(flow, token, &line));
             }
             // timer MILLISECONDS
             "timer" => {
                 let after = Duration::from_millis(argument().parse().unwrap());
-                self.timers.push((now + after, flow));
+                self.timers.push((cx.now + after, flow));
             }
             "store" => {
-                actions.push(argument().to_owned());
-                out.send(flow, Token::NONE, b"stored\n");
-                out.hold_last();
+                cx.actions.push(argument().to_owned());
+                cx.out.send(flow, Token::NONE, b"stored\n");
+                cx.out.hold_last();
             }
             "panic" => panic!("as the message asks"),
             _ => {}
@@ -99,16 +93,16 @@ impl Node for Talker {
         self.heard.push(text);
     }
 
-    fn on_event(&mut self, _now: Instant, event: Event, _out: &mut Outbox, _actions: &mut Vec<String>) {
+    fn on_event(&mut self, _: &mut Context<'_, String>, event: Event) {
         self.events.push(event);
     }
 
-    fn on_timeout(&mut self, now: Instant, out: &mut Outbox, _actions: &mut Vec<String>) {
+    fn on_timeout(&mut self, cx: &mut Context<'_, String>) {
         self.timers.retain(|&(at, flow)| {
-            if at <= now {
-                out.send(flow, Token::NONE, b"fired\n");
+            if at <= cx.now {
+                cx.out.send(flow, Token::NONE, b"fired\n");
             }
-            at > now
+            at > cx.now
         });
     }
 

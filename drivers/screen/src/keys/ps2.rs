@@ -1,126 +1,29 @@
-//! Keys of a PC's keyboard: scan codes of set 1, as the keyboard controller hands them on.
+//! Keys of a PC's keyboard: scan codes of set 1, as the keyboard controller delivers them.
 //!
-//! Letters and signs stand as on a US keyboard. Every sign that the screens ask for has another key as well, because it
-//! stands elsewhere on other keyboards.
+//! The layout is the US one. Every sign that the screens ask for has a second key, because other layouts have it elsewhere.
 
 use super::Key;
+use pc_keyboard::layouts::Us104Key;
+use pc_keyboard::{DecodedKey, HandleControl, KeyCode, PS2Keyboard, ScancodeSet1};
 
-/// Makes keys of scan codes. What is no known key is passed over.
-#[derive(Clone, Debug)]
-pub struct Ps2Keys {
-    prefix: Prefix,
-    /// Left and right Shift.
-    shifts: [bool; 2],
-    /// Left and right Ctrl.
-    controls: [bool; 2],
-    has_caps_lock: bool,
-    has_num_lock: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Prefix {
-    None,
-    /// 0xe0: a key that the first PCs had not.
-    Extended,
-    /// 0xe1: so many codes belong to Pause.
-    Pause(u8),
-}
+/// Decoder of scan codes. Unknown codes are ignored.
+pub struct Ps2Keys(PS2Keyboard<Us104Key, ScancodeSet1>);
 
 impl Ps2Keys {
-    /// No key is held down, and the digits of the keypad are digits.
+    /// No key is held down, and Num Lock is on.
     pub const fn new() -> Self {
-        Self {
-            prefix: Prefix::None,
-            shifts: [false; 2],
-            controls: [false; 2],
-            has_caps_lock: false,
-            has_num_lock: true,
-        }
+        Self(PS2Keyboard::new(ScancodeSet1::new(), Us104Key, HandleControl::MapLettersToUnicode))
     }
 
     /// Takes a byte of the keyboard controller.
     pub fn byte(&mut self, byte: u8) -> Option<Key> {
-        let prefix = core::mem::replace(&mut self.prefix, Prefix::None);
-        match (prefix, byte) {
-            (Prefix::Pause(left), _) => {
-                if left > 1 {
-                    self.prefix = Prefix::Pause(left - 1);
-                }
-                None
-            }
-            (_, 0xe0) => {
-                self.prefix = Prefix::Extended;
-                None
-            }
-            (_, 0xe1) => {
-                self.prefix = Prefix::Pause(2);
-                None
-            }
-            (Prefix::None, _) => self.basic(byte),
-            (Prefix::Extended, _) => self.extended(byte),
+        let event = self.0.add_byte(byte).ok()??;
+        match self.0.process_keyevent(event)? {
+            DecodedKey::Unicode(CTRL_L) => Some(Key::Redraw),
+            DecodedKey::Unicode(_) if self.0.get_modifiers().is_ctrl() => None,
+            DecodedKey::Unicode(character) => of_character(character),
+            DecodedKey::RawKey(code) => of_code(code),
         }
-    }
-
-    fn basic(&mut self, byte: u8) -> Option<Key> {
-        let (code, is_down) = (byte & 0x7f, byte & 0x80 == 0);
-        match code {
-            0x2a => self.shifts[0] = is_down,
-            0x36 => self.shifts[1] = is_down,
-            0x1d => self.controls[0] = is_down,
-            0x3a => self.has_caps_lock ^= is_down,
-            0x45 => self.has_num_lock ^= is_down,
-            _ if is_down => return self.pressed(code),
-            _ => {}
-        }
-        None
-    }
-
-    fn extended(&mut self, byte: u8) -> Option<Key> {
-        let (code, is_down) = (byte & 0x7f, byte & 0x80 == 0);
-        if code == 0x1d {
-            self.controls[1] = is_down;
-        }
-        // Shift with the prefix is made up by the keyboard around keys that the first PCs had on the keypad.
-        if !is_down {
-            return None;
-        }
-        match code {
-            0x1c => Some(Key::Enter),
-            0x35 => Some(Key::Char('/')),
-            _ => moves(code),
-        }
-    }
-
-    fn pressed(&self, code: u8) -> Option<Key> {
-        if self.controls.contains(&true) {
-            return (code == 0x26).then_some(Key::Redraw);
-        }
-        match code {
-            0x01 => return Some(Key::Escape),
-            0x0e => return Some(Key::Backspace),
-            0x0f => return Some(Key::Tab),
-            0x1c => return Some(Key::Enter),
-            0x37 => return Some(Key::Char('*')),
-            0x4a => return Some(Key::Char('-')),
-            0x4e => return Some(Key::Char('+')),
-            0x3b..=0x44 => return Some(Key::Function(code - 0x3a)),
-            0x57 | 0x58 => return Some(Key::Function(code - 0x4c)),
-            0x47..=0x53 => return self.keypad(code),
-            _ => {}
-        }
-        let plain = char::from(*UNSHIFTED.get(usize::from(code))?);
-        let has_shift = self.shifts.contains(&true);
-        let face = match (plain.is_ascii_alphabetic(), has_shift) {
-            (true, _) if has_shift != self.has_caps_lock => plain.to_ascii_uppercase(),
-            (false, true) => char::from(*SHIFTED.get(usize::from(code))?),
-            _ => plain,
-        };
-        (face != NOTHING).then_some(Key::Char(face))
-    }
-
-    fn keypad(&self, code: u8) -> Option<Key> {
-        let digit = char::from(*KEYPAD.get(usize::from(code.checked_sub(0x47)?))?);
-        if self.has_num_lock && digit != NOTHING { Some(Key::Char(digit)) } else { moves(code) }
     }
 }
 
@@ -130,30 +33,37 @@ impl Default for Ps2Keys {
     }
 }
 
-/// The keys between letters and keypad, and the keypad without Num Lock.
-fn moves(code: u8) -> Option<Key> {
-    let key = match code {
-        0x47 => Key::Home,
-        0x48 => Key::Up,
-        0x49 => Key::PageUp,
-        0x4b => Key::Left,
-        0x4d => Key::Right,
-        0x4f => Key::End,
-        0x50 => Key::Down,
-        0x51 => Key::PageDown,
-        0x53 => Key::Delete,
+/// What the layout makes of Ctrl and L.
+const CTRL_L: char = '\u{c}';
+
+fn of_character(character: char) -> Option<Key> {
+    Some(match character {
+        '\n' => Key::Enter,
+        '\t' => Key::Tab,
+        '\u{8}' => Key::Backspace,
+        '\u{1b}' => Key::Escape,
+        '\u{7f}' => Key::Delete,
+        ' '..='~' => Key::Char(character),
         _ => return None,
-    };
-    Some(key)
+    })
 }
 
-/// Stands in the tables where a code has no character.
-const NOTHING: char = '\0';
-/// Characters by scan code, from 0.
-const UNSHIFTED: &[u8; 58] = b"\0\x001234567890-=\0\0qwertyuiop[]\0\0asdfghjkl;'`\0\\zxcvbnm,./\0\0\0 ";
-const SHIFTED: &[u8; 58] = b"\0\0!@#$%^&*()_+\0\0QWERTYUIOP{}\0\0ASDFGHJKL:\"~\0|ZXCVBNM<>?\0\0\0 ";
-/// From code 0x47.
-const KEYPAD: &[u8; 13] = b"789\x00456\x001230.";
+fn of_code(code: KeyCode) -> Option<Key> {
+    Some(match code {
+        KeyCode::ArrowUp => Key::Up,
+        KeyCode::ArrowDown => Key::Down,
+        KeyCode::ArrowLeft => Key::Left,
+        KeyCode::ArrowRight => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        code if (KeyCode::F1..=KeyCode::F12).contains(&code) => {
+            Key::Function(code as u8 - KeyCode::F1 as u8 + 1)
+        }
+        _ => return None,
+    })
+}
 
 #[cfg(test)]
 mod tests {

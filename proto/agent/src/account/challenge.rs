@@ -9,15 +9,13 @@
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
 //! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
 
-use crate::agent::Out;
 use crate::event::text;
 use crate::request::Request;
-use crate::{Account, InDialogChallenges, Secret, UserAgent};
+use crate::{Account, Action, InDialogChallenges, Secret, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_media::Entropy;
-use ringway_sansio::Instant;
+use ringway_sansio::{Context, Entropy};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
@@ -158,11 +156,10 @@ impl UserAgent {
     /// A request of ours was answered 401 or 407. `Ok`: it is on its way again with credentials.
     pub(crate) fn answer_challenge(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
-        out: &mut Out<'_>,
     ) -> Result<(), Unanswered> {
         match self.judge_challenge(key, (message, source), status) {
             Ok(known) => {
@@ -177,7 +174,7 @@ impl UserAgent {
                     state.wallet.learn(known);
                 }
                 self.counters.challenges_answered += 1;
-                self.send_again(now, key, out);
+                self.send_again(cx, key);
                 Ok(())
             }
             Err(unanswered) => {
@@ -364,11 +361,7 @@ pub(crate) fn unfolded(value: &[u8]) -> Vec<u8> {
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.extend_from_slice(alloc::format!("{byte:02x}").as_bytes());
-    }
-    out
+    base16ct::lower::encode_string(bytes).into_bytes()
 }
 
 /// Challenges of one response that are looked at.

@@ -12,15 +12,14 @@
 //! ```
 
 use crate::account::challenge::{hex, unfolded};
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::request::{Answer, ContactField, Draft, Purpose, write_contact};
 use crate::way::Way;
 use crate::{AccountId, Action, AgentEvent, FirstHop, ServerAddress, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::Entropy;
-use ringway_sansio::{ConnectionId, Flow, Instant, Outbox, TimerKey, Token, Transport};
+use ringway_sansio::{ConnectionId, Context, Entropy, Flow, Instant, TimerKey, Token};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -83,14 +82,8 @@ impl Registration {
 
 impl UserAgent {
     /// Registers an account, now, and keeps it registered. One that is registered already is refreshed.
-    pub fn register(
-        &mut self,
-        now: Instant,
-        account: AccountId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        let mut out = Out::new(packets, actions);
+    pub fn register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
         let asked = self.config.account(account).map_or(0, |account| account.expires_s);
         if let Some(state) = self.accounts.get_mut(account.0)
             && !self.is_stopping
@@ -98,22 +91,16 @@ impl UserAgent {
         {
             state.registration.expires_s = asked;
             state.registration.failures = 0;
-            self.send_register(now, account, &mut out);
+            self.send_register(cx, account);
         }
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
     }
 
     /// Takes an account's registration back.
-    pub fn unregister(
-        &mut self,
-        now: Instant,
-        account: AccountId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) {
-        let mut out = Out::new(packets, actions);
-        self.remove_registration(now, account, &mut out);
-        self.settle(now, &mut out);
+    pub fn unregister(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        let added_from = cx.out.len();
+        self.remove_registration(cx, account);
+        self.settle(cx, added_from);
     }
 
     /// True when the account's registration stands.
@@ -121,7 +108,7 @@ impl UserAgent {
         self.accounts.get(account.0).is_some_and(|state| state.registration.state == State::Registered)
     }
 
-    pub(crate) fn remove_registration(&mut self, now: Instant, account: AccountId, out: &mut Out<'_>) {
+    pub(crate) fn remove_registration(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
         let Some(state) = self.accounts.get_mut(account.0) else { return };
         let registration = &mut state.registration;
         self.wheel.cancel(registration.timer);
@@ -136,20 +123,19 @@ impl UserAgent {
         if let Some(key) = under_way {
             self.forget_request(key);
         }
-        match self.submit_register(now, account, out) {
+        match self.submit_register(cx, account) {
             Ok(key) => self.set_registration(account, State::Removing(key)),
-            Err(_) => out.tell(AgentEvent::Unregistered { account }),
+            Err(_) => cx.emit(AgentEvent::Unregistered { account }),
         }
     }
 
     /// The answer to a REGISTER.
     pub(crate) fn on_register_answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) {
         if answer.status < 200 {
             return;
@@ -159,33 +145,33 @@ impl UserAgent {
         };
         if state == State::Removing(key) {
             self.set_registration(account, State::Idle);
-            return out.tell(AgentEvent::Unregistered { account });
+            return cx.emit(AgentEvent::Unregistered { account });
         }
         if state != State::Waiting(key) {
             return;
         }
         match (answer.status, answer.message) {
-            (200..=299, Some(message)) => self.on_registered(now, account, key, message, out),
-            (423, Some(message)) => self.on_too_brief(now, account, answer, message, out),
+            (200..=299, Some(message)) => self.on_registered(cx, account, key, message),
+            (423, Some(message)) => self.on_too_brief(cx, account, answer, message),
             (_, message) => {
                 let after = message.and_then(|message| retry_after_s(message));
-                self.on_register_failure(now, account, answer, after, out);
+                self.on_register_failure(cx, account, answer, after);
             }
         }
     }
 
-    pub(crate) fn on_register_timer(&mut self, now: Instant, account: AccountId, out: &mut Out<'_>) {
-        self.send_register(now, account, out);
+    pub(crate) fn on_register_timer(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        self.send_register(cx, account);
     }
 
     /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar.
-    pub(crate) fn on_keep_alive(&mut self, now: Instant, account: AccountId, out: &mut Out<'_>) {
+    pub(crate) fn on_keep_alive(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
         let Some(every) = self.config.account(account).and_then(|account| account.keep_alive) else { return };
         let Some(state) = self.accounts.get_mut(account.0) else { return };
         if let Some(flow) = state.registration.flow {
-            out.packets.send(flow, Token::NONE, b"\r\n\r\n");
+            cx.out.send(flow, Token::NONE, b"\r\n\r\n");
         }
-        state.registration.keep_alive = self.wheel.arm(now + every, Timer::KeepAlive(account));
+        state.registration.keep_alive = self.wheel.arm(cx.now + every, Timer::KeepAlive(account));
     }
 
     /// A connection is gone. Calls for an account that registered by it would go nowhere, so it registers again, soon.
@@ -203,17 +189,17 @@ impl UserAgent {
         }
     }
 
-    fn send_register(&mut self, now: Instant, account: AccountId, out: &mut Out<'_>) {
-        match self.submit_register(now, account, out) {
+    fn send_register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
+        match self.submit_register(cx, account) {
             Ok(key) => self.set_registration(account, State::Waiting(key)),
             Err(reason) => {
                 let answer = Answer { status: 503, reason, message: None };
-                self.on_register_failure(now, account, &answer, None, out);
+                self.on_register_failure(cx, account, &answer, None);
             }
         }
     }
 
-    fn submit_register(&mut self, now: Instant, id: AccountId, out: &mut Out<'_>) -> Result<SlabKey, String> {
+    fn submit_register(&mut self, cx: &mut Context<'_, Action>, id: AccountId) -> Result<SlabKey, String> {
         let (Some(account), Some(state)) = (self.config.account(id), self.accounts.get_mut(id.0)) else {
             return Err("there is no such account".into());
         };
@@ -240,16 +226,15 @@ impl UserAgent {
             peer: None,
             uri,
         };
-        self.submit(now, draft, Purpose::Register(id), out).map_err(|why| why.reason().into())
+        self.submit(cx, draft, Purpose::Register(id)).map_err(|why| why.reason().into())
     }
 
     fn on_registered(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         key: SlabKey,
         message: &Fields<'_>,
-        out: &mut Out<'_>,
     ) {
         let flow = self.requests.get(key).and_then(|request| request.flow);
         let granted = flow.and_then(|flow| self.granted_s(account, flow, message));
@@ -262,7 +247,7 @@ impl UserAgent {
                 reason: "the registrar did not keep the binding".into(),
                 message: None,
             };
-            return self.on_register_failure(now, account, &answer, None, out);
+            return self.on_register_failure(cx, account, &answer, None);
         }
         registration.state = State::Registered;
         registration.failures = 0;
@@ -271,12 +256,12 @@ impl UserAgent {
         // Time for a whole transaction to fail and another to succeed, but not more often than twice a lifetime.
         let margin = (lifetime / 10).max(self.config.timers.t1 * 70).min(lifetime / 2);
         self.wheel.cancel(registration.timer);
-        registration.timer = self.wheel.arm(now + (lifetime - margin), Timer::Register(account));
+        registration.timer = self.wheel.arm(cx.now + (lifetime - margin), Timer::Register(account));
         self.wheel.cancel(registration.keep_alive);
         if let Some(every) = self.config.account(account).and_then(|account| account.keep_alive) {
-            registration.keep_alive = self.wheel.arm(now + every, Timer::KeepAlive(account));
+            registration.keep_alive = self.wheel.arm(cx.now + every, Timer::KeepAlive(account));
         }
-        out.tell(AgentEvent::Registered { account, expires_s });
+        cx.emit(AgentEvent::Registered { account, expires_s });
     }
 
     /// For how long the registrar keeps our binding: by its Contact, or by Expires.
@@ -294,11 +279,10 @@ impl UserAgent {
     /// 423 (RFC 3261 §10.2.8): once more with what the registrar wants at least, if that is more than before.
     fn on_too_brief(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         answer: &Answer<'_, '_>,
         message: &Fields<'_>,
-        out: &mut Out<'_>,
     ) {
         let at_least = message.first(HeaderName::MinExpires).and_then(grammar::delta_seconds);
         let at_least = at_least.filter(|&seconds| seconds <= self.config.limits.expires_s_max);
@@ -306,19 +290,18 @@ impl UserAgent {
         match at_least.filter(|&seconds| seconds > state.registration.expires_s) {
             Some(seconds) => {
                 state.registration.expires_s = seconds;
-                self.send_register(now, account, out);
+                self.send_register(cx, account);
             }
-            None => self.on_register_failure(now, account, answer, None, out),
+            None => self.on_register_failure(cx, account, answer, None),
         }
     }
 
     fn on_register_failure(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         answer: &Answer<'_, '_>,
         after_s: Option<u32>,
-        out: &mut Out<'_>,
     ) {
         let Some(state) = self.accounts.get_mut(account.0) else { return };
         let registration = &mut state.registration;
@@ -329,14 +312,14 @@ impl UserAgent {
                 .max(after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX));
             registration.failures = registration.failures.saturating_add(1);
             registration.state = State::BackingOff;
-            let due = now + Duration::from_secs(u64::from(pause_s));
+            let due = cx.now + Duration::from_secs(u64::from(pause_s));
             registration.timer = self.wheel.arm(due, Timer::Register(account));
             retry_s = Some(pause_s);
         } else {
             registration.state = State::Idle;
         }
         let (status, reason) = (answer.status, answer.reason.clone());
-        out.tell(AgentEvent::RegistrationFailed { account, status, reason, retry_s });
+        cx.emit(AgentEvent::RegistrationFailed { account, status, reason, retry_s });
     }
 
     fn set_registration(&mut self, account: AccountId, to: State) {
@@ -351,11 +334,8 @@ pub(crate) fn preloaded_route(server: &ServerAddress, way: &Way) -> Vec<Vec<u8>>
     match server.first_hop {
         FirstHop::Plain => Vec::new(),
         FirstHop::Route => {
-            let transport = match way.transport {
-                Transport::Udp => "",
-                Transport::Tcp => ";transport=tcp",
-            };
-            alloc::vec![alloc::format!("<sip:{}:{}{transport};lr>", way.host, way.port).into_bytes()]
+            let parameter = way.transport.uri_parameter();
+            alloc::vec![alloc::format!("<sip:{}:{}{parameter};lr>", way.host, way.port).into_bytes()]
         }
     }
 }

@@ -8,13 +8,13 @@
 //!      └ 64·T1 ──► BYE
 //! ```
 
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::{CallId, CallState};
 use crate::session::{Carried, NotAcceptable, carried};
-use crate::{AgentEvent, By, UserAgent};
+use crate::{Action, AgentEvent, By, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, TimerKey};
+use ringway_sansio::{Context, TimerKey};
 use ringway_sip::Message;
 use ringway_transaction::ServerId;
 
@@ -67,25 +67,24 @@ impl UserAgent {
     /// Sends the 2xx and begins to wait.
     pub(crate) fn begin_acceptance(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         mut acceptance: Acceptance,
-        out: &mut Out<'_>,
     ) {
         let response = &acceptance.response;
-        self.transactions.respond(now, acceptance.server, 200, out.packets, |arena| {
+        self.transactions.respond(cx, acceptance.server, 200, |arena| {
             arena.extend_from_slice(response);
         });
         acceptance.interval = self.config.timers.t1;
-        acceptance.repeat = self.wheel.arm(now + acceptance.interval, Timer::RepeatSuccess(id));
-        acceptance.give_up = self.wheel.arm(now + self.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
+        acceptance.repeat = self.wheel.arm(cx.now + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.give_up = self.wheel.arm(cx.now + self.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
         self.end_acceptance(id);
         if let Some(call) = self.call_mut(id) {
             call.acceptance = Some(acceptance);
         }
     }
 
-    pub(crate) fn repeat_success(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn repeat_success(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let t2 = self.config.timers.t2;
         let Some(acceptance) =
             self.calls.get_mut(crate::request::key_of(id.0)).and_then(|call| call.acceptance.as_mut())
@@ -93,27 +92,27 @@ impl UserAgent {
             return;
         };
         let response = &acceptance.response;
-        self.transactions.respond(now, acceptance.server, 200, out.packets, |arena| {
+        self.transactions.respond(cx, acceptance.server, 200, |arena| {
             arena.extend_from_slice(response);
         });
         acceptance.interval = (acceptance.interval * 2).min(t2);
-        acceptance.repeat = self.wheel.arm(now + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.repeat = self.wheel.arm(cx.now + acceptance.interval, Timer::RepeatSuccess(id));
     }
 
     /// RFC 3261 §13.3.1.4: without an ACK the call is over, and the other side is told.
-    pub(crate) fn give_up_on_ack(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn give_up_on_ack(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         if self.call_at(id).is_some_and(|call| call.acceptance.is_some()) {
             self.counters.acks_missed += 1;
             self.end_acceptance(id);
             if self.call_state(id) == Some(CallState::Leaving) {
-                return self.send_bye(now, id, out);
+                return self.send_bye(cx, id);
             }
-            self.leave(now, id, 408, "the other side did not acknowledge our answer", By::Remote, out);
+            self.leave(cx, id, 408, "the other side did not acknowledge our answer", By::Remote);
         }
     }
 
     /// An ACK. What it belongs to is known by its dialog and its number.
-    pub(crate) fn on_ack(&mut self, now: Instant, message: &Message<'_>, out: &mut Out<'_>) {
+    pub(crate) fn on_ack(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>) {
         let found = self.call_of(message).filter(|&id| {
             let acceptance = self.call_at(id).and_then(|call| call.acceptance.as_ref());
             acceptance.is_some_and(|acceptance| acceptance.cseq == message.cseq().number)
@@ -124,16 +123,16 @@ impl UserAgent {
         };
         let Some(acceptance) = self.end_acceptance(id) else { return };
         if self.call_state(id) == Some(CallState::Leaving) {
-            // It was hung up on before; now the other side may be told.
-            return self.send_bye(now, id, out);
+            // It was hung up on before; cx.now the other side may be told.
+            return self.send_bye(cx, id);
         }
         if let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Accepted) {
             call.state = CallState::Established;
         }
         if acceptance.awaits_answer {
-            self.on_answer_in_ack(now, id, acceptance.accepting, message, out);
+            self.on_answer_in_ack(cx, id, acceptance.accepting, message);
         }
-        self.reconcile(now, id, out);
+        self.reconcile(cx, id);
     }
 
     /// Stops waiting; what was waited for is given back.
@@ -148,11 +147,10 @@ impl UserAgent {
     /// agreed on is ended (RFC 3261 §14.2).
     fn on_answer_in_ack(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         accepting: Accepting,
         message: &Message<'_>,
-        out: &mut Out<'_>,
     ) {
         let body_bytes_max = self.config.limits.body_bytes_max;
         let Some(session) = self.call_mut(id).and_then(|call| call.session.as_mut()) else { return };
@@ -164,15 +162,15 @@ impl UserAgent {
         match agreed {
             Ok(params) => {
                 let is_held = !params.direction.sends();
-                out.tell(match accepting {
+                cx.emit(match accepting {
                     Accepting::Call => AgentEvent::Answered { call: id, params },
                     Accepting::Change => AgentEvent::MediaChanged { call: id, params },
                 });
-                self.note_peer_hold(id, is_held, out);
+                self.note_peer_hold(cx, id, is_held);
             }
             Err(why) => {
                 self.counters.sessions_refused += 1;
-                self.leave(now, id, why.status, &why.reason, By::Local, out);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }

@@ -1,45 +1,35 @@
 //! The end of a call, from whichever side and in whichever state.
 
-use crate::agent::Out;
 use crate::call::{CallError, CallId, CallState};
 use crate::reply::phrase_of;
 use crate::request::{Answer, Purpose, key_of};
 use crate::{Action, AgentEvent, By, Ended, UserAgent};
-use alloc::vec::Vec;
-use ringway_sansio::{Instant, Outbox};
+use ringway_sansio::Context;
 use ringway_sip::Method;
 
 impl UserAgent {
     /// Ends a call in the way that fits: CANCEL while nobody has answered, 603 when it rings here, BYE when it stands.
-    pub fn hang_up(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
+    pub fn hang_up(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
+        let added_from = cx.out.len();
         self.call_state(call).ok_or(CallError::NoCall)?;
-        self.end_call(now, call, None, &mut out);
-        self.settle(now, &mut out);
+        self.end_call(cx, call, None);
+        self.settle(cx, added_from);
         Ok(())
     }
 
     /// The same; `status` is for a call that rings here.
-    pub(crate) fn end_call(&mut self, now: Instant, id: CallId, status: Option<u16>, out: &mut Out<'_>) {
+    pub(crate) fn end_call(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: Option<u16>) {
         let Some(state) = self.call_state(id) else { return };
         match state {
-            CallState::Calling => self.cancel_call(now, id, out),
-            CallState::Ringing => self.decline(now, id, status.unwrap_or(603), By::Local, out),
-            CallState::Accepted | CallState::Established => {
-                self.leave(now, id, 200, "hung up", By::Local, out)
-            }
+            CallState::Calling => self.cancel_call(cx, id),
+            CallState::Ringing => self.decline(cx, id, status.unwrap_or(603), By::Local),
+            CallState::Accepted | CallState::Established => self.leave(cx, id, 200, "hung up", By::Local),
             CallState::Cancelling | CallState::Leaving => {}
         }
     }
 
     /// RFC 3261 §9.1. The CANCEL waits for a provisional answer; until the INVITE's final one the call is not over.
-    fn cancel_call(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    fn cancel_call(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         call.state = CallState::Cancelling;
         let (invite, ring) = (call.invite, call.ring);
@@ -47,22 +37,22 @@ impl UserAgent {
         let Some(key) = invite else { return };
         match self.requests.get(key).and_then(|request| request.client) {
             Some(client) => {
-                self.transactions.cancel(now, client, out.packets);
+                self.transactions.cancel(cx, client);
             }
             None => {
                 self.forget_unsent(key);
-                self.report_progress(now, id, 487, out);
-                self.tell_ended(id, 487, "cancelled", By::Local, out);
+                self.report_progress(cx, id, 487);
+                self.tell_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
             }
         }
     }
 
     /// Refuses the INVITE of a call that rings here.
-    pub(crate) fn decline(&mut self, now: Instant, id: CallId, status: u16, by: By, out: &mut Out<'_>) {
+    pub(crate) fn decline(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, by: By) {
         let phrase = phrase_of(status);
-        self.respond_to_invite(now, id, status, phrase, out, |_| {});
-        self.tell_ended(id, status, phrase, by, out);
+        self.respond_to_invite(cx, id, status, phrase, |_| {});
+        self.tell_ended(cx, id, status, phrase, by);
         self.drop_call(id);
     }
 
@@ -70,29 +60,28 @@ impl UserAgent {
     /// come (RFC 3261 §15).
     pub(crate) fn leave(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         status: u16,
         reason: &str,
         by: By,
-        out: &mut Out<'_>,
     ) {
         let Some(call) = self.call_mut(id).filter(|call| call.state != CallState::Leaving) else { return };
         call.state = CallState::Leaving;
         let must_wait = call.acceptance.is_some();
         self.stop_changes(id);
-        self.tell_ended(id, status, reason, by, out);
+        self.tell_ended(cx, id, status, reason, by);
         if !must_wait {
-            self.send_bye(now, id, out);
+            self.send_bye(cx, id);
         }
     }
 
     /// Sends the BYE of a call that was left. When it cannot be sent the call is gone at once.
-    pub(crate) fn send_bye(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn send_bye(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         let account = call.account;
         let sent = match call.dialog.draft(account, Method::Bye) {
-            Ok(draft) => self.submit(now, draft, Purpose::Bye(id), out).is_ok(),
+            Ok(draft) => self.submit(cx, draft, Purpose::Bye(id)).is_ok(),
             Err(_) => false,
         };
         if !sent {
@@ -106,13 +95,13 @@ impl UserAgent {
     }
 
     /// The other side has said BYE.
-    pub(crate) fn on_peer_left(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn on_peer_left(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         match self.call_state(id) {
-            Some(CallState::Ringing) => self.decline(now, id, 487, By::Remote, out),
+            Some(CallState::Ringing) => self.decline(cx, id, 487, By::Remote),
             // A callee may not say BYE before its answer, and another fork may still answer: the INVITE's own end counts.
             Some(CallState::Calling | CallState::Cancelling | CallState::Leaving) | None => {}
             Some(CallState::Accepted | CallState::Established) => {
-                self.tell_ended(id, 200, "the other side hung up", By::Remote, out);
+                self.tell_ended(cx, id, 200, "the other side hung up", By::Remote);
                 self.drop_call(id);
             }
         }
@@ -134,28 +123,34 @@ impl UserAgent {
         self.stop_referral(id);
     }
 
-    pub(crate) fn tell_ended(&mut self, call: CallId, status: u16, reason: &str, by: By, out: &mut Out<'_>) {
-        out.tell(AgentEvent::Ended { call, cause: Ended { status, reason: reason.into(), by } });
+    pub(crate) fn tell_ended(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        call: CallId,
+        status: u16,
+        reason: &str,
+        by: By,
+    ) {
+        cx.emit(AgentEvent::Ended { call, cause: Ended { status, reason: reason.into(), by } });
     }
 
     /// RFC 3261 §12.2.1.2: an answer to a request inside a dialog that says the dialog is gone. True when it does.
     pub(crate) fn ends_dialog(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) -> bool {
         match answer.status {
             481 => {
                 if self.call_state(id).is_some_and(|state| state != CallState::Leaving) {
-                    self.tell_ended(id, 481, &answer.reason, By::Remote, out);
+                    self.tell_ended(cx, id, 481, &answer.reason, By::Remote);
                 }
                 self.drop_call(id);
                 true
             }
             408 => {
-                self.leave(now, id, 408, &answer.reason, By::Remote, out);
+                self.leave(cx, id, 408, &answer.reason, By::Remote);
                 true
             }
             _ => false,

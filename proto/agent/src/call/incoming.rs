@@ -1,7 +1,7 @@
 //! Calls that come (RFC 3261 §13.3), from the INVITE to the answer.
 
 use crate::account::challenge::unfolded;
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::{Call, CallError, CallId, CallState, Role};
 use crate::dialog::Dialog;
@@ -13,9 +13,8 @@ use crate::{AccountId, Action, AgentEvent, By, Config, UserAgent};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
-use ringway_sansio::{Flow, Instant, Outbox};
+use ringway_sansio::{Context, Flow};
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, ResponseWriter, digest, grammar};
 use ringway_transaction::ServerId;
 
@@ -31,71 +30,60 @@ pub(crate) struct Unanswered {
 
 impl UserAgent {
     /// Tells the caller that it rings: 180, or another provisional status from 101 to 199.
-    pub fn ring(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        status: u16,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
+    pub fn ring(&mut self, cx: &mut Context<'_, Action>, call: CallId, status: u16) -> Result<(), CallError> {
+        let added_from = cx.out.len();
         self.check_answer(call, status, 101..200)?;
-        self.respond_to_invite(now, call, status, phrase_of(status), &mut out, |_| {});
-        self.settle(now, &mut out);
+        self.respond_to_invite(cx, call, status, phrase_of(status), |_| {});
+        self.settle(cx, added_from);
         Ok(())
     }
 
     /// Answers a call. `media` says where and how sound is taken.
     pub fn answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         call: CallId,
         media: LocalMedia,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
-        let result = self.accept_call(now, call, media, &mut out);
-        self.settle(now, &mut out);
+        let added_from = cx.out.len();
+        let result = self.accept_call(cx, call, media);
+        self.settle(cx, added_from);
         result
     }
 
     /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
     pub fn reject(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         call: CallId,
         status: u16,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
+        let added_from = cx.out.len();
         self.check_answer(call, status, 400..700)?;
-        self.end_call(now, call, Some(status), &mut out);
-        self.settle(now, &mut out);
+        self.end_call(cx, call, Some(status));
+        self.settle(cx, added_from);
         Ok(())
     }
 
     /// Takes a well-formed INVITE that nothing speaks against: tells the program, and 100 to the caller.
     pub(crate) fn take_call(
         &mut self,
+        cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
         account: AccountId,
         dialog: Dialog,
         replaces: Option<CallId>,
-        out: &mut Out<'_>,
     ) {
         let message = asked.message;
         let mut call = Call::new(account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
         let id = CallId(number_of(self.calls.insert(call)));
-        let Some(server) = self.begin(asked, id.0, out) else {
+        let Some(server) = self.begin(cx, asked, Some(id)) else {
             self.calls.remove(key_of(id.0));
             return;
         };
         let ring = self.config.ring.min(expires_of(message).unwrap_or(Duration::MAX));
-        let ring = self.wheel.arm(asked.now + ring, Timer::Ring(id));
+        let ring = self.wheel.arm(cx.now + ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
             call.unanswered = Some(Unanswered {
@@ -105,9 +93,9 @@ impl UserAgent {
                 cseq: message.cseq().number,
             });
         }
-        self.respond_to_invite(asked.now, id, 100, "Trying", out, |_| {});
+        self.respond_to_invite(cx, id, 100, "Trying", |_| {});
         let name = grammar::unquote(message.from().display_name);
-        out.tell(AgentEvent::Incoming {
+        cx.emit(AgentEvent::Incoming {
             call: id,
             account,
             from: text(message.from().uri.as_bytes()),
@@ -120,10 +108,9 @@ impl UserAgent {
 
     fn accept_call(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         media: LocalMedia,
-        out: &mut Out<'_>,
     ) -> Result<(), CallError> {
         let limits = self.config.limits;
         let call = self.calls.get_mut(key_of(id.0)).ok_or(CallError::NoCall)?;
@@ -142,7 +129,7 @@ impl UserAgent {
         };
         let (body, params) = match agreed {
             Ok(agreed) => agreed,
-            Err(why) => return Err(self.refuse_call(now, id, &why, flow, out)),
+            Err(why) => return Err(self.refuse_call(cx, id, &why, flow)),
         };
         call.session = Some(session);
         let (account, ring) = (call.account, call.ring);
@@ -158,57 +145,54 @@ impl UserAgent {
         call.unanswered = None;
         let awaits_answer = params.is_none();
         self.begin_acceptance(
-            now,
+            cx,
             id,
             Acceptance::new(server, response, cseq, Accepting::Call, awaits_answer),
-            out,
         );
-        self.tell_answered(id, params, out);
-        self.end_replaced(now, id, out);
+        self.tell_answered(cx, id, params);
+        self.end_replaced(cx, id);
         Ok(())
     }
 
-    fn tell_answered(&mut self, call: CallId, params: Option<MediaParams>, out: &mut Out<'_>) {
+    fn tell_answered(&mut self, cx: &mut Context<'_, Action>, call: CallId, params: Option<MediaParams>) {
         let Some(params) = params else { return };
         let is_held = !params.direction.sends();
-        out.tell(AgentEvent::Answered { call, params });
-        self.note_peer_hold(call, is_held, out);
+        cx.emit(AgentEvent::Answered { call, params });
+        self.note_peer_hold(cx, call, is_held);
     }
 
     /// The offer cannot be answered: no call.
     fn refuse_call(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         why: &NotAcceptable,
         flow: Flow,
-        out: &mut Out<'_>,
     ) -> CallError {
         self.counters.sessions_refused += 1;
         let agent = self.warning_agent(flow);
-        self.respond_to_invite(now, id, why.status, phrase_of(why.status), out, |response| {
+        self.respond_to_invite(cx, id, why.status, phrase_of(why.status), |response| {
             write_refusal(response, why, &agent);
         });
-        self.tell_ended(id, why.status, &why.reason, By::Local, out);
+        self.tell_ended(cx, id, why.status, &why.reason, By::Local);
         self.drop_call(id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
     /// RFC 3891 §3: who is replaced is hung up on when the replacement is answered.
-    fn end_replaced(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    fn end_replaced(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         if let Some(old) = self.call_mut(id).and_then(|call| call.replaces.take()) {
-            self.end_call(now, old, None, out);
+            self.end_call(cx, old, None);
         }
     }
 
     /// Answers the INVITE of a call that has not been answered.
     pub(crate) fn respond_to_invite(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
         add: impl FnOnce(&mut ResponseWriter<'_>),
     ) {
         let Some(unanswered) = self.call_at(id).and_then(|call| call.unanswered.as_ref()) else { return };
@@ -223,8 +207,7 @@ impl UserAgent {
             add(response);
             None
         });
-        self.transactions
-            .respond(now, server, status, out.packets, |arena| arena.extend_from_slice(&response));
+        self.transactions.respond(cx, server, status, |arena| arena.extend_from_slice(&response));
     }
 
     /// Whether the program may answer a call so: while it rings, and with one of `statuses`.
@@ -246,12 +229,10 @@ impl UserAgent {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
         let Ok(message) = Message::parse(&unanswered.request, &self.config.message_limits) else { return };
-        let (source, tag) = (unanswered.flow.remote, &call.dialog.local_tag);
-        let mut response = if status == 100 {
-            ResponseWriter::new(bytes, &message, status, phrase, Some(source), None)
-        } else {
-            ResponseWriter::answer(bytes, &message, status, phrase, source, tag)
-        };
+        let source = unanswered.flow.remote;
+        // RFC 3261 §8.2.6.2: a 100 needs no tag.
+        let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
+        let mut response = ResponseWriter::answer(bytes, &message, status, phrase, source, tag);
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }

@@ -1,7 +1,7 @@
 //! Calls that we make (RFC 3261 §13.2): the INVITE, the dialogs that its answers make, and the one that stays.
 
 use crate::account::challenge::unfolded;
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::{Call, CallError, CallId, CallState, Role};
 use crate::dialog::Dialog;
 use crate::reply::{ALLOW, SUPPORTED};
@@ -11,9 +11,8 @@ use crate::way::Way;
 use crate::{AccountId, Action, AgentEvent, By, NoWay, UserAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_media::sdp::LocalMedia;
-use ringway_media::{Direction, MediaParams};
-use ringway_sansio::{Instant, Outbox};
+use ringway_sansio::Context;
+use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 
@@ -40,19 +39,17 @@ impl UserAgent {
     /// domain. `media` says where and how sound is taken; it is offered at once.
     pub fn call(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         target: &str,
         media: LocalMedia,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<CallId, CallError> {
-        let mut out = Out::new(packets, actions);
+        let added_from = cx.out.len();
         let result = self.full_target(account, target).and_then(|target| {
             let invitation = Invitation { account, target, fields: Vec::new(), referred_by: None };
-            self.invite(now, invitation, media, &mut out)
+            self.invite(cx, invitation, media)
         });
-        self.settle(now, &mut out);
+        self.settle(cx, added_from);
         result
     }
 
@@ -85,10 +82,9 @@ impl UserAgent {
     /// Sends an INVITE.
     pub(crate) fn invite(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         invitation: Invitation,
         media: LocalMedia,
-        out: &mut Out<'_>,
     ) -> Result<CallId, CallError> {
         if self.is_stopping {
             return Err(CallError::Stopping);
@@ -113,8 +109,8 @@ impl UserAgent {
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         let id = CallId(number_of(self.calls.insert(call)));
-        self.submit_invite(now, id, draft, out)?;
-        let ring = self.wheel.arm(now + self.config.ring, Timer::Ring(id));
+        self.submit_invite(cx, id, draft)?;
+        let ring = self.wheel.arm(cx.now + self.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
         }
@@ -123,12 +119,11 @@ impl UserAgent {
 
     fn submit_invite(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         draft: Draft,
-        out: &mut Out<'_>,
     ) -> Result<(), CallError> {
-        match self.submit(now, draft, Purpose::Invite(id), out) {
+        match self.submit(cx, draft, Purpose::Invite(id)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -155,26 +150,24 @@ impl UserAgent {
     /// An answer to our INVITE, or the lack of one.
     pub(crate) fn on_invite_answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) {
         match (answer.status, answer.message) {
-            (100..=199, Some(message)) => self.on_provisional(now, id, answer.status, message, out),
-            (200..=299, Some(message)) => self.on_success(now, id, key, message, out),
-            _ => self.on_invite_failure(now, id, answer, out),
+            (100..=199, Some(message)) => self.on_provisional(cx, id, answer.status, message),
+            (200..=299, Some(message)) => self.on_success(cx, id, key, message),
+            _ => self.on_invite_failure(cx, id, answer),
         }
     }
 
     fn on_provisional(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         status: u16,
         message: &Message<'_>,
-        out: &mut Out<'_>,
     ) {
         let limits = self.config.limits;
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Calling) else { return };
@@ -183,8 +176,8 @@ impl UserAgent {
         }
         if call.progress != status {
             call.progress = status;
-            out.tell(AgentEvent::Progress { call: id, status });
-            self.report_progress(now, id, status, out);
+            cx.emit(AgentEvent::Progress { call: id, status });
+            self.report_progress(cx, id, status);
         }
         let Some(call) = self.call_mut(id) else { return };
         let Some(tag) = message.to().tag() else { return };
@@ -209,47 +202,33 @@ impl UserAgent {
         {
             let event = AgentEvent::EarlyMedia { call: id, params: params.1.clone() };
             early.agreed = Some(params);
-            out.tell(event);
+            cx.emit(event);
         }
     }
 
     /// A 2xx with a tag that has not been acknowledged yet.
-    fn on_success(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-        out: &mut Out<'_>,
-    ) {
+    fn on_success(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let acks = self.requests.get(key).map_or(0, |request| request.acks.len());
         if acks >= self.config.limits.early_dialogs_max {
             self.counters.too_many_early_dialogs += 1;
             return;
         }
         match self.call_at(id).map(|call| call.state) {
-            Some(CallState::Calling) => self.establish(now, id, key, message, out),
+            Some(CallState::Calling) => self.establish(cx, id, key, message),
             Some(CallState::Cancelling) => {
-                self.acknowledge_and_leave(now, key, message, out);
-                self.tell_ended(id, 487, "cancelled", By::Local, out);
+                self.acknowledge_and_leave(cx, key, message);
+                self.tell_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
             }
             // Another fork has answered first, or the call is over.
             _ => {
                 self.counters.forks_ended += 1;
-                self.acknowledge_and_leave(now, key, message, out);
+                self.acknowledge_and_leave(cx, key, message);
             }
         }
     }
 
-    fn establish(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-        out: &mut Out<'_>,
-    ) {
+    fn establish(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let limits = self.config.limits;
         let Some(call) = self.call_mut(id) else { return };
         let tag = message.to().tag().unwrap_or_default();
@@ -259,7 +238,7 @@ impl UserAgent {
         let Ok(mut dialog) = before.answered(message, &limits) else {
             // Nothing can be sent in it, so nothing is: the other side gives up without our ACK.
             self.counters.too_many_routes += 1;
-            self.tell_ended(id, 400, "the answer makes no dialog", By::Local, out);
+            self.tell_ended(cx, id, 400, "the answer makes no dialog", By::Local);
             return self.drop_call(id);
         };
         // The INVITE may have been sent again since that dialog began.
@@ -280,33 +259,27 @@ impl UserAgent {
         let (tag, ring) = (call.dialog.remote_tag.clone(), call.ring);
         self.wheel.cancel(ring);
         if let Ok(draft) = ack {
-            self.acknowledge(now, key, &tag, draft, out);
+            self.acknowledge(cx, key, &tag, draft);
         }
         match agreed {
             Ok((session, params)) => {
                 if let Some(call) = self.call_mut(id) {
                     call.session = Some(session);
                 }
-                out.tell(AgentEvent::Answered { call: id, params });
-                self.report_progress(now, id, 200, out);
-                self.reconcile(now, id, out);
+                cx.emit(AgentEvent::Answered { call: id, params });
+                self.report_progress(cx, id, 200);
+                self.reconcile(cx, id);
             }
             Err(why) => {
                 self.counters.sessions_refused += 1;
-                self.report_progress(now, id, why.status, out);
-                self.leave(now, id, why.status, &why.reason, By::Local, out);
+                self.report_progress(cx, id, why.status);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }
 
     /// ACK and BYE for a dialog that nobody wants.
-    fn acknowledge_and_leave(
-        &mut self,
-        now: Instant,
-        key: SlabKey,
-        message: &Message<'_>,
-        out: &mut Out<'_>,
-    ) {
+    fn acknowledge_and_leave(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, message: &Message<'_>) {
         let Some(request) = self.requests.get(key) else { return };
         let (draft, account) = (&request.draft, request.draft.account);
         let asked = Dialog {
@@ -323,34 +296,34 @@ impl UserAgent {
         };
         let Ok(mut dialog) = asked.answered(message, &self.config.limits) else { return };
         if let Ok(ack) = dialog.ack(account, draft.cseq) {
-            self.acknowledge(now, key, &dialog.remote_tag, ack, out);
+            self.acknowledge(cx, key, &dialog.remote_tag, ack);
         }
         if let Ok(bye) = dialog.draft(account, Method::Bye) {
-            let _ = self.submit(now, bye, Purpose::Nobody, out);
+            let _ = self.submit(cx, bye, Purpose::Nobody);
         }
     }
 
-    fn on_invite_failure(&mut self, now: Instant, id: CallId, answer: &Answer<'_, '_>, out: &mut Out<'_>) {
+    fn on_invite_failure(&mut self, cx: &mut Context<'_, Action>, id: CallId, answer: &Answer<'_, '_>) {
         let Some(state) = self.call_state(id) else { return };
         if !matches!(state, CallState::Calling | CallState::Cancelling) {
             return;
         }
         if let (CallState::Calling, 300..=399, Some(message)) = (state, answer.status, answer.message)
-            && self.redirect(now, id, message, out)
+            && self.redirect(cx, id, message)
         {
             return;
         }
         if let (CallState::Calling, 406 | 488 | 606, Some(_)) = (state, answer.status, answer.message)
-            && self.insist_on_srtp(now, id, out)
+            && self.insist_on_srtp(cx, id)
         {
             return;
         }
-        self.report_progress(now, id, answer.status, out);
+        self.report_progress(cx, id, answer.status);
         match state {
-            CallState::Cancelling => self.tell_ended(id, 487, "cancelled", By::Local, out),
+            CallState::Cancelling => self.tell_ended(cx, id, 487, "cancelled", By::Local),
             _ => {
                 let by = if answer.message.is_some() { By::Remote } else { By::Local };
-                self.tell_ended(id, answer.status, &answer.reason, by, out);
+                self.tell_ended(cx, id, answer.status, &answer.reason, by);
             }
         }
         self.drop_call(id);
@@ -358,7 +331,9 @@ impl UserAgent {
 
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
     /// True when the call goes on.
-    fn redirect(&mut self, now: Instant, id: CallId, message: &Message<'_>, out: &mut Out<'_>) -> bool {
+    fn redirect(&mut self, cx: &mut Context<'_, Action>, id: CallId, message: &Message<'_>) -> bool {
+        let has_more = message.values(HeaderName::Contact).nth(CONTACTS_MAX).is_some();
+        self.counters.too_many_contacts += u64::from(has_more);
         let Some(call) = self.call_at(id) else { return false };
         if call.redirects >= self.config.limits.redirects_max {
             return false;
@@ -372,28 +347,28 @@ impl UserAgent {
         let Some(call) = self.call_mut(id) else { return false };
         call.redirects += 1;
         call.dialog.target = uri;
-        self.invite_again(now, id, draft, out)
+        self.invite_again(cx, id, draft)
     }
 
     /// Calls once more with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
     /// that insist on SRTP refuse: 488, pjsua 406. True when the call goes on.
-    fn insist_on_srtp(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) -> bool {
+    fn insist_on_srtp(&mut self, cx: &mut Context<'_, Action>, id: CallId) -> bool {
         let Some(old) = self.call_at(id).and_then(|call| call.invite) else { return false };
         let Some(mut draft) = self.requests.get(old).map(|old| old.draft.clone()) else { return false };
         let session = self.call_mut(id).and_then(|call| call.session.as_mut());
         let Some(bytes) = session.and_then(Session::offer_as_savp) else { return false };
         draft.body = Some(Body { content_type: SDP, bytes });
         self.counters.srtp_insisted += 1;
-        self.invite_again(now, id, draft, out)
+        self.invite_again(cx, id, draft)
     }
 
     /// Sends a changed INVITE in place of one that was refused: the same call, with the next CSeq. True when it was sent.
-    fn invite_again(&mut self, now: Instant, id: CallId, mut draft: Draft, out: &mut Out<'_>) -> bool {
+    fn invite_again(&mut self, cx: &mut Context<'_, Action>, id: CallId, mut draft: Draft) -> bool {
         let Some(call) = self.call_mut(id) else { return false };
         call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
-        match self.submit(now, draft, Purpose::Invite(id), out) {
+        match self.submit(cx, draft, Purpose::Invite(id)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -405,10 +380,10 @@ impl UserAgent {
     }
 
     /// It has rung for too long, there or here.
-    pub(crate) fn on_ring_timeout(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn on_ring_timeout(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         match self.call_state(id) {
-            Some(CallState::Calling) => self.end_call(now, id, None, out),
-            Some(CallState::Ringing) => self.end_call(now, id, Some(480), out),
+            Some(CallState::Calling) => self.end_call(cx, id, None),
+            Some(CallState::Ringing) => self.end_call(cx, id, Some(480)),
             Some(
                 CallState::Cancelling | CallState::Accepted | CallState::Established | CallState::Leaving,
             )

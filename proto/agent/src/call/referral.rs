@@ -9,7 +9,7 @@
 //!
 //! Our own call with who asked stays as it is: that side ends it when it has heard that the new one stands.
 
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::outgoing::Invitation;
 use crate::call::{CallError, CallId};
 use crate::reply::phrase_of;
@@ -17,8 +17,8 @@ use crate::request::{Answer, Body, ContactField, Purpose};
 use crate::{Action, UserAgent};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::sdp::LocalMedia;
-use ringway_sansio::{Instant, Outbox, TimerKey};
+use ringway_sansio::{Context, TimerKey};
+use ringway_sdp::LocalMedia;
 use ringway_sip::{HeaderName, Method};
 
 /// What the other side wants.
@@ -44,63 +44,54 @@ impl UserAgent {
     /// Does what the other side of `call` wants: makes a new call, to which the answer is another [`CallId`].
     pub fn accept_transfer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         call: CallId,
         media: LocalMedia,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<CallId, CallError> {
-        let mut out = Out::new(packets, actions);
-        let result = self.follow_referral(now, call, media, &mut out);
-        self.settle(now, &mut out);
+        let added_from = cx.out.len();
+        let result = self.follow_referral(cx, call, media);
+        self.settle(cx, added_from);
         result
     }
 
     /// Does not do what the other side of `call` wants.
-    pub fn reject_transfer(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
+    pub fn reject_transfer(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
+        let added_from = cx.out.len();
         let referral = self.call_at(call).ok_or(CallError::NoCall)?.referral.as_ref();
         if referral.is_none_or(|referral| referral.is_accepted) {
             return Err(CallError::WrongState);
         }
-        self.report(now, call, 603, Report::Last, &mut out);
-        self.settle(now, &mut out);
+        self.report(cx, call, 603, Report::Last);
+        self.settle(cx, added_from);
         Ok(())
     }
 
     /// Notes a REFER that was answered 202 and tells the other side so (RFC 3515 §2.4.4: at once).
     pub(crate) fn begin_referral(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         target: Vec<u8>,
         fields: Vec<(HeaderName, Vec<u8>)>,
-        out: &mut Out<'_>,
     ) {
-        let timer = self.wheel.arm(now + DECISION, Timer::Referral(id));
+        let timer = self.wheel.arm(cx.now + DECISION, Timer::Referral(id));
         if let Some(call) = self.call_mut(id) {
             call.referral = Some(Referral { target, fields, is_accepted: false, timer });
         }
-        self.report(now, id, 100, Report::More, out);
+        self.report(cx, id, 100, Report::More);
     }
 
     /// The call that somebody asked for has come a step further.
-    pub(crate) fn report_progress(&mut self, now: Instant, new: CallId, status: u16, out: &mut Out<'_>) {
+    pub(crate) fn report_progress(&mut self, cx: &mut Context<'_, Action>, new: CallId, status: u16) {
         let Some(old) = self.call_at(new).and_then(|call| call.referred_by) else { return };
-        self.report(now, old, status, if status >= 200 { Report::Last } else { Report::More }, out);
+        self.report(cx, old, status, if status >= 200 { Report::Last } else { Report::More });
     }
 
-    pub(crate) fn on_referral_timeout(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn on_referral_timeout(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let is_undecided =
             self.call_at(id).and_then(|call| call.referral.as_ref()).is_some_and(|it| !it.is_accepted);
         if is_undecided {
-            self.report(now, id, 603, Report::Last, out);
+            self.report(cx, id, 603, Report::Last);
         }
     }
 
@@ -119,10 +110,9 @@ impl UserAgent {
 
     fn follow_referral(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         media: LocalMedia,
-        out: &mut Out<'_>,
     ) -> Result<CallId, CallError> {
         let call = self.call_mut(id).ok_or(CallError::NoCall)?;
         let account = call.account;
@@ -132,15 +122,15 @@ impl UserAgent {
         let (target, fields, timer) = (referral.target.clone(), referral.fields.clone(), referral.timer);
         self.wheel.cancel(timer);
         let invitation = Invitation { account, target, fields, referred_by: Some(id) };
-        let result = self.invite(now, invitation, media, out);
+        let result = self.invite(cx, invitation, media);
         if result.is_err() {
-            self.report(now, id, 503, Report::Last, out);
+            self.report(cx, id, 503, Report::Last);
         }
         result
     }
 
     /// NOTIFY with the status line of the new call (RFC 3515 §2.4.5).
-    fn report(&mut self, now: Instant, id: CallId, status: u16, report: Report, out: &mut Out<'_>) {
+    fn report(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, report: Report) {
         let Some(call) = self.call_mut(id).filter(|call| call.referral.is_some()) else { return };
         let account = call.account;
         if let Ok(mut draft) = call.dialog.draft(account, Method::Notify) {
@@ -157,7 +147,7 @@ impl UserAgent {
                 (HeaderName::SubscriptionState, state.to_vec()),
             ];
             // A report that cannot be sent is missed; the other side has its own timer.
-            let _ = self.submit(now, draft, Purpose::Report(id), out);
+            let _ = self.submit(cx, draft, Purpose::Report(id));
         }
         if report == Report::Last {
             self.stop_referral(id);

@@ -13,16 +13,15 @@
 //! The program says what it wants, not what is to be sent: whatever was under way, [`UserAgent::reconcile`] brings the two
 //! together when it may.
 
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::outgoing::abilities;
 use crate::call::{CallError, CallId, CallState, Role};
 use crate::request::{Answer, Body, ContactField, Purpose, Request, key_of};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{Action, AgentEvent, By, UserAgent};
-use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_media::{Direction, MediaParams};
-use ringway_sansio::{Instant, Outbox, TimerKey};
+use ringway_sansio::{Context, TimerKey};
+use ringway_sdp::{Direction, MediaParams};
 use ringway_sip::{Message, Method};
 use ringway_transaction::SlabKey;
 
@@ -45,25 +44,13 @@ pub(crate) enum Reoffer {
 impl UserAgent {
     /// Puts a call on hold: the other side is asked to send nothing. The answer comes as `MediaChanged` or
     /// `ChangeRefused`.
-    pub fn hold(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        self.want_hold(now, call, true, packets, actions)
+    pub fn hold(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
+        self.want_hold(cx, call, true)
     }
 
     /// Takes a call up again.
-    pub fn resume(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        self.want_hold(now, call, false, packets, actions)
+    pub fn resume(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
+        self.want_hold(cx, call, false)
     }
 
     /// Says whether a call that was protected may go on unprotected, should the other side want that. At first it may not.
@@ -73,38 +60,31 @@ impl UserAgent {
         Ok(())
     }
 
-    fn want_hold(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        wanted: bool,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
+    fn want_hold(&mut self, cx: &mut Context<'_, Action>, id: CallId, wanted: bool) -> Result<(), CallError> {
+        let added_from = cx.out.len();
         let call = self.call_mut(id).ok_or(CallError::NoCall)?;
         if !matches!(call.state, CallState::Established | CallState::Accepted) {
             return Err(CallError::WrongState);
         }
         call.hold.wanted = wanted;
-        self.reconcile(now, id, &mut out);
-        self.settle(now, &mut out);
+        self.reconcile(cx, id);
+        self.settle(cx, added_from);
         Ok(())
     }
 
     /// Sends the change that is wanted, if there is one and none is under way.
-    pub(crate) fn reconcile(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
-        self.offer_again(now, id, 0, out);
+    pub(crate) fn reconcile(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
+        self.offer_again(cx, id, 0);
     }
 
-    pub(crate) fn on_glare_timer(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    pub(crate) fn on_glare_timer(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         let Reoffer::Waiting { retries, .. } = call.reoffer else { return };
         call.reoffer = Reoffer::Nothing;
-        self.offer_again(now, id, retries, out);
+        self.offer_again(cx, id, retries);
     }
 
-    fn offer_again(&mut self, now: Instant, id: CallId, retries: u8, out: &mut Out<'_>) {
+    fn offer_again(&mut self, cx: &mut Context<'_, Action>, id: CallId, retries: u8) {
         let Some(call) = self.call_mut(id) else { return };
         let is_free = call.state == CallState::Established
             && call.acceptance.is_none()
@@ -118,7 +98,7 @@ impl UserAgent {
             Ok(draft) => draft,
             Err(why) => {
                 let reason = alloc::format!("no request can go where the other side says that it is: {why}");
-                return self.refuse_change(id, 503, &reason, out);
+                return self.refuse_change(cx, id, 503, &reason);
             }
         };
         let direction = if hold { Direction::SendOnly } else { Direction::SendRecv };
@@ -126,46 +106,36 @@ impl UserAgent {
         draft.contact = ContactField::Target;
         draft.fields = abilities();
         call.reoffer = Reoffer::Sent { hold, retries };
-        if let Err(why) = self.submit(now, draft, Purpose::Reinvite(id), out) {
+        if let Err(why) = self.submit(cx, draft, Purpose::Reinvite(id)) {
             self.retract_offer(id);
-            self.refuse_change(id, 503, why.reason(), out);
+            self.refuse_change(cx, id, 503, why.reason());
         }
     }
 
     /// An answer to our change, or the lack of one.
     pub(crate) fn on_reinvite_answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) {
         match (answer.status, answer.message) {
             (..=199, _) => {}
-            (200..=299, Some(message)) => self.on_changed(now, id, key, message, out),
-            (491, _) => self.on_glare(now, id, out),
+            (200..=299, Some(message)) => self.on_changed(cx, id, key, message),
+            (491, _) => self.on_glare(cx, id),
             _ => {
                 if self.requests.get(key).is_some_and(Request::was_never_sent) {
                     self.retract_offer(id);
                 }
-                if self.call_state(id) == Some(CallState::Established)
-                    && !self.ends_dialog(now, id, answer, out)
-                {
-                    self.refuse_change(id, answer.status, &answer.reason, out);
+                if self.call_state(id) == Some(CallState::Established) && !self.ends_dialog(cx, id, answer) {
+                    self.refuse_change(cx, id, answer.status, &answer.reason);
                 }
             }
         }
     }
 
-    fn on_changed(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-        out: &mut Out<'_>,
-    ) {
+    fn on_changed(&mut self, cx: &mut Context<'_, Action>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let body_bytes_max = self.config.limits.body_bytes_max;
         let acks = self.requests.get(key).map_or(0, |request| request.acks.len());
         let is_ours = self.call_at(id).is_some_and(|call| {
@@ -183,7 +153,7 @@ impl UserAgent {
         call.dialog.refresh_target(message);
         let (account, tag) = (call.account, call.dialog.remote_tag.clone());
         if let Ok(ack) = call.dialog.ack(account, message.cseq().number) {
-            self.acknowledge(now, key, &tag, ack, out);
+            self.acknowledge(cx, key, &tag, ack);
         }
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Established) else {
             return;
@@ -200,25 +170,25 @@ impl UserAgent {
             Ok(params) => {
                 call.hold.reached = hold;
                 let is_held = !params.direction.sends();
-                self.tell_changed(id, params, out);
-                self.note_peer_hold(id, is_held, out);
-                self.reconcile(now, id, out);
+                self.tell_changed(cx, id, params);
+                self.note_peer_hold(cx, id, is_held);
+                self.reconcile(cx, id);
             }
             // An accepted offer whose answer cannot be taken leaves the two sides with different ideas of the call.
             Err(why) => {
                 self.counters.sessions_refused += 1;
-                self.leave(now, id, why.status, &why.reason, By::Local, out);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }
 
     /// RFC 3261 §14.1: who made the call waits longer, so that the two do not meet again.
-    fn on_glare(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
+    fn on_glare(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
         let (retries_max, units) = (self.config.limits.glare_retries_max, self.rng.next_u64());
         let Some(call) = self.call_mut(id) else { return };
         let Reoffer::Sent { retries, .. } = call.reoffer else { return };
         if retries >= retries_max {
-            return self.refuse_change(id, 491, "the other side changes the call at the same time", out);
+            return self.refuse_change(cx, id, 491, "the other side changes the call at the same time");
         }
         if let Some(session) = call.session.as_mut() {
             session.abandon_offer();
@@ -227,7 +197,7 @@ impl UserAgent {
             Role::Caller => 2100 + 10 * (units % 191),
             Role::Callee => 10 * (units % 201),
         };
-        let timer = self.wheel.arm(now + Duration::from_millis(pause_ms), Timer::Glare(id));
+        let timer = self.wheel.arm(cx.now + Duration::from_millis(pause_ms), Timer::Glare(id));
         if let Some(call) = self.call_mut(id) {
             call.reoffer = Reoffer::Waiting { timer, retries: retries + 1 };
         }
@@ -241,27 +211,27 @@ impl UserAgent {
     }
 
     /// Everything is as it was before the change.
-    fn refuse_change(&mut self, id: CallId, status: u16, reason: &str, out: &mut Out<'_>) {
+    fn refuse_change(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, reason: &str) {
         let Some(call) = self.call_mut(id) else { return };
         if let Some(session) = call.session.as_mut() {
             session.abandon_offer();
         }
         call.reoffer = Reoffer::Nothing;
         call.hold.wanted = call.hold.reached;
-        out.tell(AgentEvent::ChangeRefused { call: id, status, reason: reason.into() });
+        cx.emit(AgentEvent::ChangeRefused { call: id, status, reason: reason.into() });
     }
 
     /// Tells what was agreed anew.
-    pub(crate) fn tell_changed(&mut self, id: CallId, params: MediaParams, out: &mut Out<'_>) {
-        out.tell(AgentEvent::MediaChanged { call: id, params });
+    pub(crate) fn tell_changed(&mut self, cx: &mut Context<'_, Action>, id: CallId, params: MediaParams) {
+        cx.emit(AgentEvent::MediaChanged { call: id, params });
     }
 
     /// The other side's wish, as its offer has it: it is on hold when it does not want to hear us.
-    pub(crate) fn note_peer_hold(&mut self, id: CallId, is_held: bool, out: &mut Out<'_>) {
+    pub(crate) fn note_peer_hold(&mut self, cx: &mut Context<'_, Action>, id: CallId, is_held: bool) {
         let Some(call) = self.call_mut(id) else { return };
         if call.hold.by_peer != is_held {
             call.hold.by_peer = is_held;
-            out.tell(if is_held {
+            cx.emit(if is_held {
                 AgentEvent::HeldByPeer { call: id }
             } else {
                 AgentEvent::ResumedByPeer { call: id }

@@ -8,13 +8,12 @@
 //! ```
 
 use crate::account::challenge::unfolded;
-use crate::agent::{Out, Timer};
+use crate::agent::Timer;
 use crate::call::{CallError, CallId, CallState};
 use crate::event::text;
 use crate::request::{Answer, ContactField, Purpose};
 use crate::{Action, AgentEvent, UserAgent};
-use alloc::vec::Vec;
-use ringway_sansio::{Instant, Outbox, TimerKey};
+use ringway_sansio::{Context, TimerKey};
 use ringway_sip::{HeaderName, Message, Method, grammar};
 
 /// A transfer that we asked for.
@@ -27,19 +26,17 @@ impl UserAgent {
     /// Asks the other side to call `target` instead of us. When that call stands, ours is ended.
     pub fn transfer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         call: CallId,
         target: &str,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<(), CallError> {
-        let mut out = Out::new(packets, actions);
-        let result = self.refer(now, call, target, &mut out);
-        self.settle(now, &mut out);
+        let added_from = cx.out.len();
+        let result = self.refer(cx, call, target);
+        self.settle(cx, added_from);
         result
     }
 
-    fn refer(&mut self, now: Instant, id: CallId, target: &str, out: &mut Out<'_>) -> Result<(), CallError> {
+    fn refer(&mut self, cx: &mut Context<'_, Action>, id: CallId, target: &str) -> Result<(), CallError> {
         let account = self.call_at(id).ok_or(CallError::NoCall)?.account;
         let target = self.full_target(account, target)?;
         let aor = self.config.account(account).map(|account| account.aor.clone()).unwrap_or_default();
@@ -53,8 +50,9 @@ impl UserAgent {
             (HeaderName::ReferTo, [b"<", &target[..], b">"].concat()),
             (HeaderName::ReferredBy, [b"<", aor.as_bytes(), b">"].concat()),
         ];
-        self.submit(now, draft, Purpose::Refer(id), out).map_err(|why| CallError::NotSent(why.reason()))?;
-        let timer = self.wheel.arm(now + self.config.ring + self.config.timers.t1 * 64, Timer::Transfer(id));
+        self.submit(cx, draft, Purpose::Refer(id)).map_err(|why| CallError::NotSent(why.reason()))?;
+        let timer =
+            self.wheel.arm(cx.now + self.config.ring + self.config.timers.t1 * 64, Timer::Transfer(id));
         if let Some(call) = self.call_mut(id) {
             call.transfer = Some(Transfer { timer });
         }
@@ -64,43 +62,41 @@ impl UserAgent {
     /// The final answer to our REFER. A success says only that the other side will try.
     pub(crate) fn on_refer_answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         answer: &Answer<'_, '_>,
-        out: &mut Out<'_>,
     ) {
         if (200..300).contains(&answer.status) {
             return;
         }
-        self.finish_transfer(now, id, answer.status, &answer.reason, out);
-        self.ends_dialog(now, id, answer, out);
+        self.finish_transfer(cx, id, answer.status, &answer.reason);
+        self.ends_dialog(cx, id, answer);
     }
 
     /// A report: the body has the status line of the other side's new call (RFC 3515 §2.4.5).
     pub(crate) fn on_transfer_report(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: CallId,
         message: &Message<'_>,
-        out: &mut Out<'_>,
     ) {
         let state = message.first(HeaderName::SubscriptionState).map(unfolded).unwrap_or_default();
         let state = state.split(|&byte| byte == b';').next().unwrap_or_default();
         let is_last = grammar::trim(state).eq_ignore_ascii_case(b"terminated");
         match status_of(message.body()) {
             Some((status, reason)) if status >= 200 => {
-                self.finish_transfer(now, id, status, &text(reason), out);
+                self.finish_transfer(cx, id, status, &text(reason));
             }
-            Some((status, _)) if !is_last => out.tell(AgentEvent::TransferProgress { call: id, status }),
+            Some((status, _)) if !is_last => cx.emit(AgentEvent::TransferProgress { call: id, status }),
             None if !is_last => {}
             Some(_) | None => {
-                self.finish_transfer(now, id, 408, "the other side does not report any more", out);
+                self.finish_transfer(cx, id, 408, "the other side does not report any more");
             }
         }
     }
 
-    pub(crate) fn on_transfer_timeout(&mut self, now: Instant, id: CallId, out: &mut Out<'_>) {
-        self.finish_transfer(now, id, 408, "the other side did not report what came of it", out);
+    pub(crate) fn on_transfer_timeout(&mut self, cx: &mut Context<'_, Action>, id: CallId) {
+        self.finish_transfer(cx, id, 408, "the other side did not report what came of it");
     }
 
     pub(crate) fn stop_transfer(&mut self, id: CallId) {
@@ -109,14 +105,14 @@ impl UserAgent {
         }
     }
 
-    fn finish_transfer(&mut self, now: Instant, id: CallId, status: u16, reason: &str, out: &mut Out<'_>) {
+    fn finish_transfer(&mut self, cx: &mut Context<'_, Action>, id: CallId, status: u16, reason: &str) {
         if self.call_at(id).is_none_or(|call| call.transfer.is_none()) {
             return;
         }
         self.stop_transfer(id);
-        out.tell(AgentEvent::TransferDone { call: id, status, reason: reason.into() });
+        cx.emit(AgentEvent::TransferDone { call: id, status, reason: reason.into() });
         if (200..300).contains(&status) {
-            self.end_call(now, id, None, out);
+            self.end_call(cx, id, None);
         }
     }
 }

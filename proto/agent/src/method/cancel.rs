@@ -1,24 +1,25 @@
 //! CANCEL (RFC 3261 §9.2).
 
-use crate::agent::Out;
-use crate::call::{CallId, CallState};
+use crate::call::CallState;
 use crate::reply::Asked;
-use crate::{By, UserAgent};
+use crate::{Action, By, UserAgent};
+use ringway_sansio::Context;
 
 impl UserAgent {
     /// Whoever is cancelled too late is not cancelled: the answer is on its way, and the caller ends the call by BYE.
-    pub(super) fn on_cancel(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn on_cancel(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         let found = self.transactions.cancelled_by(asked.message);
         // A stranger who has seen a branch must not end the call: a CANCEL takes the way of its INVITE.
         let found = found.filter(|(_, _, flow)| flow.remote.ip() == asked.flow.remote.ip());
-        let Some((_, owner, _)) = found else {
-            return self.refuse(asked, 481, "Call/Transaction Does Not Exist", out);
+        let Some((_, call, _)) = found else {
+            return self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
         };
-        let id = CallId(owner);
-        let tag = self.call_at(id).map(|call| call.dialog.local_tag.clone());
-        self.respond(asked, 200, "OK", tag.as_deref(), out, |_, _| None);
-        if self.call_state(id) == Some(CallState::Ringing) {
-            self.decline(asked.now, id, 487, By::Remote, out);
+        let tag = call.and_then(|id| self.call_at(id)).map(|call| call.dialog.local_tag.clone());
+        self.respond(cx, asked, 200, "OK", tag.as_deref(), |_, _| None);
+        if let Some(id) = call
+            && self.call_state(id) == Some(CallState::Ringing)
+        {
+            self.decline(cx, id, 487, By::Remote);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! INVITE: a new call, or a change of one (RFC 3261 §13.3, §14.2).
 
-use crate::agent::Out;
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::{CallId, CallState, Reoffer, Role};
 use crate::dialog::{Dialog, NoDialog};
 use crate::reply::{Asked, add_abilities, add_contact};
 use crate::request::number_of;
 use crate::session::{Carried, NotAcceptable, SDP, carried, check_offer};
-use crate::{AccountId, AgentEvent, UserAgent};
+use crate::{AccountId, Action, AgentEvent, UserAgent};
 use alloc::vec::Vec;
-use ringway_media::Direction;
+use ringway_sansio::Context;
+use ringway_sdp::Direction;
 use ringway_sip::{HeaderName, Message, Params, ResponseWriter, grammar};
 use ringway_transaction::ServerId;
 
@@ -22,18 +22,18 @@ enum Replaced {
 }
 
 impl UserAgent {
-    pub(super) fn on_invite(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn on_invite(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         if asked.message.to().tag().is_some() {
-            return self.on_reinvite(asked, out);
+            return self.on_reinvite(cx, asked);
         }
         if self.is_merged(asked.message) {
-            return self.refuse(asked, 482, "Loop Detected", out);
+            return self.refuse(cx, asked, 482, "Loop Detected");
         }
         let Some(account) = self.account_for(&asked.uri) else {
-            return self.refuse(asked, 404, "Not Found", out);
+            return self.refuse(cx, asked, 404, "Not Found");
         };
         if self.is_stopping {
-            return self.refuse(asked, 480, "Temporarily Unavailable", out);
+            return self.refuse(cx, asked, 480, "Temporarily Unavailable");
         }
         let checked =
             carried(asked.message, self.config.limits.body_bytes_max).and_then(|carried| match carried {
@@ -41,26 +41,26 @@ impl UserAgent {
                 Carried::Description(offer) => check_offer(offer),
             });
         if let Err(why) = checked {
-            return self.refuse_session(asked, &why, out);
+            return self.refuse_session(cx, asked, &why);
         }
         let replaces = match self.replaced_by(asked.message, account) {
             Replaced::Nobody => None,
             Replaced::Call(call) => Some(call),
-            Replaced::Refused(status, phrase) => return self.refuse(asked, status, phrase, out),
+            Replaced::Refused(status, phrase) => return self.refuse(cx, asked, status, phrase),
         };
         // The call that takes another's place may be one more, until it has taken it.
         if self.calls_len() >= self.config.limits.calls_max + usize::from(replaces.is_some()) {
             self.counters.too_many_calls += 1;
-            return self.refuse(asked, 486, "Busy Here", out);
+            return self.refuse(cx, asked, 486, "Busy Here");
         }
         let tag = self.new_tag();
         match Dialog::called(asked.message, asked.flow, tag, &self.config.limits) {
-            Ok(dialog) => self.take_call(asked, account, dialog, replaces, out),
-            Err(NoDialog::Contact) => self.refuse(asked, 400, "Missing Or Bad Contact", out),
-            Err(NoDialog::Tag) => self.refuse(asked, 400, "Missing From Tag", out),
+            Ok(dialog) => self.take_call(cx, asked, account, dialog, replaces),
+            Err(NoDialog::Contact) => self.refuse(cx, asked, 400, "Missing Or Bad Contact"),
+            Err(NoDialog::Tag) => self.refuse(cx, asked, 400, "Missing From Tag"),
             Err(NoDialog::Routes) => {
                 self.counters.too_many_routes += 1;
-                self.refuse(asked, 400, "Bad Or Too Many Record-Routes", out);
+                self.refuse(cx, asked, 400, "Bad Or Too Many Record-Routes");
             }
         }
     }
@@ -110,25 +110,25 @@ impl UserAgent {
     }
 
     /// The other side wants to change the session.
-    fn on_reinvite(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
-        let Some(id) = self.call_in_order(asked, out) else { return };
+    fn on_reinvite(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
+        let Some(id) = self.call_in_order(cx, asked) else { return };
         let Some(call) = self.call_at(id) else { return };
         let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
         match (call.state, call.reoffer) {
             (CallState::Leaving | CallState::Cancelling, _) => {
-                return self.refuse(asked, 481, "Call/Transaction Does Not Exist", out);
+                return self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
             }
-            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(asked, out),
+            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, asked),
             (CallState::Accepted | CallState::Established, Reoffer::Sent { .. }) => {
-                return self.refuse(asked, 491, "Request Pending", out);
+                return self.refuse(cx, asked, 491, "Request Pending");
             }
             (CallState::Accepted | CallState::Established, _) if awaits_answer => {
-                return self.ask_later(asked, out);
+                return self.ask_later(cx, asked);
             }
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
         // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = self.begin(asked, id.0, out) else { return };
+        let Some(server) = self.begin(cx, asked, Some(id)) else { return };
         let asked = &Asked { server: Some(server), ..*asked };
         // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
         if self.end_acceptance(id).is_some()
@@ -136,11 +136,11 @@ impl UserAgent {
         {
             call.state = CallState::Established;
         }
-        match self.negotiate(asked, id, out) {
-            Ok(agreed) => self.accept_change(asked, id, server, agreed, out),
+        match self.negotiate(cx, asked, id) {
+            Ok(agreed) => self.accept_change(cx, asked, id, server, agreed),
             Err(why) => {
-                self.refuse_session(asked, &why, out);
-                out.tell(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
+                self.refuse_session(cx, asked, &why);
+                cx.emit(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
             }
         }
     }
@@ -148,9 +148,9 @@ impl UserAgent {
     /// Answers the offer in a request, or makes one where it has none. Also says whether ours waits for an answer.
     pub(super) fn negotiate(
         &mut self,
+        cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
         id: CallId,
-        out: &mut Out<'_>,
     ) -> Result<(Vec<u8>, bool), NotAcceptable> {
         let carried = carried(asked.message, self.config.limits.body_bytes_max)?;
         let missing = || NotAcceptable::missing("the call has no session");
@@ -163,8 +163,8 @@ impl UserAgent {
                 let (body, params) = session.answer(offer, wanted)?;
                 call.hold.reached = call.hold.wanted;
                 let is_held = !params.direction.sends();
-                self.tell_changed(id, params, out);
-                self.note_peer_hold(id, is_held, out);
+                self.tell_changed(cx, id, params);
+                self.note_peer_hold(cx, id, is_held);
                 Ok((body, false))
             }
         }
@@ -172,17 +172,17 @@ impl UserAgent {
 
     fn accept_change(
         &mut self,
+        cx: &mut Context<'_, Action>,
         asked: &Asked<'_, '_>,
         id: CallId,
         server: ServerId,
         (body, awaits_answer): (Vec<u8>, bool),
-        out: &mut Out<'_>,
     ) {
         let Some(call) = self.call_mut(id) else { return };
         call.dialog.refresh_target(asked.message);
         let (account, flow) = (call.account, asked.flow);
         let mut bytes = Vec::new();
-        let mut response = ResponseWriter::answer(&mut bytes, asked.message, 200, "OK", flow.remote, b"");
+        let mut response = ResponseWriter::answer(&mut bytes, asked.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, &self.config, account, flow);
         add_abilities(&mut response);
         if !self.config.user_agent.is_empty() {
@@ -191,13 +191,13 @@ impl UserAgent {
         let _ = response.finish_with_body(SDP, &body);
         let cseq = asked.message.cseq().number;
         let acceptance = Acceptance::new(server, bytes, cseq, Accepting::Change, awaits_answer);
-        self.begin_acceptance(asked.now, id, acceptance, out);
+        self.begin_acceptance(cx, id, acceptance);
     }
 
     /// RFC 3261 §14.2: an INVITE while another is not answered yet.
-    pub(super) fn ask_later(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn ask_later(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         let after_s = self.rng.below(11);
-        self.refuse_with(asked, 500, "Another Request Is Pending", out, |response| {
+        self.refuse_with(cx, asked, 500, "Another Request Is Pending", |response| {
             response.header_number(HeaderName::RetryAfter, after_s);
         });
     }

@@ -9,13 +9,12 @@ mod refer;
 mod update;
 
 use crate::account::challenge::unfolded;
-use crate::agent::Out;
 use crate::call::CallId;
 use crate::dialog::Order;
 use crate::reply::{ALLOW, Asked, SUPPORTED};
-use crate::{AccountId, UserAgent};
+use crate::{AccountId, Action, UserAgent};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Context, Flow};
 use ringway_sip::{HeaderName, Message, Method, Scheme, Uri, grammar};
 use ringway_transaction::Incoming;
 
@@ -23,49 +22,48 @@ impl UserAgent {
     /// A well-formed request.
     pub(crate) fn on_request(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         message: &Message<'_>,
         method: Method<'_>,
         uri: Uri<'_>,
         flow: Flow,
-        out: &mut Out<'_>,
     ) {
-        let key = match self.transactions.receive_request(now, message, out.packets) {
+        let key = match self.transactions.receive_request(cx, message) {
             Incoming::Absorbed => return,
-            Incoming::AckOfSuccess(_) => return self.on_ack(now, message, out),
-            Incoming::New(_) if method == Method::Ack => return self.on_ack(now, message, out),
+            Incoming::AckOfSuccess(_) => return self.on_ack(cx, message),
+            Incoming::New(_) if method == Method::Ack => return self.on_ack(cx, message),
             Incoming::New(key) => key,
         };
-        let asked = Asked { now, message, method, uri, flow, key, server: None };
+        let asked = Asked { message, method, uri, flow, key, server: None };
         if method == Method::Cancel {
-            return self.on_cancel(&asked, out);
+            return self.on_cancel(cx, &asked);
         }
         if uri.scheme() != Scheme::Sip {
-            return self.refuse(&asked, 416, "Unsupported URI Scheme", out);
+            return self.refuse(cx, &asked, 416, "Unsupported URI Scheme");
         }
-        if !self.understands(&asked, out) {
+        if !self.understands(cx, &asked) {
             return;
         }
         match method {
-            Method::Invite => self.on_invite(&asked, out),
-            Method::Bye => self.on_bye(&asked, out),
-            Method::Options => self.on_options(&asked, out),
-            Method::Update => self.on_update(&asked, out),
-            Method::Refer => self.on_refer(&asked, out),
-            Method::Notify => self.on_notify(&asked, out),
+            Method::Invite => self.on_invite(cx, &asked),
+            Method::Bye => self.on_bye(cx, &asked),
+            Method::Options => self.on_options(cx, &asked),
+            Method::Update => self.on_update(cx, &asked),
+            Method::Refer => self.on_refer(cx, &asked),
+            Method::Notify => self.on_notify(cx, &asked),
             Method::Register
             | Method::Prack
             | Method::Info
             | Method::Message
             | Method::Subscribe
-            | Method::Publish => self.refuse_method(&asked, 405, "Method Not Allowed", out),
+            | Method::Publish => self.refuse_method(cx, &asked, 405, "Method Not Allowed"),
             Method::Ack | Method::Cancel => {}
-            Method::Other(_) => self.refuse_method(&asked, 501, "Not Implemented", out),
+            Method::Other(_) => self.refuse_method(cx, &asked, 501, "Not Implemented"),
         }
     }
 
     /// RFC 3261 §8.2.2.3: refuses what requires something that is not here.
-    fn understands(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) -> bool {
+    fn understands(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) -> bool {
         let foreign: Vec<Vec<u8>> = asked
             .message
             .values(HeaderName::Require)
@@ -75,7 +73,7 @@ impl UserAgent {
         if foreign.is_empty() {
             return true;
         }
-        self.refuse_with(asked, 420, "Bad Extension", out, |response| {
+        self.refuse_with(cx, asked, 420, "Bad Extension", |response| {
             for option in &foreign {
                 response.header(HeaderName::Unsupported, option);
             }
@@ -83,22 +81,32 @@ impl UserAgent {
         false
     }
 
-    fn refuse_method(&mut self, asked: &Asked<'_, '_>, status: u16, phrase: &str, out: &mut Out<'_>) {
-        self.refuse_with(asked, status, phrase, out, |response| {
+    fn refuse_method(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        asked: &Asked<'_, '_>,
+        status: u16,
+        phrase: &str,
+    ) {
+        self.refuse_with(cx, asked, status, phrase, |response| {
             response.header(HeaderName::Allow, ALLOW);
         });
     }
 
     /// The call of an in-dialog request whose turn it is; `None` when it was refused.
-    pub(crate) fn call_in_order(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) -> Option<CallId> {
+    pub(crate) fn call_in_order(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        asked: &Asked<'_, '_>,
+    ) -> Option<CallId> {
         let Some(id) = self.call_of(asked.message) else {
-            self.refuse(asked, 481, "Call/Transaction Does Not Exist", out);
+            self.refuse(cx, asked, 481, "Call/Transaction Does Not Exist");
             return None;
         };
         let (message, cseq) = (asked.message, asked.message.cseq().number);
         let order = self.call_mut(id).map(|call| call.dialog_of(message).receive(cseq, asked.flow));
         if order != Some(Order::Next) {
-            self.refuse(asked, 500, "Out Of Order", out);
+            self.refuse(cx, asked, 500, "Out Of Order");
             return None;
         }
         Some(id)

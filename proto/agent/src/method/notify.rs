@@ -1,30 +1,31 @@
 //! NOTIFY (RFC 6665 §4.1.3): reports on a transfer that we asked for, and nothing else.
 
+use crate::Action;
 use crate::UserAgent;
-use crate::agent::Out;
 use crate::reply::Asked;
+use ringway_sansio::Context;
 use ringway_sip::{HeaderName, grammar};
 
 impl UserAgent {
-    pub(super) fn on_notify(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn on_notify(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         let event = asked.message.first(HeaderName::Event).unwrap_or_default();
         if !is_token_before_params(event, b"refer") {
-            return self.refuse_with(asked, 489, "Bad Event", out, |response| {
+            return self.refuse_with(cx, asked, 489, "Bad Event", |response| {
                 response.header(HeaderName::AllowEvents, b"refer");
             });
         }
-        let Some(id) = self.call_in_order(asked, out) else { return };
+        let Some(id) = self.call_in_order(cx, asked) else { return };
         if self.call_at(id).is_none_or(|call| call.transfer.is_none()) {
-            return self.refuse(asked, 481, "Subscription Does Not Exist", out);
+            return self.refuse(cx, asked, 481, "Subscription Does Not Exist");
         }
         let content_type = asked.message.first(HeaderName::ContentType).unwrap_or_default();
         if !asked.message.body().is_empty() && !is_token_before_params(content_type, b"message/sipfrag") {
-            return self.refuse_with(asked, 415, "Unsupported Media Type", out, |response| {
+            return self.refuse_with(cx, asked, 415, "Unsupported Media Type", |response| {
                 response.header(HeaderName::Accept, b"message/sipfrag");
             });
         }
-        self.respond(asked, 200, "OK", None, out, |_, _| None);
-        self.on_transfer_report(asked.now, id, asked.message, out);
+        self.respond(cx, asked, 200, "OK", None, |_, _| None);
+        self.on_transfer_report(cx, id, asked.message);
     }
 }
 

@@ -1,13 +1,11 @@
 //! OPTIONS (RFC 3261 §11), asked and answered.
 
-use crate::agent::Out;
 use crate::call::CallError;
 use crate::reply::{Asked, add_abilities, add_contact};
 use crate::request::{ContactField, Draft, Purpose};
 use crate::session::SDP;
 use crate::{AccountId, Action, NoWay, QueryId, UserAgent};
-use alloc::vec::Vec;
-use ringway_sansio::{Instant, Outbox};
+use ringway_sansio::Context;
 use ringway_sip::{HeaderName, Method, Uri};
 
 impl UserAgent {
@@ -15,24 +13,21 @@ impl UserAgent {
     /// [`AgentEvent::QueryAnswered`](crate::AgentEvent::QueryAnswered).
     pub fn query(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         account: AccountId,
         target: &str,
-        packets: &mut Outbox,
-        actions: &mut Vec<Action>,
     ) -> Result<QueryId, CallError> {
-        let mut out = Out::new(packets, actions);
-        let result = self.send_query(now, account, target, &mut out);
-        self.settle(now, &mut out);
+        let added_from = cx.out.len();
+        let result = self.send_query(cx, account, target);
+        self.settle(cx, added_from);
         result
     }
 
     fn send_query(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         id: AccountId,
         target: &str,
-        out: &mut Out<'_>,
     ) -> Result<QueryId, CallError> {
         let target = self.full_target(id, target)?;
         let (call_id, tag) = (self.new_call_id(), self.new_tag());
@@ -58,22 +53,21 @@ impl UserAgent {
         };
         let query = QueryId(self.next_query);
         self.next_query += 1;
-        self.submit(now, draft, Purpose::Query(query), out)
-            .map_err(|why| CallError::NotSent(why.reason()))?;
+        self.submit(cx, draft, Purpose::Query(query)).map_err(|why| CallError::NotSent(why.reason()))?;
         Ok(query)
     }
 
     /// Inside a dialog or not, it changes nothing.
-    pub(super) fn on_options(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn on_options(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         let is_in_dialog = asked.message.to().tag().is_some();
         let account = if is_in_dialog {
-            let Some(id) = self.call_in_order(asked, out) else { return };
+            let Some(id) = self.call_in_order(cx, asked) else { return };
             self.call_at(id).map(|call| call.account)
         } else {
             self.account_for(&asked.uri)
         };
-        let Some(account) = account else { return self.refuse(asked, 404, "Not Found", out) };
-        self.respond(asked, 200, "OK", None, out, |response, config| {
+        let Some(account) = account else { return self.refuse(cx, asked, 404, "Not Found") };
+        self.respond(cx, asked, 200, "OK", None, |response, config| {
             add_contact(response, config, account, asked.flow);
             add_abilities(response);
             response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");

@@ -1,44 +1,44 @@
 //! REFER (RFC 3515): the other side of a call wants us to call somebody else.
 
 use crate::account::challenge::unfolded;
-use crate::agent::Out;
 use crate::call::CallState;
 use crate::event::text;
 use crate::reply::{Asked, add_contact};
 use crate::way::Way;
-use crate::{AgentEvent, UserAgent};
+use crate::{Action, AgentEvent, UserAgent};
 use alloc::vec::Vec;
+use ringway_sansio::Context;
 use ringway_sip::{HeaderName, Message, NameAddr, grammar};
 
 /// Whom to call, and what the INVITE is to say besides.
 type Wanted = (Vec<u8>, Vec<(HeaderName, Vec<u8>)>);
 
 impl UserAgent {
-    pub(super) fn on_refer(&mut self, asked: &Asked<'_, '_>, out: &mut Out<'_>) {
+    pub(super) fn on_refer(&mut self, cx: &mut Context<'_, Action>, asked: &Asked<'_, '_>) {
         if asked.message.to().tag().is_none() {
             // A stranger must not be able to make this phone call anybody.
-            return self.refuse(asked, 403, "Refer Only Inside A Call", out);
+            return self.refuse(cx, asked, 403, "Refer Only Inside A Call");
         }
-        let Some(id) = self.call_in_order(asked, out) else { return };
+        let Some(id) = self.call_in_order(cx, asked) else { return };
         let Some(call) = self.call_at(id) else { return };
         if call.state != CallState::Established || call.referral.is_some() {
-            return self.refuse(asked, 491, "Request Pending", out);
+            return self.refuse(cx, asked, 491, "Request Pending");
         }
         let account = call.account;
         let (target, fields) = match wanted(asked.message) {
             Ok(wanted) => wanted,
-            Err((status, phrase)) => return self.refuse(asked, status, phrase, out),
+            Err((status, phrase)) => return self.refuse(cx, asked, status, phrase),
         };
         // Who is told that there is no room must not be called for all the same.
-        let Some(server) = self.begin(asked, 0, out) else { return };
+        let Some(server) = self.begin(cx, asked, None) else { return };
         let asked = &Asked { server: Some(server), ..*asked };
-        self.respond(asked, 202, "Accepted", None, out, |response, config| {
+        self.respond(cx, asked, 202, "Accepted", None, |response, config| {
             add_contact(response, config, account, asked.flow);
             None
         });
         let referred_by = text(asked.message.first(HeaderName::ReferredBy).unwrap_or_default());
-        out.tell(AgentEvent::TransferRequested { call: id, target: text(&target), referred_by });
-        self.begin_referral(asked.now, id, target, fields, out);
+        cx.emit(AgentEvent::TransferRequested { call: id, target: text(&target), referred_by });
+        self.begin_referral(cx, id, target, fields);
     }
 }
 

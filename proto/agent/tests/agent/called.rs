@@ -4,15 +4,14 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended};
-use ringway_media::Suite;
-use ringway_media::sdp::SecurityPolicy;
+use ringway_sdp::{CryptoSuite, SecurityPolicy};
 
 fn offer() -> String {
     sdp("10.0.0.2", 7000)
 }
 
 fn accept(table: &mut Table, call: CallId) -> Sent {
-    table.ask(|agent, now, out, actions| agent.answer(now, call, media(), out, actions)).unwrap();
+    table.ask(|agent, cx| agent.answer(cx, call, media())).unwrap();
     table.only()
 }
 
@@ -30,7 +29,7 @@ fn a_call_from_ringing_to_the_end() {
         panic!("{events:?}")
     };
     assert_eq!((*account, from.as_str(), display_name.as_str()), (ALICE, "sip:bob@example.net", "Bob"));
-    table.ask(|agent, now, out, actions| agent.ring(now, *call, 180, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.ring(cx, *call, 180)).unwrap();
     let ringing = table.only();
     assert_eq!(ringing.line(), "SIP/2.0 180 Ringing");
     assert!(ringing.field("To").unwrap().contains(";tag="));
@@ -49,7 +48,7 @@ fn a_call_from_ringing_to_the_end() {
     assert_eq!(table.agent.call_state(*call), Some(CallState::Accepted));
     table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
     assert_eq!(table.agent.call_state(*call), Some(CallState::Established));
-    table.ask(|agent, now, out, actions| agent.hang_up(now, *call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, *call)).unwrap();
     let bye = table.only();
     assert_eq!((bye.line(), bye.to().as_str()), ("BYE sip:bob@10.0.0.2:5060 SIP/2.0", "10.0.0.9:5060"));
     assert_eq!(bye.field("From"), ok.field("To"));
@@ -92,7 +91,7 @@ fn a_callee_hangs_up_only_after_the_ack() {
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&offer())));
     let ok = accept(&mut table, call);
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(table.sent().is_empty());
     table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
     assert_eq!(table.only().line(), "BYE sip:bob@10.0.0.2:5060 SIP/2.0");
@@ -129,16 +128,16 @@ fn a_call_can_be_refused_with_any_failure_and_no_other_status() {
     ] {
         let call = table.ringing(&invite(&format!("c{status}"), 1, Some(&offer())));
         for bad in [200, 302, 700, 100] {
-            let result = table.ask(|agent, now, out, actions| agent.reject(now, call, bad, out, actions));
+            let result = table.ask(|agent, cx| agent.reject(cx, call, bad));
             assert_eq!(result, Err(CallError::BadStatus));
         }
-        table.ask(|agent, now, out, actions| agent.reject(now, call, status, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.reject(cx, call, status)).unwrap();
         assert_eq!(table.only().line(), line);
         let events = table.events();
         let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((cause.status, cause.by), (status, By::Local));
     }
-    let result = table.ask(|agent, now, out, actions| agent.reject(now, CallId(99), 486, out, actions));
+    let result = table.ask(|agent, cx| agent.reject(cx, CallId(99), 486));
     assert_eq!(result, Err(CallError::NoCall));
 }
 
@@ -241,10 +240,9 @@ fn what_cannot_be_a_call_is_refused_without_disturbing_anybody() {
 #[test]
 fn what_cannot_be_agreed_on_is_refused_when_it_is_answered() {
     let mut table = Table::direct();
-    let policy = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let call = table.ringing(&invite("c", 1, Some(&offer())));
-    let result =
-        table.ask(|agent, now, out, actions| agent.answer(now, call, media_with(policy), out, actions));
+    let result = table.ask(|agent, cx| agent.answer(cx, call, media_with(policy)));
     assert!(matches!(result, Err(CallError::Refused { status: 488, .. })), "{result:?}");
     let refused = table.only();
     assert_eq!(refused.line(), "SIP/2.0 488 Not Acceptable Here");
@@ -282,7 +280,7 @@ fn a_call_that_replaces_another_ends_it_when_it_is_answered() {
         panic!("{events:?}")
     };
     assert_eq!(*replaced, old);
-    table.ask(|agent, now, out, actions| agent.answer(now, *call, media(), out, actions)).unwrap();
+    table.ask(|agent, cx| agent.answer(cx, *call, media())).unwrap();
     let sent = table.sent();
     assert!(sent[0].line().contains("200") && sent[1].line().starts_with("BYE "));
     assert_eq!(sent[1].field("Call-ID"), Some("in1"));
@@ -313,7 +311,7 @@ fn a_held_call_is_told_from_the_start() {
 fn a_bye_before_the_answer_ends_both() {
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&offer())));
-    table.ask(|agent, now, out, actions| agent.ring(now, call, 180, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.ring(cx, call, 180)).unwrap();
     let ringing = table.only();
     table.receive(PEER, &in_dialog("BYE", 2, &ringing, "", None));
     assert_eq!(table.lines(), ["SIP/2.0 200 OK", "SIP/2.0 487 Request Terminated"]);

@@ -4,8 +4,7 @@ use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
 };
 use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended, NoWay};
-use ringway_media::sdp::SecurityPolicy;
-use ringway_media::{Direction, Protection, Suite};
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 use std::time::Duration;
 
 fn bob() -> String {
@@ -41,7 +40,7 @@ fn a_call_from_the_invite_to_the_bye() {
     assert_eq!(params.direction, Direction::SendRecv);
     assert_eq!(table.agent.call_state(call), Some(CallState::Established));
 
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     let bye = table.only();
     assert_eq!((bye.line(), bye.field("CSeq")), ("BYE sip:bob@10.0.0.3:5070 SIP/2.0", Some("2 BYE")));
     let cause = Ended { status: 200, reason: "hung up".into(), by: By::Local };
@@ -72,7 +71,7 @@ fn the_other_side_hangs_up() {
 fn byes_that_cross_are_both_answered() {
     let mut table = Table::direct();
     let (call, invite) = table.established(&bob());
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     let bye = table.only();
     table.receive(PEER, &in_dialog("BYE", 1, &invite, "", None));
     assert_eq!(table.only().line(), "SIP/2.0 200 OK");
@@ -192,7 +191,7 @@ fn forks_without_end_are_counted_and_ignored() {
 fn cancel_waits_for_a_provisional_answer() {
     let mut table = Table::direct();
     let (call, invite) = table.call(&bob());
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(table.sent().is_empty());
     table.receive(PEER, &answer(&invite, 100, "", "", None));
     let cancel = table.only();
@@ -214,7 +213,7 @@ fn an_answer_that_crosses_our_cancel_is_acknowledged_and_ended() {
     let (call, invite) = table.call(&bob());
     table.receive(PEER, &answer(&invite, 180, "bob", &contact(PEER), None));
     table.events();
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(table.only().line().starts_with("CANCEL "));
     table.receive(PEER, &answer(&invite, 200, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
     assert_eq!(table.lines(), ["ACK sip:bob@10.0.0.2:5060 SIP/2.0", "BYE sip:bob@10.0.0.2:5060 SIP/2.0"]);
@@ -244,15 +243,14 @@ fn refusals_and_silence_end_the_call() {
 }
 
 fn optional_srtp() -> SecurityPolicy {
-    SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: None }
+    SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None }
 }
 
 /// Calls with this protection and is refused once; the INVITE, and the next one if there is one.
 fn refused_once(table: &mut Table, policy: SecurityPolicy, status: u16) -> (CallId, Sent, Option<Sent>) {
     let target = format!("sip:bob@{PEER}");
     let media = media_with(policy);
-    let call =
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+    let call = table.ask(|agent, cx| agent.call(cx, ALICE, &target, media)).unwrap();
     let first = table.only();
     table.receive(PEER, &answer(&first, 180, "bob1", &contact(PEER), None));
     table.receive(PEER, &answer(&first, status, "bob1", "", None));
@@ -267,11 +265,11 @@ fn keys_do_not_come_from_the_generator_that_tags_come_from() {
         let mut table = Table::direct();
         let target = format!("sip:bob@{PEER}");
         for _ in 0..queries {
-            table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+            table.ask(|agent, cx| agent.query(cx, ALICE, &target)).unwrap();
         }
         table.sent();
         let media = media_with(optional_srtp());
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.call(cx, ALICE, &target, media)).unwrap();
         let invite = table.only();
         let key = invite.body().lines().find(|line| line.starts_with("a=crypto:")).unwrap().to_owned();
         (key, invite.field("Call-ID").unwrap().to_owned())
@@ -319,7 +317,7 @@ fn a_call_is_made_again_with_savp_once_and_only_where_srtp_is_optional() {
     assert!(matches!(table.events().as_slice(), [AgentEvent::Ended { cause, .. }] if cause.status == 488));
     assert!(table.agent.is_empty());
 
-    let sdes = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let sdes = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     for (policy, status) in [
         (SecurityPolicy::None, 488),
         (SecurityPolicy::Zrtp { hello_hash: [1; 32] }, 488),
@@ -341,10 +339,9 @@ fn a_call_that_was_given_up_is_not_made_again_with_savp() {
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER}");
     let media = media_with(optional_srtp());
-    let call =
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media, out, actions)).unwrap();
+    let call = table.ask(|agent, cx| agent.call(cx, ALICE, &target, media)).unwrap();
     let first = table.only();
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     table.receive(PEER, &answer(&first, 488, "bob1", "", None));
     assert!(table.only().line().starts_with("ACK "));
     assert!(table.agent.is_empty());
@@ -392,6 +389,19 @@ fn a_redirection_is_followed_to_the_best_contact_but_not_in_circles() {
 }
 
 #[test]
+fn a_redirection_to_more_contacts_than_are_read_is_counted() {
+    for (contacts, counted) in [(16, 0), (17, 1)] {
+        let mut table = Table::direct();
+        let (_, first) = table.call(&bob());
+        let fields: String =
+            (0..contacts).map(|n| format!("Contact: <sip:b@10.0.1.{n}>;q=0.{}\r\n", 10 + n)).collect();
+        table.receive(PEER, &answer(&first, 302, "r", &fields, None));
+        assert_eq!(table.sent().pop().unwrap().to(), "10.0.1.15:5060", "the best of the first 16");
+        assert_eq!(table.agent.counters().too_many_contacts, counted);
+    }
+}
+
+#[test]
 fn record_routes_are_followed_loosely_and_strictly() {
     for (route, uri, routes) in [
         (
@@ -410,7 +420,7 @@ fn record_routes_are_followed_loosely_and_strictly() {
         let fields = format!("{}Record-Route: {route}\r\n", contact(PEER));
         table.receive(PEER, &answer(&invite, 200, "bob", &fields, Some(&sdp("10.0.0.2", 7000))));
         let ack = table.only();
-        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
         let bye = table.only();
         for sent in [&ack, &bye] {
             assert_eq!(sent.to(), "10.0.0.8:5060");
@@ -436,8 +446,7 @@ fn what_a_person_types_becomes_a_uri_or_a_clear_word() {
         ("sip:bob@x\r\nEvil: y", NoWay::Malformed),
         ("", NoWay::Malformed),
     ] {
-        let result =
-            table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions));
+        let result = table.ask(|agent, cx| agent.call(cx, ALICE, target, media()));
         assert_eq!(result, Err(CallError::NoWay(why)), "{target}");
     }
     assert!(table.sent().is_empty());
@@ -451,10 +460,10 @@ fn calls_have_a_limit_and_none_begins_while_shutting_down() {
         table.call(&bob());
     }
     let target = bob();
-    let more = table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions));
+    let more = table.ask(|agent, cx| agent.call(cx, ALICE, &target, media()));
     assert_eq!(more, Err(CallError::TooManyCalls));
-    table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
-    let more = table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions));
+    table.ask(|agent, cx| agent.shut_down(cx));
+    let more = table.ask(|agent, cx| agent.call(cx, ALICE, &target, media()));
     assert_eq!(more, Err(CallError::Stopping));
     table.pass(Duration::from_secs(120));
     assert!(table.agent.is_idle());
@@ -516,7 +525,7 @@ fn an_update_before_the_answer_moves_the_target_of_its_own_dialog_alone() {
         table.receive(PEER, &answer(&invite, 200, tag, &fields, Some(&sdp("10.0.0.2", 7000))));
         let ack = table.only();
         assert_eq!((ack.line().split(' ').next(), ack.to().as_str()), (Some("ACK"), place), "{tag} {said:?}");
-        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
         let bye = table.only();
         assert_eq!((bye.field("CSeq"), bye.to().as_str()), (Some("2 BYE"), place), "{tag} {said:?}");
     }
@@ -536,7 +545,7 @@ fn a_request_without_a_tag_belongs_to_no_dialog_of_an_unanswered_call() {
 fn a_lost_dialog_ends_the_call() {
     let mut table = Table::direct();
     let (call, _) = table.established(&bob());
-    table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
     let reinvite = table.only();
     table.receive(PEER, &answer(&reinvite, 481, "bob", "", None));
     assert_eq!(table.agent.call_state(call), None);

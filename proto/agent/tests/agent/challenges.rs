@@ -20,7 +20,7 @@ fn proxy(realm: &str, nonce: &str, more: &str) -> String {
 }
 
 fn register(table: &mut Table) -> Sent {
-    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    table.ask(|agent, cx| agent.register(cx, ALICE));
     table.only()
 }
 
@@ -257,7 +257,7 @@ fn a_call_through_the_server_proves_itself_to_the_proxy_and_keeps_its_dialog() {
     assert_eq!((ack.field("CSeq"), ack.to().as_str()), (Some("2 ACK"), SERVER));
     assert!(matches!(table.events().as_slice(), [AgentEvent::Answered { .. }]));
     // The next one need not be asked.
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(is_silent(&mut table), "the other side sees what is in a dialog");
     table.events();
     let (_, other) = table.call("sip:carol@example.org");
@@ -268,7 +268,7 @@ fn a_call_through_the_server_proves_itself_to_the_proxy_and_keeps_its_dialog() {
 fn a_call_given_up_is_not_made_again_with_credentials() {
     let mut table = Table::at_server();
     let (call, first) = table.call("sip:bob@example.org");
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     table.receive(SERVER, &answer(&first, 407, "p", &proxy("example.org", "n1", ""), None));
     assert!(table.only().line().starts_with("ACK "));
     let events = table.events();
@@ -313,7 +313,7 @@ fn an_attacker_who_challenges_our_bye_gets_nothing() {
         let body = crate::harness::sdp("10.0.0.2", 7000);
         table.receive(from, &answer(&first, 200, "bob", &contact, Some(&body)));
         table.sent();
-        table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
         let bye = table.only();
         for status in [401, 407] {
             let fields = [both("example.org"), proxy("example.org", "chosen", ",stale=true")].concat();
@@ -329,7 +329,7 @@ fn an_attacker_who_challenges_our_bye_gets_nothing() {
 fn an_attacker_who_calls_us_and_challenges_what_we_send_gets_nothing() {
     let mut table = Table::at_server();
     let (call, ok) = table.answered();
-    table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
     let reinvite = table.only();
     let fields = [both("example.org"), proxy("example.org", "chosen", "")].concat();
     table.receive(PEER, &answer(&reinvite, 401, "b", &fields, None));
@@ -349,7 +349,7 @@ fn a_server_that_asks_inside_dialogs_is_answered_where_that_is_configured() {
     let body = crate::harness::sdp("10.0.0.2", 7000);
     table.receive(SERVER, &answer(&first, 200, "bob", &contact, Some(&body)));
     table.sent();
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     let bye = table.only();
     table.receive(SERVER, &answer(&bye, 401, "bob", &both("example.org"), None));
     assert!(table.sent().is_empty(), "401 is the other side's");
@@ -357,7 +357,7 @@ fn a_server_that_asks_inside_dialogs_is_answered_where_that_is_configured() {
     let (call, first) = table.call("sip:bob@example.org");
     table.receive(SERVER, &answer(&first, 200, "bob", &contact, Some(&body)));
     table.sent();
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     let bye = table.only();
     table.receive(SERVER, &answer(&bye, 407, "bob", &proxy("example.org", "n", ""), None));
     let again = table.only();

@@ -2,16 +2,15 @@
 
 use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
-use ringway_media::sdp::SecurityPolicy;
-use ringway_media::{Direction, Protection, Suite};
 use ringway_sansio::Event;
+use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 
 fn hold(table: &mut Table, call: CallId) {
-    table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
 }
 
 fn resume(table: &mut Table, call: CallId) {
-    table.ask(|agent, now, out, actions| agent.resume(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.resume(cx, call)).unwrap();
 }
 
 fn contact() -> String {
@@ -98,7 +97,7 @@ fn a_hold_that_no_request_can_be_made_for_is_told_and_the_call_stays() {
             let offer = invite("c", 1, Some(&sdp("10.0.0.2", 7000)))
                 .replace("<sip:bob@10.0.0.2:5060>", &format!("<{contact}>"));
             let call = table.ringing(&offer);
-            table.ask(|agent, now, out, actions| agent.answer(now, call, media(), out, actions)).unwrap();
+            table.ask(|agent, cx| agent.answer(cx, call, media())).unwrap();
             let ok = table.only();
             table.events();
             if hold_is_early {
@@ -140,7 +139,7 @@ fn a_hold_that_finds_no_room_leaves_the_session_as_it_was() {
         });
         let (call, first) = table.established(&format!("sip:bob@{PEER}"));
         let target = format!("sip:carol@{PEER}");
-        table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+        table.ask(|agent, cx| agent.query(cx, ALICE, &target)).unwrap();
         let query = table.only();
         hold(&mut table, call);
         assert!(table.sent().is_empty());
@@ -298,13 +297,11 @@ fn a_change_without_an_offer_is_answered_with_ours() {
 #[test]
 fn a_peer_that_takes_srtp_away_is_refused_and_the_call_goes_on() {
     let policy =
-        || SecurityPolicy::Opportunistic { suites: vec![Suite::AesCm128HmacSha1_80], hello_hash: None };
+        || SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None };
     let crypto = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&sdp_with("10.0.0.2", 7000, crypto))));
-    table
-        .ask(|agent, now, out, actions| agent.answer(now, call, media_with(policy()), out, actions))
-        .unwrap();
+    table.ask(|agent, cx| agent.answer(cx, call, media_with(policy()))).unwrap();
     let ok = table.only();
     let events = table.events();
     let [AgentEvent::Answered { params, .. }] = events.as_slice() else { panic!("{events:?}") };
@@ -367,14 +364,11 @@ fn silence_after_a_change_ends_the_call_with_a_bye() {
 
 #[test]
 fn an_answer_to_our_change_that_drops_srtp_ends_the_call() {
-    let policy = SecurityPolicy::Sdes { suites: vec![Suite::AesCm128HmacSha1_80] };
+    let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER}");
-    let call = table
-        .ask(|agent, now, out, actions| {
-            agent.call(now, crate::harness::ALICE, &target, media_with(policy), out, actions)
-        })
-        .unwrap();
+    let call =
+        table.ask(|agent, cx| agent.call(cx, crate::harness::ALICE, &target, media_with(policy))).unwrap();
     let first = table.only();
     let crypto = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
     let secure = sdp_with("10.0.0.2", 7000, crypto).replace("RTP/AVP", "RTP/SAVP");

@@ -3,9 +3,8 @@
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_media::Codec;
-use ringway_media::sdp::{LocalMedia, SecurityPolicy};
-use ringway_sansio::{Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
+use ringway_sansio::{Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
+use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -76,11 +75,8 @@ impl Table {
     }
 
     /// Calls the agent; what it sends and tells is there afterwards.
-    pub(crate) fn ask<R>(
-        &mut self,
-        run: impl FnOnce(&mut UserAgent, Instant, &mut Outbox, &mut Vec<Action>) -> R,
-    ) -> R {
-        run(&mut self.agent, self.now, &mut self.out, &mut self.actions)
+    pub(crate) fn ask<R>(&mut self, run: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R) -> R {
+        run(&mut self.agent, &mut Context::new(self.now, &mut self.out, &mut self.actions))
     }
 
     pub(crate) fn receive(&mut self, from: &str, text: &str) {
@@ -88,11 +84,11 @@ impl Table {
     }
 
     pub(crate) fn receive_bytes(&mut self, flow: Flow, bytes: &[u8]) {
-        self.ask(|agent, now, out, actions| agent.on_message(now, Received { flow, bytes }, out, actions));
+        self.ask(|agent, cx| agent.on_message(cx, Received { flow, bytes }));
     }
 
     pub(crate) fn event(&mut self, event: Event) {
-        self.ask(|agent, now, out, actions| agent.on_event(now, event, out, actions));
+        self.ask(|agent, cx| agent.on_event(cx, event));
     }
 
     /// Lets time pass, deadline by deadline.
@@ -100,7 +96,7 @@ impl Table {
         let until = self.now + span;
         while let Some(due) = self.agent.next_deadline().filter(|due| due.at <= until) {
             self.now = self.now.max(due.at);
-            self.ask(|agent, now, out, actions| agent.on_timeout(now, out, actions));
+            self.ask(|agent, cx| agent.on_timeout(cx));
         }
         self.now = until;
     }
@@ -141,9 +137,7 @@ impl Table {
 
     /// Calls `target`, and gives the INVITE.
     pub(crate) fn call(&mut self, target: &str) -> (CallId, Sent) {
-        let call = self
-            .ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions))
-            .unwrap();
+        let call = self.ask(|agent, cx| agent.call(cx, ALICE, target, media())).unwrap();
         (call, self.only())
     }
 
@@ -170,7 +164,7 @@ impl Table {
     /// A call from the peer that stands; its 200 is given.
     pub(crate) fn answered(&mut self) -> (CallId, Sent) {
         let call = self.ringing(&invite("in1", 1, Some(&sdp("10.0.0.2", 7000))));
-        self.ask(|agent, now, out, actions| agent.answer(now, call, media(), out, actions)).unwrap();
+        self.ask(|agent, cx| agent.answer(cx, call, media())).unwrap();
         let ok = self.only();
         self.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
         assert!(self.sent().is_empty());

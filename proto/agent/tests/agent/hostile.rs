@@ -37,7 +37,7 @@ fn random_damage_never_harms_the_agent() {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut table = Table::at_server();
         let (call, first) = table.established(&format!("sip:bob@{PEER}"));
-        let _ = table.ask(|agent, now, out, actions| agent.hold(now, call, out, actions));
+        let _ = table.ask(|agent, cx| agent.hold(cx, call));
         let sent = table.sent();
         let mut texts = vec![
             invite_with("c", 1, "Replaces: x;to-tag=1;from-tag=2\r\n", Some(&sdp("10.0.0.2", 7000))),
@@ -74,7 +74,7 @@ fn random_damage_never_harms_the_agent() {
             table.receive_bytes(udp(PEER), &bytes);
             table.pass(std::time::Duration::from_millis(rng.below(500)));
         }
-        table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+        table.ask(|agent, cx| agent.shut_down(cx));
         table.pass_s(600);
         assert_eq!(table.agent.len(), (0, 0), "seed {seed}");
         assert_eq!(table.agent.transactions().len(), (0, 0), "seed {seed}");
@@ -89,7 +89,7 @@ fn strange_acks_change_nothing() {
     table.receive(PEER, &invite("c", 1, None).replace("INVITE", "ACK").replace("z9hG4bKc1", "z9hG4bKx"));
     assert_eq!(table.agent.call_state(call), Some(CallState::Ringing));
     let media = crate::harness::media();
-    table.ask(|agent, now, out, actions| agent.answer(now, call, media, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.answer(cx, call, media)).unwrap();
     let ok = table.only();
     table.receive(PEER, &in_dialog("ACK", 2, &ok, "", None));
     table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None).replace(";tag=b\r\n", ";tag=x\r\n"));

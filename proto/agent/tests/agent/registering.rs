@@ -6,7 +6,7 @@ use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
 use std::time::Duration;
 
 fn register(table: &mut Table) -> Sent {
-    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    table.ask(|agent, cx| agent.register(cx, ALICE));
     table.only()
 }
 
@@ -131,7 +131,7 @@ fn it_is_taken_back_at_the_end() {
     let first = register(&mut table);
     accept(&mut table, &first, 600);
     table.events();
-    table.ask(|agent, now, out, actions| agent.shut_down(now, out, actions));
+    table.ask(|agent, cx| agent.shut_down(cx));
     let last = table.only();
     assert!(last.field("Contact").unwrap().ends_with(";expires=0"));
     assert!(!table.agent.is_idle());

@@ -29,7 +29,7 @@ fn a_name_is_looked_up_once_and_then_known_for_a_while() {
         ..account_at_server()
     };
     let mut table = Table::with(account, |_| {});
-    table.ask(|agent, now, out, actions| agent.start(now, out, actions));
+    table.ask(|agent, cx| agent.start(cx));
     assert!(table.sent().is_empty());
     let query = resolve(&mut table);
     table.event(Event::Resolved { query, address: Some("10.0.0.9".parse().unwrap()) });
@@ -45,7 +45,7 @@ fn a_name_that_nobody_knows_ends_the_call() {
     for answered in [true, false] {
         let mut table = Table::direct();
         let target = "sip:bob@nowhere.example";
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions)).unwrap();
+        table.ask(|agent, cx| agent.call(cx, ALICE, target, media())).unwrap();
         let query = resolve(&mut table);
         if answered {
             table.event(Event::Resolved { query, address: None });
@@ -60,9 +60,7 @@ fn a_name_that_nobody_knows_ends_the_call() {
     }
     // A name that leads to everybody is as good as none.
     let mut table = Table::direct();
-    table
-        .ask(|agent, now, out, actions| agent.call(now, ALICE, "sip:b@x.example", media(), out, actions))
-        .unwrap();
+    table.ask(|agent, cx| agent.call(cx, ALICE, "sip:b@x.example", media())).unwrap();
     let query = resolve(&mut table);
     table.event(Event::Resolved { query, address: Some("255.255.255.255".parse().unwrap()) });
     assert!(table.sent().is_empty());
@@ -72,10 +70,9 @@ fn a_name_that_nobody_knows_ends_the_call() {
 fn a_call_given_up_while_its_name_is_looked_up_is_never_sent() {
     let mut table = Table::direct();
     let target = "sip:bob@slow.example";
-    let call =
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, target, media(), out, actions)).unwrap();
+    let call = table.ask(|agent, cx| agent.call(cx, ALICE, target, media())).unwrap();
     let query = resolve(&mut table);
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(matches!(
         table.events().as_slice(),
         [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
@@ -108,7 +105,7 @@ fn large_requests_go_by_tcp_and_by_udp_when_nobody_is_there() {
     let (_, invite) = {
         let mut table = Table::with(large(), |_| {});
         let target = format!("sip:bob@{PEER}");
-        table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions)).unwrap();
+        table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
         let token = table.out.packets().next().unwrap().0.token;
         table.sent();
         table.event(Event::Unreachable(token));
@@ -125,7 +122,7 @@ fn large_requests_go_by_tcp_and_by_udp_when_nobody_is_there() {
 fn a_peer_that_cannot_be_reached_ends_the_call() {
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER};transport=tcp");
-    table.ask(|agent, now, out, actions| agent.call(now, ALICE, &target, media(), out, actions)).unwrap();
+    table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
     let token = table.out.packets().next().unwrap().0.token;
     table.event(Event::Unreachable(token));
     assert!(matches!(
@@ -163,7 +160,7 @@ fn a_connection_that_a_registration_went_by_ends_the_invite_that_went_by_it_too(
     let mut account = account_at_server();
     account.server.as_mut().unwrap().transport = Transport::Tcp;
     let mut table = Table::with(account, |_| {});
-    table.ask(|agent, now, out, actions| agent.register(now, ALICE, out, actions));
+    table.ask(|agent, cx| agent.register(cx, ALICE));
     let register = table.only();
     table.receive_bytes(by_tcp(4, SERVER), answer(&register, 200, "r", "Expires: 600\r\n", None).as_bytes());
     table.events();
@@ -180,11 +177,39 @@ fn a_connection_that_a_registration_went_by_ends_the_invite_that_went_by_it_too(
 }
 
 #[test]
+fn connections_beyond_those_that_are_kept_are_counted() {
+    let mut table = Table::direct();
+    for number in 1..=34_u64 {
+        let peer = format!("10.0.1.{number}:5060");
+        let (_, invite) = table.call(&format!("sip:bob@{peer};transport=tcp"));
+        table.receive_bytes(by_tcp(number, &peer), answer(&invite, 486, "b", "", None).as_bytes());
+        table.sent();
+    }
+    assert_eq!(table.agent.counters().connections_displaced, 2);
+}
+
+#[test]
+fn names_beyond_those_that_are_kept_are_counted() {
+    let mut table = Table::direct();
+    for number in 1..=18_u8 {
+        let target = format!("sip:bob@host{number}.example.net");
+        table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
+        let query = resolve(&mut table);
+        let address = std::net::IpAddr::from([10, 0, 1, number]);
+        table.event(Event::Resolved { query, address: Some(address) });
+        let invite = table.only();
+        table.receive(&invite.to(), &answer(&invite, 486, "b", "", None));
+        table.sent();
+    }
+    assert_eq!(table.agent.counters().names_displaced, 2);
+}
+
+#[test]
 fn a_cancelled_invite_ends_with_its_connection_and_an_answered_one_does_not() {
     let mut table = Table::direct();
     let (call, invite) = table.call(&format!("sip:bob@{PEER};transport=tcp"));
     table.receive_bytes(by_tcp(4, PEER), answer(&invite, 180, "b", "", None).as_bytes());
-    table.ask(|agent, now, out, actions| agent.hang_up(now, call, out, actions)).unwrap();
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     table.sent();
     table.events();
     table.event(Event::Closed(ConnectionId(4)));
@@ -209,7 +234,7 @@ fn a_cancelled_invite_ends_with_its_connection_and_an_answered_one_does_not() {
 fn queries_are_asked_and_answered() {
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER}");
-    let query = table.ask(|agent, now, out, actions| agent.query(now, ALICE, &target, out, actions)).unwrap();
+    let query = table.ask(|agent, cx| agent.query(cx, ALICE, &target)).unwrap();
     let options = table.only();
     assert!(options.line().starts_with("OPTIONS "));
     table.receive(PEER, &answer(&options, 200, "b", "", None));

@@ -12,9 +12,7 @@ fn report(of: &Sent, cseq: u32, state: &str, line: &str) -> String {
 
 fn transfer(table: &mut Table) -> (CallId, Sent, Sent) {
     let (call, invite) = table.established(&format!("sip:bob@{PEER}"));
-    table
-        .ask(|agent, now, out, actions| agent.transfer(now, call, "sip:carol@10.0.0.7", out, actions))
-        .unwrap();
+    table.ask(|agent, cx| agent.transfer(cx, call, "sip:carol@10.0.0.7")).unwrap();
     let refer = table.only();
     (call, invite, refer)
 }
@@ -26,8 +24,7 @@ fn a_transfer_that_succeeds_ends_our_call() {
     assert!(refer.line().starts_with("REFER sip:bob@"));
     assert_eq!(refer.field("Refer-To"), Some("<sip:carol@10.0.0.7>"));
     assert_eq!(refer.field("Referred-By"), Some("<sip:alice@example.org>"));
-    let twice =
-        table.ask(|agent, now, out, actions| agent.transfer(now, call, "sip:d@10.0.0.7", out, actions));
+    let twice = table.ask(|agent, cx| agent.transfer(cx, call, "sip:d@10.0.0.7"));
     assert_eq!(twice, Err(CallError::WrongState));
     table.receive(PEER, &answer(&refer, 202, "bob", "", None));
     table.receive(PEER, &report(&invite, 1, "active;expires=60", "SIP/2.0 180 Ringing\r\n"));
@@ -103,9 +100,7 @@ fn who_is_asked_calls_and_reports() {
         panic!("{events:?}")
     };
     assert_eq!((target.as_str(), referred_by.as_str()), ("sip:carol@10.0.0.7", "<sip:bob@example.net>"));
-    let new = table
-        .ask(|agent, now, out, actions| agent.accept_transfer(now, call, media(), out, actions))
-        .unwrap();
+    let new = table.ask(|agent, cx| agent.accept_transfer(cx, call, media())).unwrap();
     let invite = table.only();
     assert_eq!(invite.line(), "INVITE sip:carol@10.0.0.7 SIP/2.0");
     assert_eq!(invite.field("Replaces"), Some("x@y;to-tag=1;from-tag=2"));
@@ -132,14 +127,13 @@ fn a_transfer_that_is_rejected_or_not_decided_is_reported() {
             table.receive(PEER, &answer(sent, 200, "bob", "", None));
         }
         if decides {
-            table.ask(|agent, now, out, actions| agent.reject_transfer(now, call, out, actions)).unwrap();
+            table.ask(|agent, cx| agent.reject_transfer(cx, call)).unwrap();
         } else {
             table.pass_s(61);
         }
         let last = table.sent().remove(0);
         assert_eq!(last.body(), "SIP/2.0 603 Decline\r\n");
-        let late =
-            table.ask(|agent, now, out, actions| agent.accept_transfer(now, call, media(), out, actions));
+        let late = table.ask(|agent, cx| agent.accept_transfer(cx, call, media()));
         assert_eq!(late, Err(CallError::WrongState));
     }
 }

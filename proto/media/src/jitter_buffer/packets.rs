@@ -1,11 +1,11 @@
 //! The packets a jitter buffer holds: in no order, in memory taken once.
 
 use super::SoundPacket;
-use crate::Codec;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use ringway_sdp::Codec;
 
 /// What was done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! What a session is made with.
 
 use crate::jitter_buffer::BufferLimits;
-use crate::srtp::SrtpSettings;
-use crate::zrtp::{ZidCache, ZrtpConfig};
 use alloc::string::String;
 use core::net::SocketAddr;
 use core::time::Duration;
+use ringway_srtp::SrtpSettings;
+use ringway_zrtp::{ZidCache, ZrtpConfig};
 
 /// How one stream behaves.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
 //! Our side of RTCP: what we report, and what the peer's reports say.
 
 use super::send::Outgoing;
-use crate::MediaParams;
 use crate::reception::Reception;
 use crate::rtcp::{
-    Compound, Farewell, OwnReport, REPORT_BYTES_MAX, ReportBlock, ReportSchedule, RtcpPacket, ntp_middle,
+    Compound, OwnReport, REPORT_BYTES_MAX, ReportBlock, ReportKind, ReportSchedule, RtcpPacket, ntp_middle,
     ntp_time,
 };
-use crate::srtp::SrtpSender;
 use core::time::Duration;
 use ringway_sansio::{Instant, Rng};
+use ringway_sdp::MediaParams;
+use ringway_srtp::SrtpSender;
 
 /// Reports sent and received.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Control {
     /// The peer's last sender report: its name for the time, and when it came.
     last_report: Option<(u32, Instant)>,
     round_trip: Option<Duration>,
-    remote: Option<RemoteView>,
+    remote: Option<RemoteReception>,
     /// Packets we had sent at the last report and at the one before.
     sent_before: [u64; 2],
     sent: u64,
@@ -26,9 +26,9 @@ pub(super) struct Control {
     has_left: bool,
 }
 
-/// How the peer hears us, as its last report says.
+/// Reception of our stream by the peer, from its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemoteView {
+pub struct RemoteReception {
     /// Share of our packets it lost lately, in 1/256.
     pub fraction_lost: u8,
     /// Packets of ours it lost so far.
@@ -37,8 +37,8 @@ pub struct RemoteView {
     pub jitter: u32,
 }
 
-/// Room for a report and what protects it.
-pub(super) type ReportRoom = [u8; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
+/// Buffer for a report with the SRTCP trailer.
+pub(super) type ReportBuffer = [u8; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
 
 /// Whether the peer said that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl Control {
         now: Instant,
         (rng, cname): (&mut Rng, &str),
         (outgoing, reception, params): (&Outgoing, &mut Reception, &MediaParams),
-        farewell: Farewell,
-        room: &mut ReportRoom,
+        kind: ReportKind,
+        room: &mut ReportBuffer,
     ) -> usize {
         let packets = outgoing.counts().packets;
         // RFC 3550 §6.4: a sender is who sent since the last report but one.
@@ -89,12 +89,12 @@ impl Control {
             sent: is_sender.then(|| outgoing.info(now, params.codec.clock_rate_hz())),
             heard: self.block(now, reception),
             cname,
-            farewell,
+            kind,
         };
         if let Some(schedule) = &mut self.schedule {
             schedule.on_sent(now, rng);
         }
-        if farewell == Farewell::Bye {
+        if kind == ReportKind::Bye {
             self.schedule = None;
         }
         self.sent += 1;
@@ -129,7 +129,7 @@ impl Control {
         self.round_trip
     }
 
-    pub(super) const fn remote(&self) -> Option<RemoteView> {
+    pub(super) const fn remote(&self) -> Option<RemoteReception> {
         self.remote
     }
 
@@ -159,7 +159,7 @@ impl Control {
             return;
         }
         let ReportBlock { fraction_lost, cumulative_lost, jitter, .. } = *block;
-        self.remote = Some(RemoteView { fraction_lost, cumulative_lost, jitter });
+        self.remote = Some(RemoteReception { fraction_lost, cumulative_lost, jitter });
         if block.last_report != 0 {
             // RFC 3550 §6.4.1: A - LSR - DLSR, in 2^-16 s; what is negative or absurd comes from a clock that jumped.
             let passed = ntp_middle(ntp_time(arrived)).wrapping_sub(block.last_report);

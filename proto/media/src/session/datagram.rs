@@ -3,18 +3,18 @@
 use super::config::SymmetricRtp;
 use super::control::Heard;
 use super::event::MediaEvent;
+use super::latch::{Latch, Sender};
 use super::receive::{Payload, Transit};
-use super::receiving::Under;
-use super::shield::Opened;
-use super::source_lock::{Sender, SourceLock};
+use super::receive_contexts::KeyGeneration;
+use super::srtp_state::Opened;
 use super::{MediaSession, RTCP_PORT, RTP_PORT, ip_header_bytes};
 use crate::rtcp::Compound;
 use crate::rtp::{DatagramKind, RtpPacket};
-use crate::srtp::UnprotectError;
-use crate::zrtp::ZrtpCounts;
-use crate::{MediaParams, Protection};
 use core::net::SocketAddr;
 use ringway_sansio::{Flow, Instant, ListenerId, Outbox, Token};
+use ringway_sdp::{MediaParams, Protection};
+use ringway_srtp::UnprotectError;
+use ringway_zrtp::ZrtpCounts;
 
 impl MediaSession {
     /// Takes a datagram of the port that `flow` names: see [`Self::on_rtp`] and [`Self::on_rtcp`]. There are no others.
@@ -72,7 +72,7 @@ impl MediaSession {
     fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let ip_bytes = datagram.len() as u32 + ip_header_bytes(from);
         let (Some(_), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
-        let (len, proof) = match self.shield.open_rtp(now, datagram) {
+        let (len, proof) = match self.srtp.open_rtp(now, datagram) {
             Opened::Plain => (datagram.len(), None),
             Opened::Authenticated(len, under) => (len, Some(under)),
             Opened::Refused(error) => return self.refuse_srtp(from, error),
@@ -82,14 +82,14 @@ impl MediaSession {
         let Ok(packet) = RtpPacket::parse(clear) else {
             return self.refuse(from, |refused| &mut refused.malformed);
         };
-        let (Some(params), Some(lock)) = (&self.params, &mut self.lock) else { return };
+        let (Some(params), Some(latch)) = (&self.params, &mut self.latch) else { return };
         let payload = Payload::of(params, packet.header().payload_type);
         let sender = match proof {
             // Only the present key proves that the peer has moved.
-            Some(Under::Previous) if !lock.is_peer(from) => Sender::Stranger,
-            Some(Under::Present | Under::Previous) => lock.on_authenticated(now, from),
-            None if payload == Payload::Unknown && !lock.is_peer(from) => Sender::Stranger,
-            None => lock.on_plain(now, from, packet.header()),
+            Some(KeyGeneration::Previous) if !latch.is_peer(from) => Sender::Stranger,
+            Some(KeyGeneration::Current | KeyGeneration::Previous) => latch.on_authenticated(now, from),
+            None if payload == Payload::Unknown && !latch.is_peer(from) => Sender::Stranger,
+            None => latch.on_plain(now, from, packet.header()),
         };
         match sender {
             Sender::Stranger => {
@@ -101,7 +101,7 @@ impl MediaSession {
         }
         let (events, events_max) = (&mut self.events, self.config.limits.events_max);
         let dropped = &mut self.events_dropped;
-        let is_late = proof == Some(Under::Previous);
+        let is_late = proof == Some(KeyGeneration::Previous);
         self.incoming.on_packet(Transit { now, arrived, ip_bytes, is_late }, &packet, payload, |digit| {
             if events.len() < events_max {
                 events.push_back(MediaEvent::Digit(digit));
@@ -109,13 +109,13 @@ impl MediaSession {
                 *dropped += 1;
             }
         });
-        if proof.is_some() && !self.shield.may_send() {
+        if proof.is_some() && !self.srtp.may_send() {
             self.on_first_authenticated(now);
         }
     }
 
     fn on_new_peer(&mut self, from: SocketAddr) {
-        self.row.stop();
+        self.port_probe.stop();
         // RFC 8489 would keep the ways open for ever; from here on the sound and its reports do.
         if let Some(stun) = &mut self.stun {
             stun.stop();
@@ -125,12 +125,12 @@ impl MediaSession {
 
     fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
         let (Some(params), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
-        let is_peer = is_control_peer(params, self.lock.as_ref(), from);
-        let len = match self.shield.open_rtcp(now, datagram) {
+        let is_peer = is_control_peer(params, self.latch.as_ref(), from);
+        let len = match self.srtp.open_rtcp(now, datagram) {
             Opened::Plain if is_peer => datagram.len(),
-            Opened::Authenticated(len, Under::Present) => len,
-            Opened::Authenticated(len, Under::Previous) if is_peer => len,
-            Opened::Plain | Opened::Authenticated(_, Under::Previous) => {
+            Opened::Authenticated(len, KeyGeneration::Current) => len,
+            Opened::Authenticated(len, KeyGeneration::Previous) if is_peer => len,
+            Opened::Plain | Opened::Authenticated(_, KeyGeneration::Previous) => {
                 self.refused.strangers += 1;
                 return;
             }
@@ -161,7 +161,7 @@ impl MediaSession {
         let is_agreed =
             matches!(self.params.as_ref().map(|params| &params.protection), Some(Protection::Zrtp { .. }));
         let is_peer =
-            self.lock.as_ref().is_some_and(|lock| lock.is_peer(from)) || self.zrtp_from == Some(from);
+            self.latch.as_ref().is_some_and(|latch| latch.is_peer(from)) || self.zrtp_from == Some(from);
         let may_begin = self.zrtp_from.is_none()
             && self.config.symmetric == SymmetricRtp::Latch
             && datagram.get(16..24) == Some(b"Hello   ");
@@ -227,15 +227,15 @@ impl MediaSession {
     /// True for an address that the peer sends from, as far as we know.
     fn is_peer(&self, from: SocketAddr) -> bool {
         self.params.as_ref().is_some_and(|params| {
-            let is_sound_peer = self.lock.as_ref().is_some_and(|lock| lock.is_peer(from));
-            is_sound_peer || is_control_peer(params, self.lock.as_ref(), from)
+            let is_sound_peer = self.latch.as_ref().is_some_and(|latch| latch.is_peer(from));
+            is_sound_peer || is_control_peer(params, self.latch.as_ref(), from)
         })
     }
 }
 
 /// True for RTCP from the address that signalling told, or from the host that the peer's sound comes from.
-fn is_control_peer(params: &MediaParams, lock: Option<&SourceLock>, from: SocketAddr) -> bool {
-    let heard_from = lock.and_then(SourceLock::heard_from);
+fn is_control_peer(params: &MediaParams, latch: Option<&Latch>, from: SocketAddr) -> bool {
+    let heard_from = latch.and_then(Latch::heard_from);
     Flow::canonical(params.remote_rtcp) == from || heard_from.is_some_and(|heard| heard.ip() == from.ip())
 }
 

@@ -1,10 +1,10 @@
 //! What a session tells the program.
 
-use crate::Suite;
 use crate::stun::StunFailure;
-use crate::zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 use alloc::string::String;
 use core::net::SocketAddr;
+use ringway_sdp::CryptoSuite;
+use ringway_zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 
 /// What happened to a stream.
 #[derive(Debug)]
@@ -20,10 +20,15 @@ pub enum MediaEvent {
         /// The port of RTCP, once that is known too.
         rtcp: Option<SocketAddr>,
     },
-    /// The STUN server was of no use; it is asked again after 30 s.
+    /// The STUN server was of no use; it is deferred again after 30 s.
     StunFailed(StunFailure),
     /// The stream is protected from now on, both ways, or under another key.
-    Secured(SecuredBy),
+    Secured {
+        /// Crypto suite of both directions.
+        suite: CryptoSuite,
+        /// The short authentication string of ZRTP; `None` with keys from the SDP.
+        sas: Option<Sas>,
+    },
     /// The stream was protected and is no longer, because new parameters say so.
     Unprotected,
     /// What was agreed on cannot protect the stream: nothing is sent or heard.
@@ -36,40 +41,6 @@ pub enum MediaEvent {
     Forget(Zid),
     /// The peer says by RTCP that it stops sending.
     PeerLeft,
-}
-
-/// What protects a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecuredBy {
-    /// Where the keys come from.
-    pub method: SecurityMethod,
-    /// What encrypts.
-    pub suite: Suite,
-    /// With ZRTP: what the users compare.
-    pub sas: Option<Sas>,
-}
-
-/// Where keys come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SecurityMethod {
-    /// There are none.
-    #[default]
-    None,
-    /// Signalling carried them (RFC 4568).
-    Sdes,
-    /// The two ends agreed on them in the media path (RFC 6189).
-    Zrtp,
-}
-
-impl SecurityMethod {
-    /// The word for it in options and reports: `none`, `sdes`, `zrtp`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Sdes => "sdes",
-            Self::Zrtp => "zrtp",
-        }
-    }
 }
 
 /// A short authentication string and what is known about it (RFC 6189 §7).
@@ -93,7 +64,7 @@ pub struct Sas {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityFailure {
     /// A key of the signalling does not fit its suite.
-    Key(crate::srtp::KeyError),
+    Key(ringway_srtp::KeyError),
     /// The agreement came to nothing.
     Zrtp(ZrtpFailure),
     /// ZRTP was agreed on, and this session was made without it.

@@ -4,9 +4,9 @@ use crate::dtmf::DigitReceiver;
 use crate::jitter_buffer::{BufferLimits, JitterBuffer, SoundPacket};
 use crate::reception::{Arrival, Clock, Place, Reception};
 use crate::rtp::{RtpHeader, RtpPacket};
-use crate::{Codec, MediaParams};
 use core::time::Duration;
 use ringway_sansio::Instant;
+use ringway_sdp::{Codec, MediaParams};
 
 /// What we hear of one peer.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Transit {
     /// By the kernel's clock.
     pub(super) arrived: Instant,
     pub(super) ip_bytes: u32,
-    /// Under a key that the peer has given up since.
+    /// KeyGeneration a key that the peer has given up since.
     pub(super) is_late: bool,
 }
 

@@ -3,27 +3,27 @@
 use super::session_tests::{BAD, PERFECT, SUITE, seeds};
 use super::wire::{Faults, Wire, address, blocks_of_tone, plain, sdes};
 use super::*;
-use crate::Suite;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
+use ringway_sdp::CryptoSuite;
 
 #[test]
 fn another_key_is_taken_up_and_told() {
     let mut wire = Wire::sdes(4, SUITE, PERFECT);
     wire.run(50);
-    wire.agree(|params, end| sdes(params, Suite::AeadAes256Gcm, end as u8 + 11, 12 - end as u8));
+    wire.agree(|params, end| sdes(params, CryptoSuite::AeadAes256Gcm, end as u8 + 11, 12 - end as u8));
     wire.ends.iter_mut().for_each(|end| end.heard.clear());
     wire.run(50);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
-        assert_eq!(report.security.suite, Some(Suite::AeadAes256Gcm));
+        assert_eq!(report.security.map(|security| security.suite), Some(CryptoSuite::AeadAes256Gcm));
         assert_eq!((report.refused, report.received.counts.lost()), (Refused::default(), 0));
         assert!(blocks_of_tone(&wire.ends[end].heard, period) >= 49, "end {end}");
     }
     wire.agree(|params, _| params);
     wire.run(5);
     assert!(matches!(wire.ends[0].events.last(), Some(MediaEvent::Unprotected)));
-    assert_eq!(wire.ends[0].session.report().security, Security::default());
+    assert_eq!(wire.ends[0].session.report().security, None);
 }
 
 /// One end has a new key with its answer, the other one when it gets that.
@@ -57,7 +57,7 @@ fn nothing_is_lost_at_a_change_of_keys_on_a_network_that_reorders() {
     for seed in seeds() {
         let mut wire = Wire::sdes(seed, SUITE, Faults { lost: 0, ..BAD });
         for round in 1..10_u8 {
-            let suite = Suite::ALL[usize::from(round) % Suite::ALL.len()];
+            let suite = CryptoSuite::ALL[usize::from(round) % CryptoSuite::ALL.len()];
             wire.run(30);
             wire.agree(|params, end| sdes(params, suite, 2 * round + end as u8, 2 * round + 1 - end as u8));
         }

@@ -1,19 +1,19 @@
 //! What a session reports.
 
-use super::control::RemoteView;
-use super::event::SecurityMethod;
+use super::control::RemoteReception;
 use super::send::SentCounts;
+use super::srtp_state::Security;
 use crate::jitter_buffer::BufferCounts;
 use crate::quality::{self, Concealment, Impairments};
 use crate::reception::ReceptionReport;
-use crate::{Codec, Suite};
 use core::net::SocketAddr;
+use ringway_sdp::Codec;
 
 /// Everything known about a stream. A value without memory of its own: making and moving it allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// What protects it now.
-    pub security: Security,
+    /// Protection in force; `None`: none, or not yet.
+    pub security: Option<Security>,
     /// What we sent.
     pub sent: SentReport,
     /// What the peer's packets say: loss, delta, jitter, kbit/s.
@@ -35,7 +35,7 @@ pub struct Report {
     /// There and back, by RTCP, in milliseconds.
     pub round_trip_ms: Option<f64>,
     /// How the peer hears us, by RTCP.
-    pub remote: Option<RemoteView>,
+    pub remote: Option<RemoteReception>,
     /// Where our sound goes.
     pub target: Option<SocketAddr>,
     /// Where the peer is heard from.
@@ -46,23 +46,6 @@ pub struct Report {
     pub rating: Option<f64>,
     /// The same as mean opinion score, 1-4.41.
     pub mos: Option<f64>,
-}
-
-/// What protects a stream, as it is and not as it was wished for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Security {
-    /// Where the keys come from.
-    pub method: SecurityMethod,
-    /// What encrypts.
-    pub suite: Option<Suite>,
-    /// Length of the tag of an SRTP packet; 0: there is none.
-    pub tag_bits: u16,
-}
-
-impl Security {
-    pub(super) fn new((method, suite): (SecurityMethod, Option<Suite>)) -> Self {
-        Self { method, suite, tag_bits: suite.map_or(0, Suite::tag_bits) }
-    }
 }
 
 /// What was sent.

@@ -1,14 +1,15 @@
 //! The stream that goes out: sound and keys to packets.
 
-use super::shield::{NotSent, Shield};
+use super::srtp_state::{SendError, SrtpState};
 use crate::dtmf::{Digit, DigitSender};
 use crate::rtcp::SenderInfo;
 use crate::rtp::RtpHeader;
-use crate::srtp::SrtpSender;
-use crate::{Entropy, MediaParams, g711, rtcp};
+use crate::{g711, rtcp};
 use alloc::boxed::Box;
 use alloc::vec;
-use ringway_sansio::Instant;
+use ringway_sansio::{Entropy, Instant};
+use ringway_sdp::MediaParams;
+use ringway_srtp::SrtpSender;
 
 /// What we send. Source, numbers and stamps go on through holds and new keys, because the peer counts on.
 #[derive(Debug)]
@@ -71,9 +72,9 @@ impl Outgoing {
         now: Instant,
         sound: &[i16],
         params: &MediaParams,
-        shield: &mut Shield,
+        srtp: &mut SrtpState,
         ip_header_bytes: u32,
-    ) -> Result<&[u8], NotSent> {
+    ) -> Result<&[u8], SendError> {
         let sound = sound.get(..sound.len().min(SAMPLES_MAX)).unwrap_or_default();
         let event = match params.telephone_event {
             Some(payload_type) => {
@@ -101,7 +102,7 @@ impl Outgoing {
         }
         self.sequence = self.sequence.wrapping_add(1);
         self.advance(now, sound.len());
-        self.len = shield.protect_rtp(&mut self.packet, RtpHeader::BYTES + payload_len)?;
+        self.len = srtp.protect_rtp(&mut self.packet, RtpHeader::BYTES + payload_len)?;
         self.count(now, payload_len, self.len as u32 + ip_header_bytes);
         Ok(self.last_packet())
     }

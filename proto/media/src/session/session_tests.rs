@@ -3,13 +3,13 @@ extern crate std;
 use super::wire::{Faults, Wire, address, blocks_of_tone, key, plain, sdes};
 use super::*;
 use crate::rtp::RtpHeader;
-use crate::zrtp::ZrtpConfig;
-use crate::{MasterKey, Suite};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::Outbox;
+use ringway_sdp::{CryptoSuite, KeyManagement, MasterKey};
+use ringway_zrtp::ZrtpConfig;
 
-pub(super) const SUITE: Suite = Suite::AesCm128HmacSha1_80;
+pub(super) const SUITE: CryptoSuite = CryptoSuite::AesCm128HmacSha1_80;
 pub(super) const PERFECT: Faults = Faults { lost: 0, doubled: 0, reordered: 0, jitter_ms: 0 };
 pub(super) const BAD: Faults = Faults { lost: 300, doubled: 50, reordered: 300, jitter_ms: 50 };
 
@@ -35,7 +35,7 @@ fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
     wire.run(600);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
-        assert_eq!(report.security, Security { method: SecurityMethod::None, suite: None, tag_bits: 0 });
+        assert_eq!(report.security, None);
         assert_eq!(
             (report.sent.packets, report.received.counts.received, report.received.counts.lost()),
             (600, 600, 0)
@@ -58,23 +58,17 @@ fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
 
 #[test]
 fn a_protected_call_is_no_different_and_says_by_what() {
-    for suite in Suite::ALL {
+    for suite in CryptoSuite::ALL {
         let mut wire = Wire::sdes(2, suite, PERFECT);
         wire.run(120);
         for end in &wire.ends {
             let report = end.session.report();
             let tag_bits = suite.tag_bits();
-            assert_eq!(
-                report.security,
-                Security { method: SecurityMethod::Sdes, suite: Some(suite), tag_bits }
-            );
+            assert_eq!(report.security, Some(Security { key_management: KeyManagement::Sdes, suite }));
             assert_eq!((report.received.counts.received, report.refused), (120, Refused::default()));
             let kbit_s = 80.0 + f64::from(tag_bits) * 50.0 / 1000.0;
             assert!((report.received.kbit_s - kbit_s).abs() < 1e-6, "{}", report.received.kbit_s);
-            assert!(matches!(
-                end.events[0],
-                MediaEvent::Secured(SecuredBy { method: SecurityMethod::Sdes, .. })
-            ));
+            assert!(matches!(end.events[0], MediaEvent::Secured { sas: None, .. }));
         }
         assert!(blocks_of_tone(&wire.ends[0].heard, 20) >= 115);
     }
@@ -170,7 +164,7 @@ fn hold_and_resume_keep_the_sound_the_source_and_the_context() {
         assert_eq!(report.refused, Refused::default());
         assert_eq!((report.received.source_changes, report.received.counts.lost()), (0, 0));
         assert_eq!(report.sound.concealed_samples, 0, "{:?}", report.sound);
-        let secured = end.events.iter().filter(|event| matches!(event, MediaEvent::Secured(_))).count();
+        let secured = end.events.iter().filter(|event| matches!(event, MediaEvent::Secured { .. })).count();
         assert_eq!(secured, 1, "the key is the same: it is not told again");
     }
 }
@@ -414,8 +408,9 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(1)));
     let mut out = Outbox::new();
     session.on_timeout(Instant::from_secs(1), &mut out);
-    let asked: Vec<_> = out.packets().map(|(packet, _)| (packet.flow.remote, packet.flow.listener)).collect();
-    assert_eq!(asked, [(server, RTP_PORT), (server, RTCP_PORT)]);
+    let deferred: Vec<_> =
+        out.packets().map(|(packet, _)| (packet.flow.remote, packet.flow.listener)).collect();
+    assert_eq!(deferred, [(server, RTP_PORT), (server, RTCP_PORT)]);
     let mut requests = out.packets().map(|(_, request)| request);
     let mut rtp = stun_answer(requests.next().unwrap(), 20_000);
     let mut rtcp = stun_answer(requests.next().unwrap(), 31_000);
@@ -423,7 +418,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     session.on_rtp(now, now, address(66, 1), &mut rtp.clone(), &mut Outbox::new());
     assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
     session.on_rtcp(now, now, server, &mut rtp.clone());
-    assert!(session.poll_event().is_none(), "the answer to what the other port asked");
+    assert!(session.poll_event().is_none(), "the answer to what the other port deferred");
     session.on_rtp(now, now, server, &mut rtp, &mut Outbox::new());
     let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("not told") };
     assert_eq!(rtp, address(7, 20_000));
@@ -440,7 +435,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
 fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
-        cache: crate::zrtp::ZidCache::default(),
+        cache: ringway_zrtp::ZidCache::default(),
     };
     let config = |zid| SessionConfig { zrtp: Some(settings(zid)), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(10, [config(1), config(2)], PERFECT);
@@ -458,7 +453,7 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
         .iter()
         .filter_map(|end| {
             end.events.iter().find_map(|event| match event {
-                MediaEvent::Secured(SecuredBy { method: SecurityMethod::Zrtp, sas, .. }) => sas.as_ref(),
+                MediaEvent::Secured { sas, .. } => sas.as_ref(),
                 _ => None,
             })
         })
@@ -467,8 +462,9 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
     assert!(!texts[0].text.is_empty() && texts[0].text == texts[1].text && texts[0].is_hello_announced);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
-        assert_eq!(report.security.method, SecurityMethod::Zrtp);
-        assert!(report.security.suite.is_some() && report.refused.auth_failures == 0, "{report:?}");
+        let key_management = report.security.map(|security| security.key_management);
+        assert_eq!(key_management, Some(KeyManagement::Zrtp));
+        assert!(report.refused.auth_failures == 0, "{report:?}");
         assert!(blocks_of_tone(&wire.ends[end].heard, period) >= 80);
         // Nothing of the length of a packet in the clear.
         assert!(wire.ends[end].sent.iter().all(|bytes| bytes.len() != 172));
@@ -485,7 +481,7 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
 fn zrtp_of_a_stranger_is_counted_and_not_answered() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
-        cache: crate::zrtp::ZidCache::default(),
+        cache: ringway_zrtp::ZidCache::default(),
     };
     let config = |zid| SessionConfig { zrtp: Some(settings(zid)), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(15, [config(1), config(2)], PERFECT);
@@ -500,7 +496,7 @@ fn zrtp_of_a_stranger_is_counted_and_not_answered() {
     }
     assert_eq!(wire.ends[0].session.report().refused.strangers, 61);
     wire.run(50);
-    assert!(wire.ends[0].session.report().security.suite.is_some());
+    assert!(wire.ends[0].session.report().security.is_some());
     let hello = wire.ends[1].sent[0].clone();
     assert!(wire.inject(0, stranger, &hello).is_empty());
     assert_eq!(wire.ends[0].session.report().refused.strangers, 62);
@@ -515,7 +511,7 @@ fn zrtp_without_an_answer_or_without_settings_says_so_and_sends_nothing() {
     let failure = wire.ends[0].events.first();
     assert!(matches!(failure, Some(MediaEvent::SecurityFailed(SecurityFailure::NoZrtp))), "{failure:?}");
     assert!(wire.ends.iter().all(|end| end.sent.is_empty()));
-    let config = ZrtpSettings { config: ZrtpConfig::new([1; 12]), cache: crate::zrtp::ZidCache::default() };
+    let config = ZrtpSettings { config: ZrtpConfig::new([1; 12]), cache: ringway_zrtp::ZidCache::default() };
     let config = SessionConfig { zrtp: Some(config), ..SessionConfig::default() };
     let mut wire = Wire::with_configs(12, [config, SessionConfig::default()], PERFECT);
     wire.agree(

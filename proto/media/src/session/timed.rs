@@ -1,18 +1,18 @@
 //! What time does to a stream: reports, keep-alives, repeated messages; and the end.
 
-use super::control::ReportRoom;
-use super::event::{MediaEvent, Sas, SecuredBy, SecurityFailure, SecurityMethod};
-use super::outside::Outside;
-use super::shield::Shield;
-use super::source_lock::SourceLock;
-use super::{Asked, MediaSession, RTCP_PORT, RTP_PORT, ZrtpSettings, is_reachable};
-use crate::rtcp::{Farewell, REPORT_BYTES_MAX};
-use crate::srtp::SrtpSender;
-use crate::zrtp::{Secured, Zrtp, ZrtpEvent};
-use crate::{Entropy, Protection};
+use super::control::ReportBuffer;
+use super::event::{MediaEvent, Sas, SecurityFailure};
+use super::latch::Latch;
+use super::srtp_state::SrtpState;
+use super::stun_mapping::StunMapping;
+use super::{Deferred, MediaSession, RTCP_PORT, RTP_PORT, ZrtpSettings, is_reachable};
+use crate::rtcp::{REPORT_BYTES_MAX, ReportKind};
 use alloc::boxed::Box;
 use core::net::SocketAddr;
-use ringway_sansio::{Deadline, Flow, Instant, Outbox, Seed, Token};
+use ringway_sansio::{Deadline, Entropy, Flow, Instant, Outbox, Seed, Token};
+use ringway_sdp::Protection;
+use ringway_srtp::SrtpSender;
+use ringway_zrtp::{Secured, Zrtp, ZrtpEvent};
 
 impl MediaSession {
     /// Does what is due at `now`. Calling it early does no harm.
@@ -20,16 +20,16 @@ impl MediaSession {
         if self.is_closed {
             return;
         }
-        self.shield.on_time(now);
+        self.srtp.on_time(now);
         if let Some(event) = self.stun.as_mut().and_then(|stun| stun.on_timeout(now, out)) {
             self.tell(event);
         }
         self.on_zrtp_time(now, out);
         if self.control.due().is_some_and(|due| due <= now) {
-            self.send_report(now, Farewell::No, out);
+            self.send_report(now, ReportKind::Periodic, out);
         }
-        let signalled = self.lock.as_ref().map(SourceLock::signalled);
-        if let Some(port) = signalled.and_then(|signalled| self.row.next(now, signalled))
+        let signalled = self.latch.as_ref().map(Latch::signalled);
+        if let Some(port) = signalled.and_then(|signalled| self.port_probe.next(now, signalled))
             && self.sound_target().is_some()
         {
             out.send(Flow::udp(RTP_PORT, port), Token::NONE, self.outgoing.last_packet());
@@ -39,11 +39,11 @@ impl MediaSession {
     /// Ends the stream: says goodbye to the peer (RFC 3550 §6.6), and hears nothing that comes after it.
     pub fn close(&mut self, now: Instant, out: &mut Outbox) {
         if self.params.is_some() && !self.is_closed {
-            self.send_report(now, Farewell::Bye, out);
+            self.send_report(now, ReportKind::Bye, out);
         }
         self.is_closed = true;
         self.incoming.set_heard(false);
-        self.row.stop();
+        self.port_probe.stop();
         if let Some(stun) = &mut self.stun {
             stun.stop();
         }
@@ -56,11 +56,11 @@ impl MediaSession {
         }
         let named = |at: Option<Instant>, reason| at.map(|at| Deadline { at, reason });
         [
-            self.stun.as_ref().and_then(Outside::next_deadline),
+            self.stun.as_ref().and_then(StunMapping::next_deadline),
             self.zrtp_deadline(),
             named(self.control.due(), "RTCP report"),
-            named(self.row.due(), "nobody heard: another port"),
-            named(self.shield.previous_until(), "the peer's previous key is given up"),
+            named(self.port_probe.due(), "nobody heard: another port"),
+            named(self.srtp.previous_until(), "the peer's previous key is given up"),
         ]
         .into_iter()
         .flatten()
@@ -101,7 +101,7 @@ impl MediaSession {
         while let Some(event) = self.zrtp.as_mut().and_then(|zrtp| zrtp.machine.poll_event()) {
             match event {
                 ZrtpEvent::ReadyToReceive { suite, receive } => {
-                    if let Err(error) = self.shield.set_receive(suite, &receive, self.config.srtp) {
+                    if let Err(error) = self.srtp.set_receive(suite, &receive, self.config.srtp) {
                         self.fail(SecurityFailure::Key(error));
                     }
                 }
@@ -118,12 +118,11 @@ impl MediaSession {
 
     fn on_zrtp_secured(&mut self, secured: Box<Secured>) {
         let keys = (&secured.send, &secured.receive);
-        if let Err(error) = self.shield.set_agreed(secured.suite, keys, self.config.srtp) {
+        if let Err(error) = self.srtp.set_agreed(secured.suite, keys, self.config.srtp) {
             return self.fail(SecurityFailure::Key(error));
         }
         let secured = *secured;
-        self.tell(MediaEvent::Secured(SecuredBy {
-            method: SecurityMethod::Zrtp,
+        self.tell(MediaEvent::Secured {
             suite: secured.suite,
             sas: Some(Sas {
                 text: secured.sas,
@@ -133,25 +132,25 @@ impl MediaSession {
                 peer_client: secured.peer_client,
                 peer_discloses: secured.peer_discloses,
             }),
-        }));
+        });
     }
 
     fn fail(&mut self, failure: SecurityFailure) {
-        self.shield = Shield::Failed;
+        self.srtp = SrtpState::Failed;
         self.tell(MediaEvent::SecurityFailed(failure));
     }
 
     /// Sends a report if there is somebody to send it to and a way to protect it; plans the next in any case.
-    fn send_report(&mut self, now: Instant, farewell: Farewell, out: &mut Outbox) {
+    fn send_report(&mut self, now: Instant, kind: ReportKind, out: &mut Outbox) {
         let Some(params) = &self.params else { return };
-        let mut room: ReportRoom = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
+        let mut room: ReportBuffer = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
         let about = (&self.outgoing, &mut self.incoming.reception, params);
         let (rng, cname) = (&mut self.rng, self.config.cname.as_str());
-        let may_send = self.shield.may_send();
-        let len = self.control.write(now, (rng, cname), about, farewell, &mut room);
+        let may_send = self.srtp.may_send();
+        let len = self.control.write(now, (rng, cname), about, kind, &mut room);
         let listener = if params.rtcp_mux { RTP_PORT } else { RTCP_PORT };
         let Some(target) = self.control_target().filter(|_| may_send) else { return };
-        if let Ok(len) = self.shield.protect_rtcp(&mut room, len) {
+        if let Ok(len) = self.srtp.protect_rtcp(&mut room, len) {
             out.send(Flow::udp(listener, target), Token::NONE, room.get(..len).unwrap_or_default());
         }
     }
@@ -160,12 +159,12 @@ impl MediaSession {
     /// to the port above that (RFC 3550 §11); else to the signalled one.
     fn control_target(&self) -> Option<SocketAddr> {
         let params = self.params.as_ref()?;
-        let lock = self.lock.as_ref()?;
+        let latch = self.latch.as_ref()?;
         let target = match (params.rtcp_mux, self.control_from) {
-            (true, _) => lock.target(),
+            (true, _) => latch.target(),
             (false, Some(from)) => from,
-            (false, None) if lock.target() != lock.signalled() => {
-                SocketAddr::new(lock.target().ip(), lock.target().port().checked_add(1)?)
+            (false, None) if latch.target() != latch.signalled() => {
+                SocketAddr::new(latch.target().ip(), latch.target().port().checked_add(1)?)
             }
             (false, None) => Flow::canonical(params.remote_rtcp),
         };
@@ -181,12 +180,12 @@ impl MediaSession {
     }
 
     fn zrtp_target(&self) -> Option<SocketAddr> {
-        let target = self.lock.as_ref()?.target();
+        let target = self.latch.as_ref()?.target();
         Some(self.zrtp_from.unwrap_or(target)).filter(|target| is_reachable(*target))
     }
 }
 
-impl Asked<Zrtp> {
+impl Deferred<Zrtp> {
     pub(super) fn new(settings: &ZrtpSettings, seed: &Seed) -> Self {
         let ZrtpSettings { config, cache } = settings.clone();
         Self { machine: Zrtp::new(config, cache, Entropy::new(seed)), start_at: None }

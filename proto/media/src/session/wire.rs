@@ -1,10 +1,10 @@
 //! Two sessions, a wire between them that loses, doubles and reorders, and a clock that only tests move.
 
 use super::*;
-use crate::{Codec, MasterKey, Suite};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Outbox;
+use ringway_sdp::{Codec, CryptoSuite, MasterKey};
 
 /// What a wire does to datagrams, in parts of a thousand.
 #[derive(Clone, Copy, Default)]
@@ -66,7 +66,7 @@ pub(super) fn plain(remote: SocketAddr) -> MediaParams {
     }
 }
 
-pub(super) fn key(suite: Suite, number: u8) -> MasterKey {
+pub(super) fn key(suite: CryptoSuite, number: u8) -> MasterKey {
     MasterKey {
         key: alloc::vec![number; suite.key_bytes()],
         salt: alloc::vec![number ^ 0x5a; suite.salt_bytes()],
@@ -76,7 +76,7 @@ pub(super) fn key(suite: Suite, number: u8) -> MasterKey {
 }
 
 /// The same stream protected by SDES; `sends`: the number of this end's key.
-pub(super) fn sdes(params: MediaParams, suite: Suite, sends: u8, receives: u8) -> MediaParams {
+pub(super) fn sdes(params: MediaParams, suite: CryptoSuite, sends: u8, receives: u8) -> MediaParams {
     let protection = Protection::Sdes { suite, send: key(suite, sends), receive: key(suite, receives) };
     MediaParams { protection, ..params }
 }
@@ -109,7 +109,7 @@ impl Wire {
     }
 
     /// Two ends in a call protected by SDES.
-    pub(super) fn sdes(seed: u64, suite: Suite, faults: Faults) -> Self {
+    pub(super) fn sdes(seed: u64, suite: CryptoSuite, faults: Faults) -> Self {
         let mut wire = Self::with_configs(seed, [SessionConfig::default(), SessionConfig::default()], faults);
         wire.agree(|params, end| sdes(params, suite, end as u8 + 1, 2 - end as u8));
         wire

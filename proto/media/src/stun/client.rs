@@ -6,12 +6,11 @@
 //! ```
 
 use super::{Class, METHOD_BINDING, Message, MessageWriter, TransactionId, attribute};
-use crate::Entropy;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Deadline, Instant, Seed};
+use ringway_sansio::{Deadline, Entropy, Instant, Seed};
 
 /// The client of one server from one port.
 #[derive(Clone)]

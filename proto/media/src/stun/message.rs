@@ -1,9 +1,8 @@
 //! A STUN message as it came: a checked view of bytes.
 
 use super::{
-    FAMILY_IPV4, FAMILY_IPV6, FINGERPRINT_XOR, HEADER_BYTES, MAGIC_COOKIE, METHOD_BINDING, attribute,
+    CRC32, FAMILY_IPV4, FAMILY_IPV6, FINGERPRINT_XOR, HEADER_BYTES, MAGIC_COOKIE, METHOD_BINDING, attribute,
 };
-use crate::crc::crc32;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
@@ -218,7 +217,7 @@ pub(super) fn integrity(before: &[u8], key: &[u8]) -> Option<Hmac<Sha1>> {
 
 /// The value of FINGERPRINT behind `before`, whose header counts it already (RFC 8489 §14.7).
 pub(super) fn fingerprint(before: &[u8]) -> [u8; 4] {
-    (crc32(before) ^ FINGERPRINT_XOR).to_be_bytes()
+    (CRC32.checksum(before) ^ FINGERPRINT_XOR).to_be_bytes()
 }
 
 pub(super) fn with_length(mut header: [u8; HEADER_BYTES], length: usize) -> Option<[u8; HEADER_BYTES]> {

@@ -1,9 +1,8 @@
 //! The vectors of RFC 5769, and everything cut and bent.
 
 use super::*;
-use crate::Entropy;
 use core::net::SocketAddr;
-use ringway_sansio::Seed;
+use ringway_sansio::{Entropy, Seed};
 
 const REQUEST: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.1.bin");
 const RESPONSE_IPV4: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.2.bin");
@@ -12,6 +11,11 @@ const REQUEST_LONG_TERM: &[u8] = include_bytes!("../../../../testdata/stun/rfc57
 const PASSWORD: &[u8] = b"VOkJxbRl1RmTxUk/WvJxBt";
 /// MD5 of "マトリックス:example.org:TheMatrIX" (RFC 8489 §9.2.2).
 const LONG_TERM_KEY: u128 = 0xe8ca_7ad5_9d5e_b051_8e31_2911_d2da_b2a9;
+
+#[test]
+fn the_check_value_of_crc_32() {
+    assert_eq!(CRC32.checksum(b"123456789"), 0xcbf4_3926);
+}
 
 #[test]
 fn the_sample_request_is_read_and_its_integrity_holds() {

@@ -6,6 +6,8 @@
 //!
 //! Start reading at [`StunClient`].
 
+use crc::{CRC_32_ISO_HDLC, Crc};
+
 mod client;
 mod message;
 mod write;
@@ -50,6 +52,8 @@ pub mod attribute {
 
 const MAGIC_COOKIE: [u8; 4] = 0x2112_a442_u32.to_be_bytes();
 const HEADER_BYTES: usize = 20;
+/// CRC-32 of ITU V.42, which FINGERPRINT is made of (RFC 8489 §14.7).
+static CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 const FINGERPRINT_XOR: u32 = 0x5354_554e;
 const FAMILY_IPV4: u8 = 1;
 const FAMILY_IPV6: u8 = 2;

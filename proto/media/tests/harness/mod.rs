@@ -1,10 +1,5 @@
-//! What must hold for any bytes at all. The fuzz targets of `fuzz/` run these with bytes nobody thought of; the test
-//! `corpus` runs them with those that were found.
+//! Properties that hold for any input bytes. The fuzz targets in `fuzz/` and the test `corpus` run them.
 
-pub(crate) mod offer_answer;
 pub(crate) mod rtcp;
 pub(crate) mod rtp;
-pub(crate) mod sdp;
-pub(crate) mod srtp;
 pub(crate) mod stun;
-pub(crate) mod zrtp;

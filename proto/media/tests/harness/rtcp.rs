@@ -1,6 +1,6 @@
 //! RTCP: any bytes as a compound packet. What is accepted is walked to its end, and what we write is accepted.
 
-use ringway_media::rtcp::{Compound, Farewell, OwnReport, REPORT_BYTES_MAX, RtcpPacket};
+use ringway_media::rtcp::{Compound, OwnReport, REPORT_BYTES_MAX, ReportKind, RtcpPacket};
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(compound) = Compound::parse(data) else { return };
@@ -27,7 +27,7 @@ pub(crate) fn run(data: &[u8]) {
     assert!(words >= 1 && words * 4 <= data.len(), "every packet has a header");
     let Some((ssrc, sent, heard)) = about else { return };
     let cname = core::str::from_utf8(data).unwrap_or("name");
-    let report = OwnReport { ssrc, sent, heard, cname, farewell: Farewell::Bye };
+    let report = OwnReport { ssrc, sent, heard, cname, kind: ReportKind::Bye };
     let mut room = [0; REPORT_BYTES_MAX];
     let len = report.write(&mut room);
     let again = Compound::parse(&room[..len]);

@@ -3,10 +3,11 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use ringway_media::MediaSession;
 use ringway_media::rtp::RtpPacket;
 use ringway_media::session::SessionConfig;
-use ringway_media::{Codec, Direction, MediaParams, MediaSession, Protection};
 use ringway_sansio::{Instant, Outbox, Seed};
+use ringway_sdp::{Codec, Direction, MediaParams, Protection};
 
 pub(crate) fn run(data: &[u8]) {
     as_packet(data);

@@ -42,6 +42,8 @@ pub(crate) enum Sender {
     InDialog,
     /// Nothing.
     Stranger,
+    /// The rules were not applied yet: it counts as a stranger.
+    Unknown,
 }
 
 /// Permission to forward a request.
@@ -173,8 +175,8 @@ const fn forward(reach: Reach, sender: Sender) -> Access {
 }
 
 impl Grant {
-    /// What every request has before the rules were applied: its sender is a stranger.
-    pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Stranger);
+    /// What every request has before the rules were applied.
+    pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Unknown);
 
     const fn new(reach: Reach, sender: Sender) -> Self {
         Self { reach, sender, is_verified: sender.is_believed() }
@@ -186,7 +188,7 @@ impl Sender {
     pub(crate) const fn is_believed(self) -> bool {
         match self {
             Self::Proven | Self::Trusted | Self::Believed => true,
-            Self::InDialog | Self::Stranger => false,
+            Self::InDialog | Self::Stranger | Self::Unknown => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Networks of addresses, for rules that hold for some senders only.
 
-use core::net::IpAddr;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 use ringway_sansio::Flow;
 
@@ -15,42 +16,67 @@ impl Network {
     /// True when the network holds `ip`. An IPv4-mapped IPv6 address counts as the IPv4 address it is.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(ip)) => {
-                let bits = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
-                own.to_bits() & bits == ip.to_bits() & bits
-            }
-            (IpAddr::V6(own), IpAddr::V6(ip)) => {
-                let bits = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-                own.to_bits() & bits == ip.to_bits() & bits
-            }
+            (IpAddr::V4(own), IpAddr::V4(ip)) => own == first_v4(ip, self.prefix),
+            (IpAddr::V6(own), IpAddr::V6(ip)) => own == first_v6(ip, self.prefix),
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }
     }
+
+    /// True for `0.0.0.0/0` and `::/0`.
+    pub const fn holds_every_address(&self) -> bool {
+        self.prefix == 0
+    }
 }
 
-/// The text is not a network; an address with bits behind its prefix is refused too.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// The first address of the network of this prefix that holds `ip`.
+fn first_v4(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
+    let bits = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+    Ipv4Addr::from_bits(ip.to_bits() & bits)
+}
+
+/// The first address of the network of this prefix that holds `ip`.
+fn first_v6(ip: Ipv6Addr, prefix: u8) -> Ipv6Addr {
+    let bits = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+    Ipv6Addr::from_bits(ip.to_bits() & bits)
+}
+
+/// Why a text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotANetwork;
+pub enum NotANetwork {
+    /// It is no address, or its prefix is no number up to the address's bits.
+    Syntax,
+    /// Bits behind the prefix are set; this network holds the address.
+    BitsBehindPrefix(Network),
+}
 
 impl FromStr for Network {
     type Err = NotANetwork;
 
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
         let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| NotANetwork)?)),
+            Some((address, prefix)) => {
+                (address, Some(prefix.parse::<u8>().map_err(|_| NotANetwork::Syntax)?))
+            }
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| NotANetwork)?;
+        let address: IpAddr = address.parse().map_err(|_| NotANetwork::Syntax)?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.unwrap_or(bits);
         if prefix > bits {
-            return Err(NotANetwork);
+            return Err(NotANetwork::Syntax);
         }
-        let has_host_bits = match address {
-            IpAddr::V4(v4) => v4.to_bits().checked_shl(u32::from(prefix)).unwrap_or(0) != 0,
-            IpAddr::V6(v6) => v6.to_bits().checked_shl(u32::from(prefix)).unwrap_or(0) != 0,
+        let first = match address {
+            IpAddr::V4(v4) => IpAddr::V4(first_v4(v4, prefix)),
+            IpAddr::V6(v6) => IpAddr::V6(first_v6(v6, prefix)),
         };
-        if has_host_bits { Err(NotANetwork) } else { Ok(Self { address, prefix }) }
+        let network = Self { address: first, prefix };
+        if first == address { Ok(network) } else { Err(NotANetwork::BitsBehindPrefix(network)) }
     }
 }
 
@@ -71,6 +97,7 @@ pub(crate) fn is_private(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     fn contains(network: &str, ip: &str) -> bool {
         network.parse::<Network>().unwrap().contains(ip.parse().unwrap())
@@ -83,10 +110,21 @@ mod tests {
         assert!(contains("0.0.0.0/0", "203.0.113.1") && !contains("0.0.0.0/0", "2001:db8::1"));
         assert!(contains("2001:db8::/32", "2001:db8:ffff::1") && !contains("2001:db8::/32", "2001:db9::"));
         assert!(contains("192.0.2.0/24", "::ffff:192.0.2.1"), "an IPv4-mapped address");
-        for bad in
-            ["", "192.0.2.1/24", "192.0.2.0/33", "2001:db8::/129", "host", "192.0.2.0/", "2001:db8::1/32"]
-        {
-            assert_eq!(bad.parse::<Network>(), Err(NotANetwork), "{bad}");
+        for bad in ["", "192.0.2.0/33", "2001:db8::/129", "host", "192.0.2.0/"] {
+            assert_eq!(bad.parse::<Network>(), Err(NotANetwork::Syntax), "{bad}");
+        }
+        for (bad, meant) in [
+            ("192.0.2.1/24", "192.0.2.0/24"),
+            ("2001:db8::1/32", "2001:db8::/32"),
+            ("10.0.0.1/0", "0.0.0.0/0"),
+            ("::1/0", "::/0"),
+        ] {
+            let network = meant.parse::<Network>().unwrap();
+            assert_eq!(bad.parse::<Network>(), Err(NotANetwork::BitsBehindPrefix(network)), "{bad}");
+            assert_eq!(
+                (network.to_string(), network.holds_every_address()),
+                (meant.into(), meant.ends_with("/0"))
+            );
         }
     }
 

@@ -1,22 +1,22 @@
 //! Nonces that are checked by their MAC and time, so that none is kept.
 //!
-//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of HMAC-SHA-256. The HMAC also
-//! covers the seed of this start: a nonce from before a restart is stale, whatever the clock says, because the counts that it was
-//! used with are not known any more.
+//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of a MAC over these and the
+//! source address. The MAC is SipHash-2-4 with a key of this start (decision 0004): a nonce from before a restart is stale, whatever
+//! the clock says, because the nonce counts that it was used with are lost.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
-use ringway_sansio::source_of;
-use ringway_sansio::{Instant, Seed};
-use ringway_sip::grammar::hex_pair;
+use ringway_sansio::{Instant, PartHasher, Seed, source_of};
+use ringway_sip::{hex16, read_hex};
 use sha2::Sha256;
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// Makes and checks nonces. All shards that share the secret and the seed take each other's.
 #[derive(Clone)]
 pub struct NonceMaker {
-    mac: Hmac<Sha256>,
+    key: [u8; 16],
     lifetime: Duration,
     shard: u16,
     counter: u32,
@@ -53,11 +53,13 @@ impl core::fmt::Debug for NonceMaker {
 impl NonceMaker {
     /// From 32 secret bytes and the seed of this start.
     pub fn new(secret: &[u8; 32], seed: &Seed, lifetime: Duration, shard: u16) -> Self {
-        let key = secret.as_slice();
-        let mac = Hmac::<Sha256>::new_from_slice(key);
+        let mac = Hmac::<Sha256>::new_from_slice(secret.as_slice());
         let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+        mac.update(b"nonce");
         mac.update(seed.bytes());
-        Self { mac, lifetime, shard, counter: 0 }
+        let mut key = [0; 16];
+        key.copy_from_slice(mac.finalize().into_bytes().split_at(16).0);
+        Self { key, lifetime, shard, counter: 0 }
     }
 
     /// Sets how long a nonce is good.
@@ -68,40 +70,22 @@ impl NonceMaker {
     /// Appends a new nonce.
     pub fn write(&mut self, now: Instant, source: IpAddr, out: &mut Vec<u8>) {
         self.counter = self.counter.wrapping_add(1);
-        let mut bytes = [0; NAMED + TAG];
-        let (named, tag) = bytes.split_at_mut(NAMED);
-        named.copy_from_slice(&pack(now.as_millis(), self.counter, self.shard));
-        tag.copy_from_slice(&self.tag(named, source));
-        let mut hex = [[0; 2]; NAMED + TAG];
-        for (pair, byte) in hex.iter_mut().zip(bytes) {
-            *pair =
-                [byte >> 4, byte & 15].map(|nibble| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0'));
-        }
-        out.extend_from_slice(hex.as_flattened());
+        let id = NonceId { made_ms: now.as_millis(), counter: self.counter, shard: self.shard };
+        let named = named(id);
+        let tag = self.tag(named, source);
+        let words = [(named >> 32) as u64, (named as u64) << 32 | (tag >> 48) as u64];
+        words.iter().for_each(|&word| out.extend_from_slice(&hex16(word)));
+        out.extend_from_slice(hex16((tag as u64) << 16).split_at(12).0);
     }
 
     /// Looks at a nonce that came back.
     pub fn check(&self, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
-        let mut bytes = [0; NAMED + TAG];
-        if nonce.len() != bytes.len() * 2 {
+        let Some((named, tag)) = read(nonce) else { return NonceAge::Foreign };
+        if core::hint::black_box(tag ^ self.tag(named, source)) != 0 {
             return NonceAge::Foreign;
         }
-        for (byte, pair) in bytes.iter_mut().zip(nonce.chunks_exact(2)) {
-            match pair {
-                [high, low] => match hex_pair(*high, *low) {
-                    Some(value) => *byte = value,
-                    None => return NonceAge::Foreign,
-                },
-                _ => return NonceAge::Foreign,
-            }
-        }
-        let (named, tag) = bytes.split_at(NAMED);
-        let expected = self.tag(named, source);
-        let difference = expected.iter().zip(tag).fold(0_u8, |sum, (one, two)| sum | (one ^ two));
-        if core::hint::black_box(difference) != 0 {
-            return NonceAge::Foreign;
-        }
-        let id = unpack(named);
+        let id =
+            NonceId { made_ms: (named >> 48) as u64, counter: (named >> 16) as u32, shard: named as u16 };
         let age = now.as_millis().checked_sub(id.made_ms);
         match age {
             Some(age) if u128::from(age) <= self.lifetime.as_millis() => NonceAge::Fresh(id),
@@ -111,40 +95,34 @@ impl NonceMaker {
         }
     }
 
-    fn tag(&self, named: &[u8], source: IpAddr) -> [u8; TAG] {
-        let mut mac = self.mac.clone();
-        mac.update(named);
+    /// The lower 80 bits of the MAC.
+    fn tag(&self, named: u128, source: IpAddr) -> u128 {
+        let mut hash = PartHasher::new(SipHasher24::new_with_key(&self.key));
+        hash.fixed(&named.to_be_bytes());
         match source_of(source) {
-            IpAddr::V4(v4) => mac.update(&v4.octets()),
-            IpAddr::V6(v6) => mac.update(&v6.octets()),
+            IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+            IpAddr::V6(v6) => hash.fixed(&v6.octets()),
         }
-        let mut tag = [0; TAG];
-        for (to, from) in tag.iter_mut().zip(mac.finalize().into_bytes()) {
-            *to = from;
-        }
-        tag
+        hash.into_hasher().finish128().as_u128() & ((1 << 80) - 1)
     }
 }
 
-fn pack(made_ms: u64, counter: u32, shard: u16) -> [u8; NAMED] {
-    let mut named = [0; NAMED];
-    let parts =
-        made_ms.to_be_bytes().into_iter().skip(2).chain(counter.to_be_bytes()).chain(shard.to_be_bytes());
-    for (to, from) in named.iter_mut().zip(parts) {
-        *to = from;
+/// The 96 bits that name a nonce: 48 of milliseconds, 32 of the counter, 16 of the shard.
+fn named(id: NonceId) -> u128 {
+    (u128::from(id.made_ms) << 48 | u128::from(id.counter) << 16 | u128::from(id.shard)) & ((1 << 96) - 1)
+}
+
+/// The 96 bits that name a nonce and the 80 of its MAC.
+fn read(nonce: &[u8]) -> Option<(u128, u128)> {
+    let (first, rest) = nonce.split_at_checked(16)?;
+    let (second, third) = rest.split_at_checked(16)?;
+    if third.len() != 12 {
+        return None;
     }
-    named
+    let (first, second, third) = (read_hex(first)?, read_hex(second)?, read_hex(third)?);
+    let named = u128::from(first) << 32 | u128::from(second >> 32);
+    Some((named, u128::from(second as u32) << 48 | u128::from(third)))
 }
-
-fn unpack(named: &[u8]) -> NonceId {
-    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |value, &byte| (value << 8) | u64::from(byte));
-    let part = |from: usize, to: usize| number(named.get(from..to).unwrap_or_default());
-    NonceId { made_ms: part(0, 6), counter: part(6, 10) as u32, shard: part(10, 12) as u16 }
-}
-
-const NAMED: usize = 12;
-const TAG: usize = 10;
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,8 @@ use ringway_sip::{HeaderName, Message, Uri};
 pub(crate) enum Outcome {
     /// None for our realm, or none that could be right.
     Challenge {
-        /// The password was right, only the nonce was not.
+        /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the password is
+        /// not checked: the source address may be forged, and the check must not tell whether the password is right.
         is_stale: bool,
     },
     /// The header cannot be read.
@@ -21,9 +22,15 @@ pub(crate) enum Outcome {
     /// They are for another Request-URI.
     OtherUri,
     /// The password is wrong, or there is no such user.
-    Wrong,
+    Wrong {
+        /// The digest's `username`, escapes undone.
+        user: Vec<u8>,
+    },
     /// The password was not checked: too many were wrong.
-    Slowed,
+    Slowed {
+        /// The digest's `username`, escapes undone.
+        user: Vec<u8>,
+    },
     /// The password was proven.
     Proven {
         /// The digest's `username`, escapes undone.
@@ -80,23 +87,27 @@ impl<S: Services> Verifier<'_, S> {
             let Some(names_server) = self.names_server(request_uri, given.uri) else {
                 return Outcome::OtherUri;
             };
+            let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
+                // A wrong password stays the outcome: another header of the request does not hide it.
+                if matches!(outcome, Outcome::Challenge { .. }) {
+                    outcome = Outcome::Challenge { is_stale: true };
+                }
+                continue;
+            };
             let user = unescape(given.username);
             match self.check(message, algorithm, &given, &user) {
                 LoginResult::Proven => {}
                 LoginResult::Wrong => {
-                    outcome = Outcome::Wrong;
+                    outcome = Outcome::Wrong { user: user.into_owned() };
                     continue;
                 }
-                LoginResult::Slowed => return Outcome::Slowed,
+                LoginResult::Slowed => return Outcome::Slowed { user: user.into_owned() },
             }
-            outcome = match self.nonces.check(self.now, self.source, given.nonce) {
-                NonceAge::Fresh(id) => match self.services.use_nonce(self.now, id, count, request()) {
-                    NonceUse::First | NonceUse::Repeated => {
-                        return Outcome::Proven { user: user.into_owned(), names_server };
-                    }
-                    NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
-                },
-                NonceAge::Old | NonceAge::Foreign => Outcome::Challenge { is_stale: true },
+            outcome = match self.services.use_nonce(self.now, id, count, request()) {
+                NonceUse::First | NonceUse::Repeated => {
+                    return Outcome::Proven { user: user.into_owned(), names_server };
+                }
+                NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
             };
         }
         outcome

@@ -96,9 +96,9 @@ impl Binding {
 
     /// True when requests can still be sent to it.
     pub(crate) fn is_reachable(&self) -> bool {
-        match (self.kind, self.flow.transport) {
-            (Kind::FlowOnly, Transport::Tcp) => self.flow.connection.is_some(),
-            (Kind::FlowOnly, Transport::Udp) | (Kind::Dialable | Kind::Permanent, _) => true,
+        match self.kind {
+            Kind::FlowOnly => !self.flow.transport.is_stream() || self.flow.connection.is_some(),
+            Kind::Dialable | Kind::Permanent => true,
         }
     }
 
@@ -111,7 +111,7 @@ impl Binding {
     /// the connection is gone.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
-        let over_connection = source.transport == Transport::Tcp && means_tcp(contact);
+        let over_connection = source.transport.is_stream() && means(contact, source.transport);
         let own_port = source.remote.port();
         let has_connections_port =
             over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);
@@ -129,9 +129,9 @@ impl Binding {
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 }
 
-/// False for a contact that names another transport: it means that one.
-pub(crate) fn means_tcp(contact: &Uri<'_>) -> bool {
-    contact.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"tcp"))
+/// False for a contact that names another transport than `transport`.
+pub(crate) fn means(contact: &Uri<'_>, transport: Transport) -> bool {
+    contact.params().value(b"transport").is_none_or(|name| Transport::from_token(name) == Some(transport))
 }
 
 /// Ports that Linux gives to connections begin here (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.

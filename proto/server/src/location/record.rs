@@ -25,10 +25,7 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
             Kind::FlowOnly => 1,
             Kind::Dialable | Kind::Permanent => 0,
         });
-        out.push(match binding.flow.transport {
-            Transport::Udp => 0,
-            Transport::Tcp => 1,
-        });
+        out.push(binding.flow.transport.code());
         out.push(binding.flow.listener.0);
         let remote = binding.flow.remote;
         let ip = match remote.ip() {
@@ -74,11 +71,7 @@ pub(crate) fn read(
         let port = u16::from_le_bytes(take(&mut rest)?);
         let remote = Flow::canonical(SocketAddr::new(IpAddr::V6(ip), port));
         let text = Text { uri: part(&mut rest)?, params: part(&mut rest)?, call_id: part(&mut rest)? };
-        let transport = match transport {
-            0 => Transport::Udp,
-            1 => Transport::Tcp,
-            _ => return Err(BadRecord),
-        };
+        let transport = Transport::from_code(transport).ok_or(BadRecord)?;
         let kind = if kind == 1 { Kind::FlowOnly } else { Kind::Dialable };
         let listener = if usize::from(listener) < listeners { listener } else { 0 };
         let flow = Flow { transport, listener: ListenerId(listener), remote, connection: None };

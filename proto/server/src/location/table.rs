@@ -480,9 +480,9 @@ fn connections_of(bindings: &[Binding]) -> impl Iterator<Item = ConnectionId> {
 /// An administrator's contact; `None` when it is no URI.
 fn permanent(contact: &[u8]) -> Option<Binding> {
     let uri = Uri::parse(contact).ok()?;
-    let is_tcp = uri.params().value(b"transport").is_some_and(|name| name.eq_ignore_ascii_case(b"tcp"));
+    let transport = uri.params().value(b"transport").and_then(Transport::from_token);
     let flow = Flow {
-        transport: if is_tcp { Transport::Tcp } else { Transport::Udp },
+        transport: transport.unwrap_or(Transport::DEFAULT),
         listener: ListenerId(0),
         remote: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
         connection: None,

@@ -1,38 +1,47 @@
 //! The redirect server (RFC 3261 §8.3): tells the caller where the user is.
 
 use crate::route::Routed;
-use crate::server::{Out, Request};
-use crate::{Aor, Server, Services};
+use crate::server::Request;
+use crate::{Action, Aor, CallStep, Server, Services};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Uri};
+use ringway_sansio::Context;
+use ringway_sip::{HeaderName, Method, Uri};
 use ringway_transaction::Allowance;
 
 impl<S: Services> Server<S> {
     /// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those that are not there.
-    pub(crate) fn redirect(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
+    pub(crate) fn redirect(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+    ) {
         let mut aor = Aor::default();
         if !self.config.read_aor(&routed.uri, &mut aor) {
-            return self.refuse_plainly(request, 404, "Not Found", out);
+            return self.refuse_plainly(cx, request, 404, "Not Found");
         }
         // RFC 3261 §8.3: never to the URI that was asked for.
         let mut found: Vec<(u16, Vec<u8>)> = self
             .location
-            .lookup(aor.as_bytes(), request.now)
+            .lookup(aor.as_bytes(), cx.now)
             .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
             .map(|binding| (binding.q, binding.uri().to_vec()))
             .collect();
         if found.is_empty() {
-            return self.refuse_absent(request, &aor, out);
+            return self.refuse_absent(cx, request, &aor);
         }
         found.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
         if !request.is_verified() {
             self.keep_within_allowance(request, &mut found);
             if found.is_empty() {
-                return self.refuse_plainly(request, 480, "Contacts Too Long", out);
+                return self.refuse_plainly(cx, request, 480, "Contacts Too Long");
             }
         }
         self.counters.redirected += 1;
-        self.refuse(request, 302, "Moved Temporarily", out, |response| {
+        if request.method == Method::Invite {
+            self.observe_call(cx.now, request, CallStep::Failed(302));
+        }
+        self.refuse(cx, request, 302, "Moved Temporarily", |response| {
             for (q, uri) in &found {
                 response.header_with(HeaderName::Contact, |out| {
                     out.push(b'<');
@@ -62,11 +71,16 @@ impl<S: Services> Server<S> {
     }
 
     /// 404 or 480.
-    pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor, out: &mut Out<'_>) {
+    pub(crate) fn refuse_absent(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        aor: &Aor,
+    ) {
         if self.services.is_known(aor.user(), aor.domain()) {
-            self.refuse_plainly(request, 480, "Temporarily Unavailable", out);
+            self.refuse_plainly(cx, request, 480, "Temporarily Unavailable");
         } else {
-            self.refuse_plainly(request, 404, "Not Found", out);
+            self.refuse_plainly(cx, request, 404, "Not Found");
         }
     }
 }

@@ -3,12 +3,12 @@
 use crate::location::{Binding, Change, Room, SaveError, Saved};
 use crate::proxy::write_q;
 use crate::reply::{write_reply, write_unfolded};
-use crate::server::{Out, Request};
-use crate::{Aor, BindingChange, LogEvent, Server, Services};
+use crate::server::Request;
+use crate::{Action, Aor, BindingChange, LogEvent, Server, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
-use ringway_sansio::Instant;
+use ringway_sansio::{Context, Instant};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
 use ringway_transaction::SlabKey;
@@ -25,27 +25,27 @@ enum Refusal {
 
 impl<S: Services> Server<S> {
     /// Adds, refreshes, removes or lists bindings.
-    pub(crate) fn on_register(&mut self, request: &Request<'_, '_>, out: &mut Out<'_>) {
+    pub(crate) fn on_register(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>) {
         let mut aor = core::mem::take(&mut self.aor);
-        self.register(request, &mut aor, out);
+        self.register(cx, request, &mut aor);
         self.aor = aor;
     }
 
-    fn register(&mut self, request: &Request<'_, '_>, aor: &mut Aor, out: &mut Out<'_>) {
+    fn register(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, aor: &mut Aor) {
         let message = request.message;
         // Step 2.
         if message.has(HeaderName::Require) {
-            return self.refuse_extensions(request, HeaderName::Require, out);
+            return self.refuse_extensions(cx, request, HeaderName::Require);
         }
         // Step 5: the address-of-record, needed from here on.
         if !message.to().uri.is_sip() {
-            return self.refuse_plainly(request, 400, "To Is No SIP URI", out);
+            return self.refuse_plainly(cx, request, 400, "To Is No SIP URI");
         }
         if !self.config.read_aor(&message.to().uri, aor) {
-            return self.refuse_plainly(request, 404, "Not Found", out);
+            return self.refuse_plainly(cx, request, 404, "Not Found");
         }
         // Steps 3 and 4.
-        let Some(proof) = self.prove_owner(request, aor, out) else { return };
+        let Some(proof) = self.prove_owner(cx, request, aor) else { return };
         // Steps 6 and 7.
         let before = self.location.bindings_len();
         let outcome = match Contacts::of(message) {
@@ -53,13 +53,13 @@ impl<S: Services> Server<S> {
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
-                match self.location.clear(&proof, call_id, cseq, request.now, self.room(aor)) {
+                match self.location.clear(&proof, call_id, cseq, cx.now, self.room(aor)) {
                     Ok(changed) => Ok(Saved { changed, ..self.unchanged(aor) }),
                     Err(error) => Err(self.refusal_of(error)),
                 }
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
-            Ok(Contacts::List(count)) => self.save_contacts(request, &proof, count),
+            Ok(Contacts::List(count)) => self.save_contacts(cx.now, request, &proof, count),
         };
         match outcome {
             Ok(saved) => {
@@ -67,21 +67,21 @@ impl<S: Services> Server<S> {
                     let change = change_of(before, self.location.bindings_len());
                     self.services.on_change(aor.as_bytes(), change, Some(request.flow));
                     let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
-                    self.services.observe(request.now, &LogEvent::Registered { aor, change, message, flow });
+                    self.services.observe(cx.now, &LogEvent::Registered { aor, change, message, flow });
                 }
-                self.confirm(request, aor, saved, out);
+                self.confirm(cx, request, aor, saved);
             }
-            Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(request, status, phrase, out),
+            Err(Refusal::Plain(status, phrase)) => self.refuse_plainly(cx, request, status, phrase),
             Err(Refusal::TooBrief) => {
                 self.counters.refused += 1;
                 let min = u64::from(self.config.registrar.min_expires_s);
-                self.reply(request, 423, "Interval Too Brief", out, |response| {
+                self.reply(cx, request, 423, "Interval Too Brief", |response| {
                     response.header_number(HeaderName::MinExpires, min);
                 });
             }
             Err(Refusal::StoreFailed) => {
                 self.counters.store_refusals += 1;
-                self.reply(request, 503, "Store Failed", out, |response| {
+                self.reply(cx, request, 503, "Store Failed", |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
                 });
             }
@@ -95,6 +95,7 @@ impl<S: Services> Server<S> {
     /// Step 7: all contacts or none.
     fn save_contacts(
         &mut self,
+        now: Instant,
         request: &Request<'_, '_>,
         proof: &crate::Authenticated<&Aor>,
         count: usize,
@@ -110,14 +111,14 @@ impl<S: Services> Server<S> {
         // The usual REGISTER has one contact and needs no list.
         let saved = match (values.next(), count) {
             (Some(only), 1) => {
-                let change = self.read_contact(request, only)?;
-                self.save(request, proof, core::slice::from_ref(&change))
+                let change = self.read_contact(now, request, only)?;
+                self.save(now, request, proof, core::slice::from_ref(&change))
             }
             (first, _) => {
                 let values = first.into_iter().chain(values);
-                let read = values.map(|value| self.read_contact(request, value));
+                let read = values.map(|value| self.read_contact(now, request, value));
                 let changes = read.collect::<Result<Vec<_>, _>>()?;
-                self.save(request, proof, &changes)
+                self.save(now, request, proof, &changes)
             }
         };
         saved.map_err(|error| self.refusal_of(error))
@@ -146,16 +147,22 @@ impl<S: Services> Server<S> {
 
     fn save(
         &mut self,
+        now: Instant,
         request: &Request<'_, '_>,
         proof: &crate::Authenticated<&Aor>,
         changes: &[Change<'_>],
     ) -> Result<Saved, SaveError> {
         let cseq = request.message.cseq().number;
         let room = self.room(proof.subject());
-        self.location.save(proof, changes, cseq, request.flow, request.now, room)
+        self.location.save(proof, changes, cseq, request.flow, now, room)
     }
 
-    fn read_contact<'a>(&self, request: &Request<'_, 'a>, value: &'a [u8]) -> Result<Change<'a>, Refusal> {
+    fn read_contact<'a>(
+        &self,
+        now: Instant,
+        request: &Request<'_, 'a>,
+        value: &'a [u8],
+    ) -> Result<Change<'a>, Refusal> {
         let message = request.message;
         let bad = Refusal::Plain(400, "Bad Contact");
         let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
@@ -171,7 +178,7 @@ impl<S: Services> Server<S> {
             return Err(Refusal::TooBrief);
         }
         let granted = wanted.min(registrar.max_expires_s);
-        let expires = (wanted != 0).then(|| request.now + Duration::from_secs(u64::from(granted)));
+        let expires = (wanted != 0).then(|| now + Duration::from_secs(u64::from(granted)));
         Ok(Change {
             contact: uri,
             text: crate::location::Text {
@@ -186,7 +193,7 @@ impl<S: Services> Server<S> {
     }
 
     /// Step 8: 200 with all bindings, once what changed is on its way to the store.
-    fn confirm(&mut self, request: &Request<'_, '_>, aor: &Aor, saved: Saved, out: &mut Out<'_>) {
+    fn confirm(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, aor: &Aor, saved: Saved) {
         let place = saved.place;
         self.counters.registered += u64::from(saved.changed);
         if saved.changed {
@@ -196,24 +203,30 @@ impl<S: Services> Server<S> {
             }
             self.services.store(aor.as_bytes(), &self.record);
         }
-        self.keep_connection(request, place, out);
+        self.keep_connection(cx, request, place);
         let Self { location, date, keys, .. } = self;
-        write_reply(&keys.tag, request, 200, "OK", out, |response| {
-            for binding in location.lookup_at(place, request.now) {
-                response.header_with(HeaderName::Contact, |out| write_binding(binding, request.now, out));
+        let now = cx.now;
+        write_reply(cx, &keys.tag, request, 200, "OK", |response| {
+            for binding in location.lookup_at(place, now) {
+                response.header_with(HeaderName::Contact, |out| write_binding(binding, now, out));
             }
-            response.header(HeaderName::Date, date.at(request.now));
+            response.header(HeaderName::Date, date.at(now));
         });
-        out.packets.hold_last();
+        cx.out.hold_last();
     }
 
     /// The connection that a contact was registered over is in use as long as the contact.
-    fn keep_connection(&self, request: &Request<'_, '_>, place: Option<SlabKey>, out: &mut Out<'_>) {
+    fn keep_connection(
+        &self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        place: Option<SlabKey>,
+    ) {
         let Some(connection) = request.flow.connection else { return };
-        let bindings = self.location.lookup_at(place, request.now);
+        let bindings = self.location.lookup_at(place, cx.now);
         let over_it = bindings.filter(|binding| binding.flow.connection == Some(connection));
         if let Some(until) = over_it.map(|binding| binding.expires).max() {
-            out.packets.keep(&request.flow, until);
+            cx.out.keep(&request.flow, until);
         }
     }
 }

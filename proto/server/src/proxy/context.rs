@@ -5,19 +5,19 @@ use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
 use crate::route::{Hop, Routed, preprocess};
-use crate::server::{Out, Request, TimerC};
-use crate::{CallStep, LogEvent, Server, Services};
+use crate::server::Request;
+use crate::{Action, CallStep, LogEvent, Server, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Context, Flow, Instant, TimerKey};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{Allowance, ClientId, DEFAULT_PORT, Outgoing, ServerId, SlabKey, reply_flow};
 
 /// One request being forwarded.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct ResponseContext {
     /// Towards the caller.
     pub(super) server: ServerId,
     /// The request as it came, as long as an answer of our own or a further branch may need it.
@@ -61,6 +61,24 @@ pub(super) enum BranchState {
     Done,
 }
 
+/// A branch of a response context; the owner of its client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BranchId {
+    context: SlabKey,
+    number: u32,
+}
+
+impl BranchId {
+    pub(super) fn new(context: SlabKey, number: usize) -> Self {
+        Self { context, number: u32::try_from(number).unwrap_or(u32::MAX) }
+    }
+
+    /// The context, and the index of the branch in it.
+    pub(super) const fn parts(self) -> (SlabKey, usize) {
+        (self.context, self.number as usize)
+    }
+}
+
 /// A final answer to be forwarded when all branches are done.
 #[derive(Debug)]
 pub(super) struct Best {
@@ -74,15 +92,15 @@ impl<S: Services> Server<S> {
     /// Forwards with state: 100 to an INVITE, one client transaction for each target, all at once.
     pub(super) fn forward(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
         targets: &Targets,
-        out: &mut Out<'_>,
     ) {
         let message = request.message;
         let reserved = cost_of(message, targets.list.len());
         if !self.has_room(request, targets.strangers_user, reserved) {
-            return self.reply(request, 503, "Too Many Requests Under Way", out, |response| {
+            return self.reply(cx, request, 503, "Too Many Requests Under Way", |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         }
@@ -90,26 +108,25 @@ impl<S: Services> Server<S> {
         let reply = reply_flow(message.via(), request.flow);
         let port = message.via().port.unwrap_or(DEFAULT_PORT);
         let context = self.contexts.next_key();
-        let owner = owner_of(context, 0);
         let match_key = request.key.unwrap_or_else(|| self.transactions.key_of(message));
-        let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, owner) else {
+        let Some(server) = self.transactions.start_server(match_key, is_invite, reply, port, context) else {
             self.counters.overflow += 1;
             self.give_back(request.flow, reserved, targets.strangers_user);
-            return self.reply(request, 503, "Too Many Transactions", out, |response| {
+            return self.reply(cx, request, 503, "Too Many Transactions", |response| {
                 response.header_number(HeaderName::RetryAfter, 5);
             });
         };
         if !request.is_verified() {
             self.transactions.limit(server, Allowance::for_request(message.as_bytes().len()));
         }
-        let context = self.contexts.insert(Context {
+        let context = self.contexts.insert(ResponseContext {
             server,
             request: Some(Arc::from(message.as_bytes())),
             reserved,
             strangers_user: targets.strangers_user,
             source: request.flow,
             grant: request.grant,
-            since: request.now,
+            since: cx.now,
             is_invite,
             is_unanswered: is_invite,
             branches: Vec::with_capacity(targets.list.len()),
@@ -119,19 +136,19 @@ impl<S: Services> Server<S> {
         });
         self.unanswered += usize::from(is_invite);
         if is_invite {
-            out.packets.keep(&request.flow, request.now + self.config.timer_c);
+            cx.out.keep(&request.flow, cx.now + self.config.timer_c);
             // RFC 3261 §16.2: at once, so that the caller stops repeating.
             let source = request.flow.remote;
-            self.transactions.respond(request.now, server, 100, out.packets, |arena| {
+            self.transactions.respond(cx, server, 100, |arena| {
                 let response =
-                    ringway_sip::ResponseWriter::new(arena, message, 100, "Trying", Some(source), None);
+                    ringway_sip::ResponseWriter::answer(arena, message, 100, "Trying", source, None);
                 let _ = response.finish();
             });
         }
         for target in &targets.list {
-            self.start_branch(context, request, routed, targets, target, out);
+            self.start_branch(cx, context, request, routed, targets, target);
         }
-        self.finish_if_done(request.now, context, out);
+        self.finish_if_done(cx, context);
     }
 
     /// Reserves what a request makes this server keep; false, and counted, when a limit is reached.
@@ -181,12 +198,12 @@ impl<S: Services> Server<S> {
 
     fn start_branch(
         &mut self,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
         targets: &Targets,
         target: &Target,
-        out: &mut Out<'_>,
     ) {
         let hop = match target_uri(targets, target, routed) {
             Some(uri) => self.hop_to_target(request.grant.reach, routed, target, &uri),
@@ -203,10 +220,10 @@ impl<S: Services> Server<S> {
         match hop {
             Hop::Flow(flow) => {
                 context.branches.push(branch);
-                self.send_branch(key, number, request, routed, targets, target, flow, out);
+                self.send_branch(cx, key, number, request, routed, targets, target, flow);
             }
             Hop::Name { host, port, transport } => {
-                let query = self.look_up(request.now, host, Lookup::Branch(key, number), out);
+                let query = self.look_up(cx, host, Lookup::Branch(key, number));
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query, port, transport };
                 if let Some(context) = self.contexts.get_mut(key) {
@@ -223,6 +240,7 @@ impl<S: Services> Server<S> {
     #[expect(clippy::too_many_arguments, reason = "all of it decides what is sent")]
     fn send_branch(
         &mut self,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         number: usize,
         request: &Request<'_, '_>,
@@ -230,13 +248,21 @@ impl<S: Services> Server<S> {
         targets: &Targets,
         target: &Target,
         flow: Flow,
-        out: &mut Out<'_>,
     ) {
         let is_invite = request.method == Method::Invite;
-        let plan = Plan { config: &self.config, keys: &self.keys, request, routed, targets, target, flow };
-        let outgoing = Outgoing { flow, is_invite, owner: owner_of(key, number) };
+        let plan = Plan {
+            config: &self.config,
+            keys: &self.keys,
+            now: cx.now,
+            request,
+            routed,
+            targets,
+            target,
+            flow,
+        };
+        let outgoing = Outgoing { flow, is_invite, owner: BranchId::new(key, number) };
         let space = &mut self.space;
-        let client = self.transactions.start_client(request.now, outgoing, out.packets, |arena, branch| {
+        let client = self.transactions.start_client(cx, outgoing, |arena, branch| {
             plan.write(space, branch, arena);
         });
         let Some(client) = client else {
@@ -248,9 +274,9 @@ impl<S: Services> Server<S> {
             self.transactions.share(client, original);
         }
         let timer_c = if is_invite {
-            self.observe_call(&Request { flow, ..*request }, CallStep::Forwarded);
-            let due = TimerC { context: key, branch: number };
-            self.wheel.arm(request.now + self.config.timer_c, due)
+            self.observe_call(cx.now, &Request { flow, ..*request }, CallStep::Forwarded);
+            let due = BranchId::new(key, number);
+            self.wheel.arm(cx.now + self.config.timer_c, due)
         } else {
             TimerKey::NONE
         };
@@ -261,16 +287,10 @@ impl<S: Services> Server<S> {
     }
 
     /// A name was looked up.
-    pub(crate) fn on_resolved(
-        &mut self,
-        now: Instant,
-        query: u64,
-        address: Option<IpAddr>,
-        out: &mut Out<'_>,
-    ) {
+    pub(crate) fn on_resolved(&mut self, cx: &mut Context<'_, Action>, query: u64, address: Option<IpAddr>) {
         let (key, number) = match self.queries.remove(&query) {
             Some(Lookup::Branch(key, number)) => (key, number),
-            Some(Lookup::Stateless(waiting)) => return self.forward_waiting(now, &waiting, address, out),
+            Some(Lookup::Stateless(waiting)) => return self.forward_waiting(cx, &waiting, address),
             None => return,
         };
         let Some(branch) = self.branch_mut(key, number) else { return };
@@ -281,34 +301,31 @@ impl<S: Services> Server<S> {
         branch.state = BranchState::Done;
         let Some(reach) = self.contexts.get(key).map(|context| context.grant.reach) else { return };
         let hop = match address {
-            Some(ip) => {
-                let address = core::net::SocketAddr::new(ip, port);
-                self.within(reach, crate::route::hop_to(&self.config, address, transport))
-            }
+            Some(ip) => self.resolved(reach, core::net::SocketAddr::new(ip, port), transport),
             None => Hop::Unreachable,
         };
         match hop {
-            Hop::Flow(flow) => self.send_stored(now, key, number, flow, out),
+            Hop::Flow(flow) => self.send_stored(cx, key, number, flow),
             Hop::Name { .. } | Hop::Unreachable => self.note_failure(key, number, 480),
         }
-        self.finish_if_done(now, key, out);
+        self.finish_if_done(cx, key);
     }
 
     /// The transport could not deliver. Nothing is dialled instead of a connection that is gone: whoever has its peer's address
     /// now is not known to be the target.
-    pub(crate) fn on_branch_unreachable(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
-        let (key, number) = read_owner(owner);
+    pub(crate) fn on_branch_unreachable(&mut self, cx: &mut Context<'_, Action>, id: BranchId) {
+        let (key, number) = id.parts();
         let Some(branch) = self.branch_mut(key, number) else { return };
         let timer_c = core::mem::replace(&mut branch.timer_c, TimerKey::NONE);
         branch.state = BranchState::Done;
         self.wheel.cancel(timer_c);
         // RFC 3261 §16.9 calls it a 503; when it is all there is, the user is not there.
         self.note_failure(key, number, 480);
-        self.finish_if_done(now, key, out);
+        self.finish_if_done(cx, key);
     }
 
     /// Sends a branch from the stored request.
-    fn send_stored(&mut self, now: Instant, key: SlabKey, number: usize, flow: Flow, out: &mut Out<'_>) {
+    fn send_stored(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, number: usize, flow: Flow) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let bytes = context.request.clone().unwrap_or_default();
         let (source, grant, branches) = (context.source, context.grant, context.branches.len());
@@ -321,9 +338,9 @@ impl<S: Services> Server<S> {
             let mut targets = Targets::default();
             targets.push(&core::mem::take(&mut branch.uri), branch.keeps_uri, None, 1000);
             targets.share = Share::of(&self.config, &message, branches).unwrap_or_default();
-            let request = Request { now, message: &message, method, uri, flow: source, key: None, grant };
+            let request = Request { message: &message, method, uri, flow: source, key: None, grant };
             if let Some(target) = targets.list.first() {
-                self.send_branch(key, number, &request, &routed, &targets, target, flow, out);
+                self.send_branch(cx, key, number, &request, &routed, &targets, target, flow);
             }
         }
     }
@@ -343,13 +360,13 @@ impl<S: Services> Server<S> {
     }
 
     /// The caller gave up, or an answer was chosen: everything that still runs is cancelled (RFC 3261 §16.7 step 10).
-    pub(super) fn cancel_branches(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+    pub(super) fn cancel_branches(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.is_cancelled = true;
         for branch in &mut context.branches {
             match branch.state {
                 BranchState::Sent { client, .. } => {
-                    if !self.transactions.cancel(now, client, out.packets) {
+                    if !self.transactions.cancel(cx, client) {
                         branch.state = BranchState::Done;
                     }
                 }
@@ -363,42 +380,42 @@ impl<S: Services> Server<S> {
     }
 
     /// The server ends: what rings is cancelled, and every caller who still waits is told.
-    pub(crate) fn give_up_contexts(&mut self, now: Instant, out: &mut Out<'_>) {
+    pub(crate) fn give_up_contexts(&mut self, cx: &mut Context<'_, Action>) {
         let keys: Vec<SlabKey> = self.contexts.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(context) = self.contexts.get(key) else { continue };
             if !self.transactions.is_answered(context.server) {
-                self.cancel_branches(now, key, out);
-                self.answer_caller(now, key, 503, "Stopping", out);
+                self.cancel_branches(cx, key);
+                self.answer_caller(cx, key, 503, "Stopping");
             }
         }
     }
 
-    /// A CANCEL came for the INVITE with this owner.
-    pub(crate) fn cancel_context(&mut self, now: Instant, owner: u64, out: &mut Out<'_>) {
-        let (key, _) = read_owner(owner);
+    /// A CANCEL came for the INVITE of this context.
+    pub(crate) fn cancel_context(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(context) = self.contexts.get(key) else { return };
         if !context.is_invite || self.transactions.is_answered(context.server) {
             return;
         }
         if !context.is_cancelled {
-            self.observe_context(now, key, CallStep::Cancelled);
+            self.observe_context(cx.now, key, CallStep::Cancelled);
         }
-        self.cancel_branches(now, key, out);
-        self.finish_if_done(now, key, out);
+        self.cancel_branches(cx, key);
+        self.finish_if_done(cx, key);
     }
 
     /// Nobody answered within timer C (RFC 3261 §16.8): a branch that rings is cancelled, another is given up.
-    pub(crate) fn on_timer_c(&mut self, now: Instant, due: TimerC, out: &mut Out<'_>) {
-        let Some(branch) = self.branch_mut(due.context, due.branch) else { return };
+    pub(crate) fn on_timer_c(&mut self, cx: &mut Context<'_, Action>, due: BranchId) {
+        let (key, number) = due.parts();
+        let Some(branch) = self.branch_mut(key, number) else { return };
         branch.timer_c = TimerKey::NONE;
         let BranchState::Sent { client, rings } = branch.state else { return };
         self.counters.timer_c += 1;
-        self.observe_context(now, due.context, CallStep::TimedOut);
-        let ends = self.transactions.cancel(now, client, out.packets);
+        self.observe_context(cx.now, key, CallStep::TimedOut);
+        let ends = self.transactions.cancel(cx, client);
         if !rings || !ends {
-            self.note_failure(due.context, due.branch, 408);
-            self.finish_if_done(now, due.context, out);
+            self.note_failure(key, number, 408);
+            self.finish_if_done(cx, key);
         }
     }
 
@@ -421,11 +438,7 @@ impl<S: Services> Server<S> {
     }
 
     /// The server transaction is over: nothing more can be answered.
-    pub(crate) fn drop_context(&mut self, owner: u64) {
-        if owner == 0 {
-            return;
-        }
-        let (key, _) = read_owner(owner);
+    pub(crate) fn drop_context(&mut self, key: SlabKey) {
         self.note_answered(key);
         let Some(context) = self.contexts.remove(key) else { return };
         self.give_back(context.source, context.reserved, context.strangers_user);
@@ -442,7 +455,7 @@ impl<S: Services> Server<S> {
     }
 }
 
-impl Context {
+impl ResponseContext {
     /// For an INVITE that nobody has answered yet: the request, whether it rings, and since when it is here.
     pub(crate) fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
         let rings =
@@ -487,18 +500,6 @@ fn rank(status: u16) -> u16 {
         503 => 599,
         other => other,
     }
-}
-
-/// Place, generation and branch of a context in one number; never 0, because generations begin at 1.
-pub(super) fn owner_of(context: SlabKey, branch: usize) -> u64 {
-    u64::from(context.index)
-        | (u64::from(context.generation & 0xffff) << 32)
-        | (u64::try_from(branch & 0xffff).unwrap_or(0) << 48)
-}
-
-pub(super) fn read_owner(owner: u64) -> (SlabKey, usize) {
-    let key = SlabKey { index: owner as u32, generation: ((owner >> 32) & 0xffff) as u32 };
-    (key, (owner >> 48) as usize)
 }
 
 const SHRUNK_BYTES_MIN: usize = 16_384;

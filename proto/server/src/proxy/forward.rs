@@ -8,10 +8,12 @@ use crate::route::{Hop, Routed, hop_of, loop_hash, write_own_route};
 use crate::server::{Keys, Request};
 use crate::token::{Place, Side, Token};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
-use ringway_sip::{Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Uri, write_host, write_number};
+use ringway_sip::{
+    Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Uri, hex16, write_host, write_number,
+};
 use ringway_transaction::reply_flow;
 
 /// What stands before the loop mark in our branches.
@@ -22,6 +24,7 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(super) struct Plan<'p, 'm, 'a> {
     pub(super) config: &'p Config,
     pub(super) keys: &'p Keys,
+    pub(super) now: Instant,
     pub(super) request: &'p Request<'m, 'a>,
     pub(super) routed: &'p Routed<'a>,
     pub(super) targets: &'p Targets,
@@ -56,7 +59,7 @@ impl Plan<'_, '_, '_> {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let transport = self.flow.transport;
-                let made_s = self.request.now.as_secs();
+                let made_s = self.now.as_secs();
                 write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted, made_s);
             });
         }
@@ -144,7 +147,7 @@ impl Plan<'_, '_, '_> {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
         };
-        let made_s = self.request.now.as_secs();
+        let made_s = self.now.as_secs();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
@@ -166,14 +169,14 @@ impl Plan<'_, '_, '_> {
         if self.target.flow.is_none() {
             return Side::Contact(Place::of_flow(key, &self.flow));
         }
-        match (self.flow.connection, self.flow.transport) {
+        match (self.flow.connection, self.flow.transport.is_stream()) {
             (Some(connection), _) => {
                 let contact = Uri::parse(self.targets.uri(self.target)).ok();
                 let place = contact.and_then(|uri| place_on(self.config, key, &uri, self.flow.remote.ip()));
                 Side::Connection(connection, place.unwrap_or(Place::NONE))
             }
-            (None, Transport::Udp) => Side::Address(self.flow.listener, self.flow.remote),
-            (None, Transport::Tcp) => Side::Contact(Place::of_flow(key, &self.flow)),
+            (None, false) => Side::Address(self.flow.listener, self.flow.remote),
+            (None, true) => Side::Contact(Place::of_flow(key, &self.flow)),
         }
     }
 
@@ -189,12 +192,9 @@ impl Plan<'_, '_, '_> {
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
-        let transport: &[u8] = match self.flow.transport {
-            Transport::Udp => b"UDP ",
-            Transport::Tcp => b"TCP ",
-        };
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(transport);
+        out.extend_from_slice(self.flow.transport.via_token().as_bytes());
+        out.push(b' ');
         write_host(out, self.config.sent_by(self.flow.listener, self.flow.remote.ip()));
         out.extend_from_slice(b";rport;spirals=");
         write_number(out, u64::from(share.spirals));
@@ -230,7 +230,7 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
                     && reply.transport.is_reliable()
                     && !is_private(hop.remote.ip())
                     && hop.remote.port() != reply.remote.port())
-                || (hop.remote == reply.remote && (hop.transport, reply.transport) == (Transport::Udp, Transport::Udp));
+                || (hop.remote == reply.remote && !hop.transport.is_stream() && !reply.transport.is_stream());
             is_allowed.then(|| Place::of_flow(key, &hop))
         }
         Some(Hop::Name { .. } | Hop::Unreachable) | None => None,
@@ -244,10 +244,13 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
 
 /// True for a URI that names the very address of a datagram flow.
 pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
-    flow.transport == Transport::Udp
+    !flow.transport.is_stream()
         && uri.port() == Some(flow.remote.port())
         && uri.host().ip() == Some(flow.remote.ip())
-        && uri.params().value(b"transport").is_none_or(|name| name.eq_ignore_ascii_case(b"udp"))
+        && uri
+            .params()
+            .value(b"transport")
+            .is_none_or(|name| Transport::from_token(name) == Some(flow.transport))
 }
 
 /// The place of a URI that names the host `ip`.
@@ -274,46 +277,5 @@ pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// Sixteen hexadecimal digits.
-pub(crate) fn hex16(value: u64) -> [u8; 16] {
-    let mut digits = [0; 16];
-    let halves = [(value >> 32) as u32, value as u32];
-    for (eight, half) in digits.as_chunks_mut::<8>().0.iter_mut().zip(halves) {
-        *eight = hex8(half);
-    }
-    digits
-}
-
-/// Eight hexadecimal digits, all at once.
-const fn hex8(value: u32) -> [u8; 8] {
-    // Each four bits get a byte of their own, the highest in the highest.
-    let mut nibbles = value as u64;
-    nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
-    nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
-    nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 in each byte that is to be a letter.
-    let letters = ((nibbles + 6 * EACH) >> 4) & EACH;
-    (nibbles + b'0' as u64 * EACH + letters * (b'a' - b'0' - 10) as u64).to_be_bytes()
-}
-
-/// 1 in each of eight bytes.
-const EACH: u64 = 0x0101_0101_0101_0101;
-
 /// For requests that have none (RFC 3261 §16.6 step 3).
 const MAX_FORWARDS: u64 = 70;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sixteen_digits_are_those_that_everybody_writes() {
-        let mut value = 1_u64;
-        for _ in 0..10_000 {
-            assert_eq!(hex16(value), alloc::format!("{value:016x}").as_bytes());
-            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        }
-        assert_eq!(hex16(u64::MAX), *b"ffffffffffffffff");
-        assert_eq!(hex16(0x0123_4567_89ab_cdef), *b"0123456789abcdef");
-    }
-}

@@ -8,22 +8,23 @@ mod remote_target;
 mod response;
 mod stateless;
 
-pub(crate) use context::Context;
-pub(crate) use forward::{LOOP_MARK, hex16, write_q};
+pub(crate) use context::{BranchId, ResponseContext};
+pub(crate) use forward::{LOOP_MARK, write_q};
 pub(crate) use pending::Pending;
 
 use crate::auth::Reach;
-use crate::location::{Binding, Kind, means_tcp};
-use crate::route::{Hop, Routed, hop_of};
-use crate::server::{Action, Out, Request};
+use crate::location::{Binding, Kind, means};
+use crate::route::{Hop, Routed, hop_of, hop_to};
+use crate::server::{Action, Request};
 use crate::token::{Place, Side};
 use crate::{Aor, Server, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
+use core::net::SocketAddr;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Transport};
+use ringway_sansio::{Context, Flow, Transport};
 use ringway_sip::{Method, Uri};
 use ringway_transaction::SlabKey;
 
@@ -104,18 +105,22 @@ impl Targets {
 
 impl<S: Services> Server<S> {
     /// Wishes for the address of `host`.
-    fn look_up(&mut self, now: Instant, host: &str, lookup: Lookup, out: &mut Out<'_>) -> u64 {
+    fn look_up(&mut self, cx: &mut Context<'_, Action>, host: &str, lookup: Lookup) -> u64 {
         let query = self.next_query;
         self.next_query += 1;
-        self.lookups.arm(now + LOOK_UP_MAX, query);
+        self.lookups.arm(cx.now + LOOK_UP_MAX, query);
         self.queries.insert(query, lookup);
-        out.actions.push(Action::Resolve { query, host: host.into() });
+        cx.actions.push(Action::Resolve { query, host: host.into() });
         query
     }
 
     /// Forwards a request that may be forwarded.
-    pub(crate) fn proxy(&mut self, request: &Request<'_, '_>, routed: &Routed<'_>, out: &mut Out<'_>) {
-        self.observe_forwarding(request);
+    pub(crate) fn proxy(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+    ) {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
         let mut aor = Aor::default();
@@ -126,7 +131,7 @@ impl<S: Services> Server<S> {
         } else if routed.next_route.is_some() || self.config.domain_of(&routed.uri).is_none() {
             targets.push(routed.uri.as_bytes(), true, None, 1000);
         } else if self.config.read_aor(&routed.uri, &mut aor) {
-            for binding in self.location.lookup(aor.as_bytes(), request.now) {
+            for binding in self.location.lookup(aor.as_bytes(), cx.now) {
                 targets.push_binding(binding);
             }
             targets.list.sort_by_key(|target| core::cmp::Reverse(target.q));
@@ -137,16 +142,16 @@ impl<S: Services> Server<S> {
         let is_stateless = !self.config.stateful || request.method == Method::Ack;
         let branches = if is_stateless { 1 } else { targets.list.len() };
         if targets.list.is_empty() {
-            self.refuse_absent(request, &aor, out);
+            self.refuse_absent(cx, request, &aor);
         } else {
             match Share::of(&self.config, request.message, branches) {
-                Err(reason) => self.refuse_fork(request, reason, out),
+                Err(reason) => self.refuse_fork(cx, request, reason),
                 Ok(share) => {
                     targets.share = share;
                     if is_stateless {
-                        self.forward_without_state(request, routed, &targets, out);
+                        self.forward_without_state(cx, request, routed, &targets);
                     } else {
-                        self.forward(request, routed, &targets, out);
+                        self.forward(cx, request, routed, &targets);
                     }
                 }
             }
@@ -154,18 +159,18 @@ impl<S: Services> Server<S> {
         self.targets = targets;
     }
 
-    fn refuse_fork(&mut self, request: &Request<'_, '_>, reason: TooBroad, out: &mut Out<'_>) {
+    fn refuse_fork(&mut self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, reason: TooBroad) {
         match reason {
-            TooBroad::Malformed => self.refuse_plainly(request, 400, "Bad Max-Breadth", out),
-            TooBroad::Breadth => self.refuse_plainly(request, 440, "Max-Breadth Exceeded", out),
-            TooBroad::Spirals => self.refuse_plainly(request, 483, "Too Many Spirals", out),
+            TooBroad::Malformed => self.refuse_plainly(cx, request, 400, "Bad Max-Breadth"),
+            TooBroad::Breadth => self.refuse_plainly(cx, request, 440, "Max-Breadth Exceeded"),
+            TooBroad::Spirals => self.refuse_plainly(cx, request, 483, "Too Many Spirals"),
         }
     }
 
     /// The flow to a side of a dialog; `None` where its remote target says how it is reached.
     fn side_flow(&self, side: Side, routed: &Routed<'_>) -> Option<Flow> {
         let (connection, place) = match side {
-            Side::Contact(_) => return None,
+            Side::Contact(_) | Side::Named { .. } => return None,
             Side::Address(listener, remote) => return Some(Flow::udp(listener, remote)),
             Side::Connection(connection, place) => (connection, place),
         };
@@ -178,10 +183,10 @@ impl<S: Services> Server<S> {
             return None;
         }
         // The connection alone leads there: when it is gone, nothing is dialled instead.
-        let listener = self.config.listeners.iter().position(|listener| listener.transport == Transport::Tcp);
-        let remote = dialled.map_or(core::net::SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
+        let listener = self.config.listeners.iter().position(|listener| listener.transport.is_stream());
+        let remote = dialled.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |flow| flow.remote);
         Some(Flow {
-            transport: Transport::Tcp,
+            transport: dialled.map_or(Transport::Tcp, |flow| flow.transport),
             listener: dialled.map_or_else(
                 || {
                     ringway_sansio::ListenerId(
@@ -220,6 +225,18 @@ impl<S: Services> Server<S> {
             (_, hop) => hop,
         }
     }
+
+    /// The hop to an address that a host name has, unless the access rules forbid it.
+    fn resolved(&self, reach: Reach, remote: SocketAddr, transport: Transport) -> Hop<'static> {
+        match (reach, hop_to(&self.config, remote, transport)) {
+            (Reach::Side(Side::Named { .. }), Hop::Flow(flow))
+                if remote_target::is_public(&self.config, flow.remote.ip()) =>
+            {
+                Hop::Flow(flow)
+            }
+            (_, hop) => self.within(reach, hop),
+        }
+    }
 }
 
 /// Appends a contact as a Request-URI: without the headers and the method that it may have and a Request-URI may not (RFC
@@ -249,13 +266,14 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
 
 /// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
 fn flow_of(binding: &Binding) -> Option<Flow> {
-    match (binding.kind, binding.flow.transport) {
-        (Kind::Permanent, _) => None,
-        (Kind::FlowOnly, _) => Some(binding.flow),
-        (Kind::Dialable, Transport::Tcp) if binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| means_tcp(&uri)).then_some(binding.flow)
+    let transport = binding.flow.transport;
+    match binding.kind {
+        Kind::Permanent => None,
+        Kind::FlowOnly => Some(binding.flow),
+        Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
+            Uri::parse(binding.uri()).is_ok_and(|uri| means(&uri, transport)).then_some(binding.flow)
         }
-        (Kind::Dialable, _) => None,
+        Kind::Dialable => None,
     }
 }
 

@@ -1,11 +1,11 @@
 //! The callee's remote target, as its response names it (RFC 3261 §12.1.2).
 
 use super::forward::names_flow;
-use crate::Config;
 use crate::auth::is_private;
 use crate::route::{Hop, hop_of};
 use crate::server::Source;
 use crate::token::{Mark, Place, Side, TOKEN, Token};
+use crate::{Config, Listener};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
@@ -82,16 +82,23 @@ fn changed_token<'a>(
     }
     let ours = ours?;
     let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri);
-    let Hop::Flow(hop) = hop_of(config, &next.or_else(contact)?) else { return None };
-    let place = Place::of_flow(key, &hop);
     let old = ours.params().value(TOKEN)?;
-    if Side::written_callee(old) != Some(Side::Contact(place))
-        && is_credible(hop.remote.ip(), responder.remote.ip(), config)
-        && let Some(Mark::Dialog { to: Side::Contact(_), from: caller, made_s, .. }) =
-            Mark::read(key, message, &ours)
+    let Some(Side::Contact(sent_to)) = Side::written_callee(old) else { return None };
+    let callee = match hop_of(config, &next.or_else(contact)?) {
+        Hop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
+            Side::Contact(Place::of_flow(key, &hop))
+        }
+        Hop::Name { host, port, transport } => {
+            Side::Named { name: Place::of_name(key, transport, host, port), contact: sent_to }
+        }
+        Hop::Flow(_) | Hop::Unreachable => return None,
+    };
+    if callee != Side::Contact(sent_to)
+        && let Some(Mark::Dialog { to, from: caller, made_s, .. }) = Mark::read(key, message, &ours)
+        && to == Side::Contact(sent_to)
     {
         let mut new = Vec::new();
-        Token::Dialog { caller, callee: Side::Contact(place) }.write(key, message, made_s, &mut new);
+        Token::Dialog { caller, callee }.write(key, message, made_s, &mut new);
         return Some((old, new));
     }
     None
@@ -103,12 +110,16 @@ fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
     if config.is_same_place(target, responder) || config.is_trusted(responder) {
         return true;
     }
-    let is_own = config.machine_addresses.contains(&target)
-        || config
-            .listeners
-            .iter()
-            .any(|listener| [listener.bound.ip(), listener.advertised.ip()].contains(&target));
-    let is_public_or_near =
-        !is_private(target) || (is_private(responder) && !responder.is_loopback() && !target.is_loopback());
-    !is_own && is_public_or_near
+    let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();
+    !is_of_machine(config, target) && (!is_private(target) || is_near)
+}
+
+/// True for an address that the host name of a remote target may have.
+pub(super) fn is_public(config: &Config, ip: IpAddr) -> bool {
+    !is_private(ip) && !is_of_machine(config, ip)
+}
+
+fn is_of_machine(config: &Config, ip: IpAddr) -> bool {
+    let is_listener = |listener: &Listener| [listener.bound.ip(), listener.advertised.ip()].contains(&ip);
+    config.machine_addresses.contains(&ip) || config.listeners.iter().any(is_listener)
 }

@@ -1,11 +1,11 @@
 //! Answers on their way back (RFC 3261 §16.7).
 
-use super::context::{Best, BranchState, read_owner};
-use crate::server::{Out, Source, TimerC};
-use crate::{CallStep, Server, Services};
+use super::context::{Best, BranchId, BranchState};
+use crate::server::Source;
+use crate::{Action, CallStep, Server, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, TimerKey};
+use ringway_sansio::{Context, Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
 use ringway_transaction::{ServerId, SlabKey};
 
@@ -13,69 +13,67 @@ impl<S: Services> Server<S> {
     /// A branch was answered.
     pub(crate) fn on_branch_response(
         &mut self,
-        now: Instant,
-        owner: u64,
+        cx: &mut Context<'_, Action>,
+        id: BranchId,
         source: &Source<'_>,
         message: &Message<'_>,
         status: u16,
-        out: &mut Out<'_>,
     ) {
-        let (key, number) = read_owner(owner);
+        let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
         // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its client
         // transaction is over, and nothing else would end the context.
         if message.values(HeaderName::Via).nth(1).is_none() {
             self.counters.without_next_via += 1;
             if status >= 200 {
-                self.on_branch_failure(now, owner, 502, out);
+                self.on_branch_failure(cx, id, 502);
             }
             return;
         }
         match status {
-            100 => self.note_ringing(now, key, number, status),
+            100 => self.note_ringing(cx.now, key, number, status),
             101..=199 => {
-                self.note_ringing(now, key, number, status);
-                self.forward_response(now, key, source, message, status, out);
+                self.note_ringing(cx.now, key, number, status);
+                self.forward_response(cx, key, source, message, status);
             }
             200..=299 => {
                 let is_invite = context.is_invite;
                 self.note_answer(key, number);
-                self.forward_response(now, key, source, message, status, out);
+                self.forward_response(cx, key, source, message, status);
                 if is_invite {
-                    self.observe_context(now, key, CallStep::Answered(status));
-                    self.keep_caller(key, out);
-                    self.cancel_branches(now, key, out);
+                    self.observe_context(cx.now, key, CallStep::Answered(status));
+                    self.keep_caller(cx, key);
+                    self.cancel_branches(cx, key);
                     self.forget_request(key);
                 }
                 self.give_back_answered(key, message.as_bytes().len());
             }
-            _ => self.on_failure_response(now, key, number, message, status, out),
+            _ => self.on_failure_response(cx, key, number, message, status),
         }
     }
 
     /// No dialog state is kept: the caller's connection counts as in use as long as its peer lives.
-    fn keep_caller(&self, key: SlabKey, out: &mut Out<'_>) {
+    fn keep_caller(&self, cx: &mut Context<'_, Action>, key: SlabKey) {
         if let Some(context) = self.contexts.get(key) {
-            out.packets.keep(&context.source, Instant::FAR);
+            cx.out.keep(&context.source, Instant::FAR);
         }
     }
 
     /// A branch ended without an answer: 408 after a time-out.
-    pub(crate) fn on_branch_failure(&mut self, now: Instant, owner: u64, status: u16, out: &mut Out<'_>) {
-        let (key, number) = read_owner(owner);
+    pub(crate) fn on_branch_failure(&mut self, cx: &mut Context<'_, Action>, id: BranchId, status: u16) {
+        let (key, number) = id.parts();
         self.note_answer(key, number);
         self.note_failure(key, number, status);
-        self.finish_if_done(now, key, out);
+        self.finish_if_done(cx, key);
     }
 
     fn on_failure_response(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         number: usize,
         message: &Message<'_>,
         status: u16,
-        out: &mut Out<'_>,
     ) {
         self.note_answer(key, number);
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
@@ -98,9 +96,9 @@ impl<S: Services> Server<S> {
             context.keep_better(Best { status, bytes, branch: number });
         }
         if status >= 600 {
-            self.cancel_branches(now, key, out);
+            self.cancel_branches(cx, key);
         }
-        self.finish_if_done(now, key, out);
+        self.finish_if_done(cx, key);
     }
 
     /// RFC 3261 §16.7 step 2: a provisional answer starts timer C anew, except 100.
@@ -115,7 +113,7 @@ impl<S: Services> Server<S> {
         let until = (now + length).min(ends);
         if status > 100 && branch.timer_c != TimerKey::NONE && until > now {
             self.wheel.cancel(branch.timer_c);
-            branch.timer_c = self.wheel.arm(until, TimerC { context: key, branch: number });
+            branch.timer_c = self.wheel.arm(until, BranchId::new(key, number));
         }
     }
 
@@ -130,12 +128,11 @@ impl<S: Services> Server<S> {
     /// Takes our Via off and passes a response on at once.
     fn forward_response(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         source: &Source<'_>,
         message: &Message<'_>,
         status: u16,
-        out: &mut Out<'_>,
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         // RFC 4320 §4.1: the only provisional response to another request than INVITE is a late 100.
@@ -144,7 +141,7 @@ impl<S: Services> Server<S> {
         }
         let server = context.server;
         let Self { transactions, space, config, keys, .. } = self;
-        let was_sent = transactions.forward(now, server, status, out.packets, |arena| {
+        let was_sent = transactions.forward(cx, server, status, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
             super::remote_target::record(config, &keys.route, message, source, &mut edit);
@@ -162,18 +159,18 @@ impl<S: Services> Server<S> {
     }
 
     /// When every branch is done, the best answer goes to the caller.
-    pub(super) fn finish_if_done(&mut self, now: Instant, key: SlabKey, out: &mut Out<'_>) {
+    pub(super) fn finish_if_done(&mut self, cx: &mut Context<'_, Action>, key: SlabKey) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         if !context.is_done() || self.transactions.is_answered(context.server) {
             return;
         }
         let Some(mut best) = context.best.take() else {
             // Cancelled before anything was sent.
-            return self.answer_caller(now, key, 487, "Request Terminated", out);
+            return self.answer_caller(cx, key, 487, "Request Terminated");
         };
         // A caller that gave up is told so, whatever the silence of a target looks like.
         if context.is_cancelled && best.bytes.is_empty() {
-            return self.answer_caller(now, key, 487, "Request Terminated", out);
+            return self.answer_caller(cx, key, 487, "Request Terminated");
         }
         match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: silence is the answer to a request whose client has given up too.
@@ -181,14 +178,14 @@ impl<S: Services> Server<S> {
                 let server = context.server;
                 self.transactions.drop_server(server);
             }
-            (408, true) => self.answer_caller(now, key, 408, "Request Timeout", out),
-            (480, true) => self.answer_caller(now, key, 480, "Temporarily Unavailable", out),
+            (408, true) => self.answer_caller(cx, key, 408, "Request Timeout"),
+            (480, true) => self.answer_caller(cx, key, 480, "Temporarily Unavailable"),
             // RFC 3261 §16.7 step 6: another server's overload is not ours.
-            (503, _) => self.answer_caller(now, key, 500, "Server Internal Error", out),
-            (status, true) => self.answer_caller(now, key, status, "Failed", out),
+            (503, _) => self.answer_caller(cx, key, 500, "Server Internal Error"),
+            (status, true) => self.answer_caller(cx, key, status, "Failed"),
             (_, false) => {
                 self.add_challenges(key, &mut best);
-                self.pass_best(now, key, &best, out);
+                self.pass_best(cx, key, &best);
             }
         }
     }
@@ -214,11 +211,11 @@ impl<S: Services> Server<S> {
         }
     }
 
-    fn pass_best(&mut self, now: Instant, key: SlabKey, best: &Best, out: &mut Out<'_>) {
+    fn pass_best(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, best: &Best) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        self.observe_context(now, key, CallStep::Failed(best.status));
-        let was_sent = self.transactions.forward(now, server, best.status, out.packets, |arena| {
+        self.observe_context(cx.now, key, CallStep::Failed(best.status));
+        let was_sent = self.transactions.forward(cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
         self.end_unanswered(server, best.status, was_sent);
@@ -229,13 +226,12 @@ impl<S: Services> Server<S> {
     /// An answer of our own to a request that was being forwarded.
     pub(super) fn answer_caller(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         key: SlabKey,
         status: u16,
         phrase: &str,
-        out: &mut Out<'_>,
     ) {
-        self.observe_context(now, key, CallStep::Failed(status));
+        self.observe_context(cx.now, key, CallStep::Failed(status));
         self.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
@@ -249,8 +245,8 @@ impl<S: Services> Server<S> {
             _ => self.counters.refused += 1,
         }
         let tag = self.to_tag(&message);
-        let was_sent = self.transactions.respond(now, server, status, out.packets, |arena| {
-            let response = ResponseWriter::answer(arena, &message, status, phrase, source, &tag);
+        let was_sent = self.transactions.respond(cx, server, status, |arena| {
+            let response = ResponseWriter::answer(arena, &message, status, phrase, source, Some(&tag));
             let _ = response.finish();
         });
         self.end_unanswered(server, status, was_sent);

@@ -4,12 +4,12 @@ use super::breadth::Share;
 use super::forward::{Plan, target_uri};
 use super::{Lookup, Target, Targets};
 use crate::auth::Grant;
-use crate::route::{Hop, Routed, hop_to, preprocess};
-use crate::server::{Out, Request, Source};
-use crate::{Server, Services};
+use crate::route::{Hop, Routed, preprocess};
+use crate::server::{Request, Source};
+use crate::{Action, Server, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, Instant, Token, Transport};
+use ringway_sansio::{Context, Flow, Instant, Token, Transport};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
 use ringway_transaction::{reply_address, stamped_address};
 
@@ -30,10 +30,10 @@ impl<S: Services> Server<S> {
     /// have it too.
     pub(super) fn forward_without_state(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
         targets: &Targets,
-        out: &mut Out<'_>,
     ) {
         let Some(target) = targets.list.first() else { return };
         let hop = match target_uri(targets, target, routed) {
@@ -41,12 +41,12 @@ impl<S: Services> Server<S> {
             None => Hop::Unreachable,
         };
         match hop {
-            Hop::Flow(flow) => self.send_without_state(request, routed, targets, target, flow, out),
+            Hop::Flow(flow) => self.send_without_state(cx, request, routed, targets, target, flow),
             Hop::Name { host, port, transport } => {
                 let bytes = request.message.as_bytes().len();
                 if self.waiting >= WAITING_MAX || self.waiting_bytes + bytes > WAITING_BYTES_MAX {
                     self.counters.overflow += 1;
-                    return self.refuse_plainly(request, 503, "Too Many Look-Ups", out);
+                    return self.refuse_plainly(cx, request, 503, "Too Many Look-Ups");
                 }
                 let waiting = Waiting {
                     request: request.message.as_bytes().into(),
@@ -59,19 +59,18 @@ impl<S: Services> Server<S> {
                 };
                 self.waiting += 1;
                 self.waiting_bytes += bytes;
-                self.look_up(request.now, host, Lookup::Stateless(Box::new(waiting)), out);
+                self.look_up(cx, host, Lookup::Stateless(Box::new(waiting)));
             }
-            Hop::Unreachable => self.refuse_plainly(request, 480, "Temporarily Unavailable", out),
+            Hop::Unreachable => self.refuse_plainly(cx, request, 480, "Temporarily Unavailable"),
         }
     }
 
     /// The address is there that a request without state waits for.
     pub(super) fn forward_waiting(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_, Action>,
         waiting: &Waiting,
         address: Option<IpAddr>,
-        out: &mut Out<'_>,
     ) {
         self.waiting -= 1;
         self.waiting_bytes -= waiting.request.len();
@@ -80,12 +79,9 @@ impl<S: Services> Server<S> {
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(&self.config, &self.keys.route, &message, uri) else { return };
         let grant = waiting.grant;
-        let request = Request { now, message: &message, method, uri, flow: waiting.source, key: None, grant };
+        let request = Request { message: &message, method, uri, flow: waiting.source, key: None, grant };
         let hop = match address {
-            Some(ip) => {
-                let hop = hop_to(&self.config, SocketAddr::new(ip, waiting.port), waiting.transport);
-                self.within(grant.reach, hop)
-            }
+            Some(ip) => self.resolved(grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
             None => Hop::Unreachable,
         };
         let share = Share::of(&self.config, &message, 1).unwrap_or_default();
@@ -94,23 +90,23 @@ impl<S: Services> Server<S> {
             Hop::Flow(flow) => {
                 targets.push(&waiting.uri, waiting.keeps_uri, None, 1000);
                 if let Some(target) = targets.list.first() {
-                    self.send_without_state(&request, &routed, &targets, target, flow, out);
+                    self.send_without_state(cx, &request, &routed, &targets, target, flow);
                 }
             }
             Hop::Name { .. } | Hop::Unreachable => {
-                self.refuse_plainly(&request, 480, "Temporarily Unavailable", out);
+                self.refuse_plainly(cx, &request, 480, "Temporarily Unavailable");
             }
         }
     }
 
     fn send_without_state(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
         targets: &Targets,
         target: &Target,
         flow: Flow,
-        out: &mut Out<'_>,
     ) {
         self.counters.forwarded += 1;
         let message = request.message;
@@ -119,21 +115,30 @@ impl<S: Services> Server<S> {
         let mut branch = core::mem::take(&mut self.record);
         branch.clear();
         self.transactions.branch_key().write_stateless(message, reply, connection, &flow, &mut branch);
-        let plan = Plan { config: &self.config, keys: &self.keys, request, routed, targets, target, flow };
+        let plan = Plan {
+            config: &self.config,
+            keys: &self.keys,
+            now: cx.now,
+            request,
+            routed,
+            targets,
+            target,
+            flow,
+        };
         let space = &mut self.space;
-        out.packets.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
+        cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, &branch, arena));
         self.record = branch;
     }
 
     /// A CANCEL goes where its INVITE went.
     pub(crate) fn cancel_without_state(
         &mut self,
+        cx: &mut Context<'_, Action>,
         request: &Request<'_, '_>,
         routed: &Routed<'_>,
-        out: &mut Out<'_>,
     ) {
-        if let Some(grant) = self.accept_caller(request, routed, self.parties(request, routed), out) {
-            self.proxy(&Request { grant, ..*request }, routed, out);
+        if let Some(grant) = self.accept_caller(cx, request, routed, self.parties(request, routed)) {
+            self.proxy(cx, &Request { grant, ..*request }, routed);
         }
     }
 
@@ -141,10 +146,10 @@ impl<S: Services> Server<S> {
     /// the address that stands in the next Via.
     pub(crate) fn forward_stateless_response(
         &mut self,
+        cx: &mut Context<'_, Action>,
         message: &Message<'_>,
         source: &Flow,
         (connection, target): (u64, u32),
-        out: &mut Out<'_>,
     ) {
         let is_from_target = self.transactions.branch_key().is_from_target(source, target);
         if !is_from_target && !self.config.is_trusted(source.remote.ip()) {
@@ -163,10 +168,10 @@ impl<S: Services> Server<S> {
         if let (Start::Response { status: 200..=299, .. }, Method::Invite) =
             (message.start(), message.method())
         {
-            out.packets.keep(&flow, Instant::FAR);
+            cx.out.keep(&flow, Instant::FAR);
         }
         let Self { space, config, keys, .. } = self;
-        out.packets.send_with(flow, Token::NONE, |arena| {
+        cx.out.send_with(flow, Token::NONE, |arena| {
             let mut edit = Edit::new(message, space);
             edit.pop_first(HeaderName::Via);
             let source = Source { flow: source, sent_to: None };

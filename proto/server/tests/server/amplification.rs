@@ -29,7 +29,7 @@ fn storm(world: &mut World, sent: Vec<Sent>) -> usize {
         }
         waiting.extend(world.pass(Duration::from_secs(1)));
     }
-    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0), "it ends");
+    assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0), "it ends");
     count
 }
 

@@ -18,7 +18,7 @@ fn nothing_is_left(world: &mut World, what: &str) {
     // Timer C may be extended for an hour; after it every timer of a transaction is shorter than 64·T1.
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");
-    assert_eq!(world.server.transactions().len(), (0, 0), "transactions are left: {what}");
+    assert_eq!(world.server.transactions_len(), (0, 0), "transactions are left: {what}");
     assert_eq!(world.memory.budget.lock().unwrap().used(), 0, "memory is reserved for nothing: {what}");
     world.still_answers();
 }

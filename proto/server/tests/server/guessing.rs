@@ -2,7 +2,7 @@
 
 use crate::challenge::{Login, answered, is_stale, proven};
 use crate::harness::{ALICE, BOB, CAROL, STRANGER, World, invite, only, query, register, statuses};
-use ringway_server::auth::GuessLimits;
+use ringway_server::auth::{Algorithm, GuessLimits};
 use std::time::Duration;
 
 /// What a REGISTER of `user` with this password is answered.
@@ -116,7 +116,65 @@ fn a_call_is_slowed_likewise_and_leaves_no_state() {
         }
         assert!(world.udp(STRANGER, &call.ack_of(&refused)).is_empty());
     }
-    assert_eq!((world.server.transactions().len(), world.server.contexts_len()), ((0, 0), 0));
+    assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
     let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org").call_id("mine"), "alice");
     assert_eq!(statuses(&sent), [100]);
+}
+
+/// Whoever forges a source address has no nonce that was sent there, whatever the rest of the digest is.
+#[test]
+fn a_nonce_of_another_source_is_no_guess_of_its_sender() {
+    let mut world = World::closed();
+    let request = query("alice");
+    for number in 0..100 {
+        let theirs = Login::to(&only(world.udp(STRANGER, &request)), "alice");
+        for user in ["alice", "zorro"] {
+            let wrong = Login { user: user.into(), password: "x".into(), ..theirs.clone() };
+            let forged = request.clone().call_id(&format!("{user}{number}"));
+            for line in [
+                wrong.line(&forged),
+                wrong.clone().algorithm(Algorithm::Sha256).line(&forged).replace("SHA-256", "SHA-512-256"),
+                wrong.line(&forged).replace(", qop=auth", ""),
+                wrong.line(&forged).replace("nc=00000001", "nc=0"),
+            ] {
+                let answer = only(world.udp(CAROL, &forged.clone().line(&line)));
+                assert_eq!(answer.status(), 401, "{line}");
+            }
+        }
+    }
+    assert_eq!(*world.memory.events.lock().unwrap(), [] as [&str; 0], "no login was refused");
+    assert_eq!(*world.memory.logins.lock().unwrap(), [0, 0, 0], "no password was checked");
+    assert_eq!(world.server.counters().wrong_passwords, 0);
+    assert_eq!(guess(&mut world, CAROL, "carol", "carol's password", 0), 200);
+}
+
+#[test]
+fn a_second_header_does_not_hide_a_wrong_password() {
+    let mut world = World::closed();
+    let request = query("alice");
+    let wrong = Login { password: "x".into(), ..Login::to(&only(world.udp(CAROL, &request)), "alice") };
+    let invented = Login { nonce: "mine".into(), ..wrong.clone() };
+    for (cseq, lines) in [
+        (2, [wrong.line(&request), invented.line(&request)]),
+        (3, [invented.line(&request), wrong.line(&request)]),
+    ] {
+        let both = lines.iter().fold(request.clone().cseq(cseq), |both, line| both.line(line));
+        assert!(!is_stale(&only(world.udp(CAROL, &both))));
+    }
+    assert_eq!(world.server.counters().wrong_passwords, 2);
+    assert_eq!(*world.memory.events.lock().unwrap(), ["alice WrongPassword"; 2]);
+}
+
+#[test]
+fn a_login_that_was_not_checked_is_reported_as_slowed() {
+    let mut world = World::closed();
+    for user in ["alice", "nobody"] {
+        world.pass(Duration::from_secs(600));
+        for number in 0..20 {
+            assert_eq!(guess(&mut world, STRANGER, user, "x", number), 401);
+        }
+        world.memory.events.lock().unwrap().clear();
+        assert_eq!(guess(&mut world, STRANGER, user, "x", 20), 503);
+        assert_eq!(*world.memory.events.lock().unwrap(), [format!("{user} Slowed")]);
+    }
 }

@@ -1,7 +1,7 @@
 //! A server on a virtual clock, and the messages that are put to it.
 
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -127,13 +127,16 @@ impl World {
 
     /// A message by any flow.
     pub(crate) fn message(&mut self, flow: Flow, bytes: &[u8]) -> Vec<Sent> {
-        self.server.on_message(self.now, Received { flow, bytes }, &mut self.out, &mut self.actions);
+        self.server.on_message(
+            &mut Context::new(self.now, &mut self.out, &mut self.actions),
+            Received { flow, bytes },
+        );
         self.drain()
     }
 
     /// A report of the transport.
     pub(crate) fn event(&mut self, event: Event) -> Vec<Sent> {
-        self.server.on_event(self.now, event, &mut self.out, &mut self.actions);
+        self.server.on_event(&mut Context::new(self.now, &mut self.out, &mut self.actions), event);
         self.drain()
     }
 
@@ -143,7 +146,7 @@ impl World {
         let mut sent = Vec::new();
         while let Some(due) = self.server.next_deadline().filter(|due| due.at <= end) {
             self.now = due.at.max(self.now);
-            self.server.on_timeout(self.now, &mut self.out, &mut self.actions);
+            self.server.on_timeout(&mut Context::new(self.now, &mut self.out, &mut self.actions));
             sent.extend(self.drain());
         }
         self.now = end;
@@ -152,7 +155,7 @@ impl World {
 
     /// What one call for the timers that are due now sends.
     pub(crate) fn due(&mut self) -> Vec<Sent> {
-        self.server.on_timeout(self.now, &mut self.out, &mut self.actions);
+        self.server.on_timeout(&mut Context::new(self.now, &mut self.out, &mut self.actions));
         self.drain()
     }
 

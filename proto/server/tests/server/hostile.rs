@@ -63,7 +63,7 @@ fn calms_down(world: &mut World) {
     }
     world.pass(Duration::from_secs(600));
     let server = &world.server;
-    assert_eq!((server.transactions().len(), server.contexts_len()), ((0, 0), 0));
+    assert_eq!((server.transactions_len(), server.contexts_len()), ((0, 0), 0));
     assert_eq!((server.location().users_len(), server.location().bindings_len()), (0, 0));
     assert_eq!(server.next_deadline(), None, "nothing is waited for");
     world.still_answers();

@@ -98,3 +98,20 @@ fn a_call_says_each_of_its_steps_once() {
     world.udp(ALICE, &request("MESSAGE", "sip:nobody@example.org").call_id("6"));
     assert_eq!(events(&world), ["5 Begun", "5 Failed(404)"]);
 }
+
+#[test]
+fn a_call_that_is_refused_before_it_is_accepted_does_not_begin() {
+    let mut world = World::open();
+    world.udp(ALICE, &invite("sip:x@203.0.113.1").from("sip:eve@example.net").call_id("relay"));
+    world.udp(ALICE, &invite("sips:bob@example.org").call_id("scheme"));
+    assert_eq!(events(&world), ["relay Refused(403)", "scheme Refused(416)"]);
+    let mut world = World::with(|config| config.mode = ringway_server::Mode::Redirect);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    events(&world);
+    world.udp(ALICE, &invite("sip:bob@example.org").call_id("redirected"));
+    world.udp(ALICE, &invite("sip:nobody@example.org").call_id("absent"));
+    assert_eq!(
+        events(&world),
+        ["redirected Begun", "redirected Failed(302)", "absent Begun", "absent Failed(404)"]
+    );
+}

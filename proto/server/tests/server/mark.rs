@@ -163,6 +163,65 @@ fn the_remote_target_of_a_trunk_may_be_another_public_address() {
     }
 }
 
+/// A trunk names a host as its contact: the mark leads to that name, at any public address that it has.
+#[test]
+fn the_remote_target_of_a_trunk_may_be_a_host_name() {
+    for (address, reached) in [
+        ("192.0.2.78", true),
+        ("192.0.2.77", true),
+        ("127.0.0.1", false),
+        ("10.0.0.7", false),
+        ("169.254.169.254", false),
+        ("::1", false),
+        ("::ffff:127.0.0.1", false),
+        ("192.0.2.1", false),
+    ] {
+        for (stateful, method) in [(true, "ACK"), (false, "ACK"), (true, "BYE"), (false, "BYE")] {
+            let mut world = world(|config| config.stateful = stateful);
+            let (got, heard) = call_to_name(&mut world);
+            let to_name = |uri: &str, cseq| Request {
+                lines: vec![format!("Route: {}", heard.header("Record-Route"))],
+                ..request(method, uri).to(&heard.header("To")).cseq(cseq)
+            };
+            for (cseq, other) in
+                (7..).zip(["sip:gw@other.example.net:5062", "sip:gw@a.example.net", "sip:gw@192.0.2.78:5062"])
+            {
+                assert!(requests(world.udp(ALICE, &to_name(other, cseq))).is_empty(), "{method} to {other}");
+                assert!(world.lookups.is_empty(), "{method} to {other}");
+            }
+            let tcp = to_name("sip:gw@a.example.net:5062;transport=tcp", 10);
+            assert!(requests(world.udp(ALICE, &tcp)).is_empty() && world.lookups.is_empty());
+            let cseq = if method == "ACK" { got_cseq(&got) } else { 11 };
+            assert!(requests(world.udp(ALICE, &to_name("sip:gw@A.example.net:5062", cseq))).is_empty());
+            let sent = requests(world.resolve("A.example.net", Some(address)));
+            let to: Vec<String> = sent.iter().map(Sent::to).collect();
+            let expected = if reached { vec![format!("{address}:5062")] } else { vec![] };
+            assert_eq!(to, expected, "{method}, stateful = {stateful}");
+        }
+    }
+}
+
+/// Alice calls a trunk, which names a host as its contact: the INVITE as the trunk got it, and the 200 as alice got it.
+fn call_to_name(world: &mut World) -> (Sent, Sent) {
+    let got = forwarded(proven(world, ALICE, &invite("sip:gw@192.0.2.77"), "alice"));
+    let answer = got.answer(200, &["Contact: <sip:gw@a.example.net:5062>"]);
+    let heard = only(world.udp("192.0.2.77:5060", &answer));
+    (got, heard)
+}
+
+/// In a private network a name leads to the address that the callee was called at, and to no other private one.
+#[test]
+fn the_name_of_a_private_host_leads_to_where_it_was_called() {
+    for (address, reached) in [("10.0.0.5", true), ("10.0.0.6", false)] {
+        let mut world = world(|_| {});
+        world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@10.0.0.5"]);
+        let got = forwarded(world.udp(STRANGER, &invite("sip:bob@example.org").from(EVE)));
+        let heard = only(world.udp("10.0.0.5:5060", &got.answer(200, &["Contact: <sip:bob@pbx.lan>"])));
+        assert!(world.udp(STRANGER, &with_mark("ACK", "sip:bob@pbx.lan", 1, &heard)).is_empty());
+        assert_eq!(!requests(world.resolve("pbx.lan", Some(address))).is_empty(), reached, "{address}");
+    }
+}
+
 fn got_cseq(got: &Sent) -> u32 {
     got.header("CSeq").split(' ').next().unwrap().parse().unwrap()
 }
@@ -217,14 +276,14 @@ fn a_response_from_elsewhere_is_dropped() {
 fn refusals_of_a_mark_holder_keep_nothing() {
     let mut world = world(|_| {});
     let (_, heard) = rings(&mut world);
-    let before = world.server.transactions().len();
+    let before = world.server.transactions_len();
     for cseq in 2..2000 {
         let sent = world.udp(STRANGER, &with_mark("INVITE", "sip:x@192.0.2.77", cseq, &heard));
         assert_eq!(only(sent).status(), 403);
         let broad = with_mark("INVITE", "sip:bob@192.0.2.20", cseq + 5000, &heard).line("Max-Breadth: 0");
         assert_eq!(only(world.udp(STRANGER, &broad)).status(), 440);
     }
-    assert_eq!(world.server.transactions().len(), before);
+    assert_eq!(world.server.transactions_len(), before);
 }
 
 /// The mark that the server writes for itself is for users of ours: a strict router's Request-URI and a name that resolves to this

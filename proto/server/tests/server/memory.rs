@@ -50,7 +50,7 @@ fn large_invites_of_one_stranger_keep_eight_mebibytes_and_no_more() {
     assert!(!requests(own).is_empty(), "and so has a user of ours");
     world.pass(Duration::from_secs(400));
     assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
-    assert_eq!((world.server.contexts_len(), world.server.transactions().len()), (0, (0, 0)));
+    assert_eq!((world.server.contexts_len(), world.server.transactions_len()), (0, (0, 0)));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn refused_strangers_fill_nothing() {
         let refused = invite(uri).from(EVE).call_id(&format!("refused-{number}")).to("<sip:x@example.org>");
         assert!(only(world.udp(STRANGER, &refused)).status() >= 400);
     }
-    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert_eq!(world.server.transactions_len(), (0, 0));
 }
 
 /// Retransmissions of many large requests are sent in pieces that the driver can take.
@@ -125,7 +125,7 @@ fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
         if let Some(first) = sent.first() {
             world.udp(&first.to(), &first.answer(200, &[]));
         }
-        let (_, clients) = world.server.transactions().len();
+        let (_, clients) = world.server.transactions_len();
         let used = world.memory.budget.lock().unwrap().used();
         // The branches that were answered stay for timer K, without their request.
         let silent = clients.saturating_sub(number + 1);

@@ -157,7 +157,7 @@ fn a_proxy_require_that_cannot_be_echoed_is_still_refused() {
     assert_eq!(answer.status(), 420);
     assert!(world.udp(ALICE, &call.ack_of(&answer)).is_empty());
     world.pass(Duration::from_secs(64));
-    assert_eq!(world.server.transactions().len(), (0, 0), "nothing is kept for ever");
+    assert_eq!(world.server.transactions_len(), (0, 0), "nothing is kept for ever");
     let options = request("OPTIONS", "sip:example.org").line("Require: \"\r\n \"").call_id("o");
     assert_eq!(only(world.udp(ALICE, &options)).status(), 420);
 }

@@ -1,6 +1,6 @@
 //! What one datagram makes the server send to its source, which may be forged.
 
-use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, requests};
+use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, requests};
 use std::time::Duration;
 
 const EVE: &str = "sip:eve@example.net";
@@ -31,13 +31,13 @@ fn an_unacknowledged_failure_is_at_most_three_times_its_request() {
         let (out, received) =
             reflected(&mut world, STRANGER, &invite(uri).from(EVE).to("<sip:x@example.org>"));
         assert!(out > 0 && out <= (3 * received).max(800), "{uri}: {out} for {received}");
-        assert_eq!(world.server.transactions().len(), (0, 0), "refusals keep no transaction");
+        assert_eq!(world.server.transactions_len(), (0, 0), "refusals keep no transaction");
     }
     // Not forwarded, because nobody is there: a failure of our own after 32 s, retransmitted within the allowance.
     let mut world = world();
     let (out, received) = reflected(&mut world, STRANGER, &invite("sip:bob@example.org").from(EVE));
     assert!(out > 0 && out <= (3 * received).max(800), "408: {out} for {received}");
-    assert!(world.server.transactions().counters().unverified_limited > 0);
+    assert!(world.server.transaction_counters().unverified_limited > 0);
 }
 
 #[test]
@@ -48,6 +48,30 @@ fn a_challenge_is_at_most_three_times_its_request_or_800_bytes() {
         let tagged = crate::harness::request(method, to).to("<sip:bob@example.org>;tag=x");
         let (out, received) = reflected(&mut world, STRANGER, &tagged);
         assert!(out > 0 && out <= (3 * received).max(800), "{method}: {out} for {received}");
+    }
+}
+
+#[test]
+fn a_420_lists_as_many_options_as_fit() {
+    for (method, to, field) in [
+        ("OPTIONS", "sip:example.org", "Require"),
+        ("REGISTER", "sip:example.org", "Require"),
+        ("INVITE", "sip:bob@example.org", "Proxy-Require"),
+    ] {
+        for count in [1, 20, 100, 1000] {
+            let options: Vec<String> = (0..count).map(|number| format!("o{number}")).collect();
+            let request =
+                crate::harness::request(method, to).line(&format!("{field}: {}", options.join(",")));
+            let answer = only(world().udp(STRANGER, &request));
+            let (out, received) = (answer.bytes.len(), request.wire().len());
+            assert!(answer.status() == 420 && out <= (3 * received).max(800), "{out} for {received}");
+            let listed = answer.headers("Unsupported");
+            assert!(options.starts_with(&listed) && listed.len() >= count.min(15), "{count}: {listed:?}");
+        }
+        let options: Vec<String> = (0..100).map(|number| format!("o{number}")).collect();
+        let request = crate::harness::request(method, to).line(&format!("{field}: {}", options.join(",")));
+        let answer = only(world().tcp(1, STRANGER, &request.tcp()));
+        assert_eq!(answer.headers("Unsupported"), options, "a connection proves its address");
     }
 }
 
@@ -67,7 +91,7 @@ fn forwarded_responses_pass_once_each_and_together_ten_times_their_request() {
     sent.extend(world.pass(Duration::from_secs(64)));
     let out = bytes_to(&sent, STRANGER);
     assert!(out <= 10 * received + (3 * received).max(800), "{out} for {received}");
-    assert!(world.server.transactions().counters().unverified_limited > 100);
+    assert!(world.server.transaction_counters().unverified_limited > 100);
 }
 
 /// An authenticated caller and one by TCP proved their address: what is lost is retransmitted as RFC 3261 says.
@@ -80,5 +104,5 @@ fn a_verified_caller_gets_all_retransmissions() {
     sent.extend(world.pass(Duration::from_secs(64)));
     let failures = sent.iter().filter(|one| one.status() == 486).count();
     assert_eq!(failures, 11, "timer G until timer H");
-    assert_eq!(world.server.transactions().counters().unverified_limited, 0);
+    assert_eq!(world.server.transaction_counters().unverified_limited, 0);
 }

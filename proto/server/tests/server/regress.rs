@@ -26,7 +26,7 @@ fn bug_006_a_refusal_that_was_never_sent() {
     let mut world = World::open();
     assert_eq!(statuses(&world.udp(ALICE, &bug!("006"))), [420]);
     world.pass(Duration::from_secs(64));
-    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert_eq!(world.server.transactions_len(), (0, 0));
 }
 
 /// A contact parameter with a fold inside its quotes was echoed with it: that user's REGISTERs were never answered again.

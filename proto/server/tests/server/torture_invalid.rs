@@ -15,7 +15,7 @@ fn is_refused(message: &[u8], status: u16) {
     assert!(answer.flow.remote.ip().to_string() == "203.0.113.9", "to where it came from: {}", answer.to());
     assert_eq!(world.server.counters().forwarded, 0);
     assert_eq!(world.server.location().bindings_len(), 1, "nothing was registered");
-    assert_eq!(world.server.transactions().len(), (0, 0), "nothing is kept of it");
+    assert_eq!(world.server.transactions_len(), (0, 0), "nothing is kept of it");
     world.still_answers();
 }
 
@@ -24,7 +24,7 @@ fn is_refused(message: &[u8], status: u16) {
 fn is_dropped(message: &[u8]) {
     let mut world = occupied();
     assert!(world.udp(TESTER, &message).is_empty());
-    assert_eq!(world.server.transactions().len(), (0, 0));
+    assert_eq!(world.server.transactions_len(), (0, 0));
     world.still_answers();
 }
 

@@ -108,15 +108,9 @@ fn response<'h, D: Digest, const N: usize>(
     to_hex(&hash.finalize(), hex)
 }
 
+/// The digits fit: no hash has more than 32 bytes.
 fn to_hex<'h>(bytes: &[u8], hex: &'h mut [u8; 64]) -> &'h [u8] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, &byte) in hex.chunks_exact_mut(2).zip(bytes) {
-        if let [high, low] = pair {
-            *high = DIGITS.get(usize::from(byte >> 4)).copied().unwrap_or(b'0');
-            *low = DIGITS.get(usize::from(byte & 15)).copied().unwrap_or(b'0');
-        }
-    }
-    hex.get(..bytes.len() * 2).unwrap_or_default()
+    base16ct::lower::encode(bytes, hex).unwrap_or_default()
 }
 
 /// Compares without stopping at the first difference; the case of hexadecimal digits does not matter.

@@ -1,6 +1,6 @@
 //! CSeq (RFC 3261 §20.16).
 
-use crate::grammar::{is_lws, number_u32, trim};
+use crate::grammar::{is_lws, trim};
 use crate::{Malformed, Method};
 
 /// A sequence number and the method it numbers.
@@ -16,10 +16,19 @@ impl<'a> CSeq<'a> {
     /// Parses a CSeq value.
     #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
-        let space = value.iter().position(|&byte| is_lws(byte)).ok_or(Malformed)?;
-        let (digits, rest) = value.split_at_checked(space).ok_or(Malformed)?;
-        let number = number_u32(digits).ok_or(Malformed)?;
-        Ok(Self { number, method: Method::parse(trim(rest))? })
+        let mut rest = value;
+        let mut number = 0_u64;
+        while let [digit @ b'0'..=b'9', after @ ..] = rest {
+            number = number * 10 + u64::from(digit - b'0');
+            if number > u64::from(u32::MAX) {
+                return Err(Malformed);
+            }
+            rest = after;
+        }
+        if rest.len() == value.len() || !rest.first().is_some_and(|&byte| is_lws(byte)) {
+            return Err(Malformed);
+        }
+        Ok(Self { number: number as u32, method: Method::parse(trim(rest))? })
     }
 }
 

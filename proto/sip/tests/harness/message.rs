@@ -109,7 +109,7 @@ fn can_be_answered(message: &Message<'_>) {
     let mut out = Vec::new();
     assert!(ResponseWriter::new(&mut out, message, 200, "OK", Some(source), Some(b"new")).finish().is_ok());
     let mut answer = Vec::new();
-    assert!(ResponseWriter::answer(&mut answer, message, 200, "OK", source, b"new").finish().is_ok());
+    assert!(ResponseWriter::answer(&mut answer, message, 200, "OK", source, Some(b"new")).finish().is_ok());
     if message.lines_of(HeaderName::Timestamp).count() < 2 {
         assert_eq!(answer, out, "the short way writes the same");
     }

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Outbox, Token};
+use ringway_sansio::{ConnectionId, Context, Flow, Instant, ListenerId, Outbox, Token};
 use ringway_sip::{Message, ResponseWriter, Start};
 use ringway_transaction::{
     Answer, BranchKey, ClientId, Incoming, Limits, Notice, Outgoing, ServerId, Timers, Transactions,
@@ -10,10 +10,10 @@ use ringway_transaction::{
 
 /// One shard under test.
 pub(crate) struct Line {
-    pub(crate) layer: Transactions,
+    pub(crate) layer: Transactions<u64, u64>,
     /// What was sent since the test looked last.
     sent: Vec<Sent>,
-    notices: Vec<(u64, Notice)>,
+    notices: Vec<(u64, Notice<u64>)>,
     now: Instant,
 }
 
@@ -53,7 +53,7 @@ impl Line {
         while let Some(deadline) = self.layer.next_deadline().filter(|deadline| deadline.at <= until) {
             self.now = self.now.max(deadline.at);
             let mut notices = Vec::new();
-            self.with_out(|layer, now, out| layer.on_timeout(now, out, &mut notices));
+            self.with_context(|layer, cx| layer.on_timeout(cx, &mut notices));
             let at = self.ms();
             self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
         }
@@ -63,8 +63,8 @@ impl Line {
     /// Starts a client transaction with owner 7; its Via branch is put where the text says `BRANCH`.
     pub(crate) fn send(&mut self, flow: Flow, text: &str) -> Option<ClientId> {
         let outgoing = Outgoing { flow, is_invite: text.starts_with("INVITE"), owner: 7 };
-        self.with_out(|layer, now, out| {
-            layer.start_client(now, outgoing, out, |arena, branch| {
+        self.with_context(|layer, cx| {
+            layer.start_client(cx, outgoing, |arena, branch| {
                 arena.extend_from_slice(text.replace("BRANCH", &as_text(branch)).as_bytes());
             })
         })
@@ -75,20 +75,20 @@ impl Line {
     }
 
     pub(crate) fn cancel(&mut self, client: ClientId) {
-        self.with_out(|layer, now, out| layer.cancel(now, client, out));
+        self.with_context(|layer, cx| layer.cancel(cx, client));
     }
 
     /// A response comes in.
-    pub(crate) fn answer(&mut self, text: &str) -> Answer {
+    pub(crate) fn answer(&mut self, text: &str) -> Answer<u64> {
         let message = parse(text);
         let Start::Response { status, .. } = *message.start() else { panic!("no response: {text}") };
-        self.with_out(|layer, now, out| layer.receive_response(now, &message, status, |_| true, out))
+        self.with_context(|layer, cx| layer.receive_response(cx, &message, status, |_| true))
     }
 
     /// A request comes in.
-    pub(crate) fn request(&mut self, text: &str) -> Incoming {
+    pub(crate) fn request(&mut self, text: &str) -> Incoming<u64> {
         let message = parse(text);
-        self.with_out(|layer, now, out| layer.receive_request(now, &message, out))
+        self.with_context(|layer, cx| layer.receive_request(cx, &message))
     }
 
     /// A request comes in and begins a server transaction with owner 9.
@@ -101,15 +101,15 @@ impl Line {
     /// The user answers; true when it was sent.
     pub(crate) fn respond(&mut self, server: ServerId, request: &str, status: u16) -> bool {
         let text = response(request, status);
-        self.with_out(|layer, now, out| {
-            layer.respond(now, server, status, out, |arena| arena.extend_from_slice(text.as_bytes()))
+        self.with_context(|layer, cx| {
+            layer.respond(cx, server, status, |arena| arena.extend_from_slice(text.as_bytes()))
         })
     }
 
     /// The packet with `token` could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         let mut notices = Vec::new();
-        self.with_out(|layer, now, out| layer.unreachable(now, token, out, &mut notices));
+        self.with_context(|layer, cx| layer.unreachable(cx, token, &mut notices));
         let at = self.ms();
         self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
     }
@@ -137,7 +137,7 @@ impl Line {
     }
 
     /// What the user was told since the last call, and when.
-    pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice)> {
+    pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice<u64>)> {
         core::mem::take(&mut self.notices)
     }
 
@@ -152,9 +152,12 @@ impl Line {
         assert_eq!(self.layer.next_deadline(), None, "a timer is left");
     }
 
-    fn with_out<T>(&mut self, run: impl FnOnce(&mut Transactions, Instant, &mut Outbox) -> T) -> T {
+    fn with_context<T>(
+        &mut self,
+        run: impl FnOnce(&mut Transactions<u64, u64>, &mut Context<'_, ()>) -> T,
+    ) -> T {
         let mut out = Outbox::new();
-        let result = run(&mut self.layer, self.now, &mut out);
+        let result = run(&mut self.layer, &mut Context::new(self.now, &mut out, &mut Vec::new()));
         let at_ms = self.ms();
         for (packet, bytes) in out.packets() {
             let text = as_text(bytes);

@@ -8,8 +8,8 @@ use crate::libsrtp::{Library, ROOM_BYTES, Session, Side};
 use anyhow::{Context, Result};
 use ringway_lab::machine;
 use ringway_lab::statistics::median;
-use ringway_media::srtp::{Probe, SrtpReceiver, SrtpSender, Step};
-use ringway_media::{MasterKey, Suite};
+use ringway_sdp::{CryptoSuite, MasterKey};
+use ringway_srtp::{Probe, SrtpReceiver, SrtpSender, Step};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -27,16 +27,16 @@ const SAMPLED: usize = 64;
 
 /// What a row must reach.
 struct Target {
-    suite: Suite,
+    suite: CryptoSuite,
     ns_max: f64,
     /// How many times as long libsrtp2 must take, where that is asked.
     libsrtp_times_min: Option<f64>,
 }
 
 const TARGETS: [Target; 3] = [
-    Target { suite: Suite::AesCm128HmacSha1_80, ns_max: 330.0, libsrtp_times_min: Some(5.0) },
-    Target { suite: Suite::AesCm256HmacSha1_80, ns_max: 350.0, libsrtp_times_min: None },
-    Target { suite: Suite::AeadAes128Gcm, ns_max: 210.0, libsrtp_times_min: None },
+    Target { suite: CryptoSuite::AesCm128HmacSha1_80, ns_max: 330.0, libsrtp_times_min: Some(5.0) },
+    Target { suite: CryptoSuite::AesCm256HmacSha1_80, ns_max: 350.0, libsrtp_times_min: None },
+    Target { suite: CryptoSuite::AeadAes128Gcm, ns_max: 210.0, libsrtp_times_min: None },
 ];
 
 /// The rows, from so many batches each.
@@ -148,7 +148,7 @@ impl Measured {
 #[derive(Clone)]
 struct Slot([u8; RTP_BYTES + ROOM_BYTES]);
 
-fn measure(suite: Suite, batches: usize) -> Result<Measured> {
+fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     let key = MasterKey {
         key: (1..).take(suite.key_bytes()).collect(),
         salt: (101..).take(suite.salt_bytes()).collect(),
@@ -330,7 +330,7 @@ fn probed_batch(
     Ok(())
 }
 
-fn derivation_us(suite: Suite, key: &MasterKey) -> Result<f64> {
+fn derivation_us(suite: CryptoSuite, key: &MasterKey) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..200 {
         let begun = Instant::now();

@@ -9,6 +9,7 @@ mod call;
 mod insisted;
 mod realm;
 mod refused;
+mod sound;
 mod stun;
 mod subject;
 
@@ -42,6 +43,7 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     scenarios.extend(insisted::scenarios());
     scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());
+    scenarios.extend(sound::scenarios());
     scenarios
 }
 

@@ -47,7 +47,7 @@ const PAIRS_MIN: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_linux::sound::Source;
+    use ringway_audio::Source;
 
     #[test]
     fn the_same_sound_is_alike_late_and_quieter_and_another_is_not() {

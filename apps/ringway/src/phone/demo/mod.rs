@@ -16,10 +16,10 @@ use crate::user::made_password;
 use ladder::{Ladder, Who};
 use likeness::likeness;
 use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_audio::{Input, SAMPLE_RATE_HZ, Source};
 use ringway_linux::media::PortRange;
-use ringway_linux::sound::{SAMPLE_RATE_HZ, Source};
-use ringway_media::Codec;
 use ringway_sansio::Transport;
+use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -267,7 +267,8 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         codecs: vec![Codec::Pcmu],
         may_downgrade: false,
         ports: PortRange::default(),
-        source: Source::speech_like(),
+        input: Input::Source(Source::speech_like()),
+        audio: None,
         record: Recording::Memory(SAMPLES),
         zrtp: None,
     };
@@ -278,6 +279,7 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         transport: Transport::Udp,
         large_requests: LargeRequests::StayOnUdp,
         media,
+        devices: None,
         script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
         stun: None,
         zrtp_cache: None,

@@ -1,12 +1,12 @@
 //! A media session with its source and its sink, as the media thread runs it.
 
 use crate::phone::line::Mute;
+use ringway_audio::{CallSound, Level, Levels};
 use ringway_linux::media::RTP_PORT;
-use ringway_linux::sound::{Level, Levels, Pair, Sound};
-use ringway_media::MediaParams;
 use ringway_media::session::{DigitsError, MediaEvent, MediaSession, Report};
-use ringway_media::zrtp::SasCheck;
 use ringway_sansio::{Deadline, Flow, Instant, Outbox, PacedNode, Token};
+use ringway_sdp::MediaParams;
+use ringway_zrtp::SasCheck;
 use std::time::Duration;
 
 /// What is asked of a call's sound.
@@ -14,6 +14,10 @@ use std::time::Duration;
 pub(crate) enum Ask {
     /// From now on it is like this.
     Params(Box<MediaParams>),
+    /// It rings at the other side.
+    RingThere,
+    /// The call is answered.
+    Answered,
     /// Press a key.
     Digit(char),
     /// Send silence, or our sound.
@@ -39,22 +43,50 @@ pub(crate) enum Heard {
 /// What runs on the media thread.
 pub(crate) struct Stream {
     session: MediaSession,
-    sound: Pair,
+    sound: CallSound,
     levels: Levels,
     mute: Mute,
+    /// The ringback tone is played until something is heard.
+    rings_there: bool,
+    /// The microphone is not used before.
+    is_answered: bool,
+    /// We hold the call: the other side does not hear the microphone.
+    is_holding: bool,
     /// Why a key was not sent, to be told.
     not_sent: Option<DigitsError>,
     figures_due: Instant,
 }
 
 impl Stream {
-    pub(crate) fn new(session: MediaSession, sound: Pair, levels: Levels, now: Instant) -> Self {
-        Self { session, sound, levels, mute: Mute::Off, not_sent: None, figures_due: now + FIGURES_EVERY }
+    pub(crate) fn new(session: MediaSession, sound: CallSound, levels: Levels, now: Instant) -> Self {
+        Self {
+            session,
+            sound,
+            levels,
+            mute: Mute::Off,
+            rings_there: false,
+            is_answered: false,
+            is_holding: false,
+            not_sent: None,
+            figures_due: now + FIGURES_EVERY,
+        }
     }
 
     /// How it was, and where the sound went.
-    pub(crate) fn into_parts(self) -> (Report, Pair) {
+    pub(crate) fn into_parts(self) -> (Report, CallSound) {
         (self.session.report(), self.sound)
+    }
+
+    fn capture(&mut self, block: &mut [i16]) {
+        let is_microphone = self.sound.sends_microphone();
+        if is_microphone && !self.is_answered {
+            return block.fill(0);
+        }
+        // A source goes on while it is not heard.
+        self.sound.capture(block);
+        if self.mute == Mute::On || is_microphone && self.is_holding {
+            block.fill(0);
+        }
     }
 }
 
@@ -72,12 +104,13 @@ impl PacedNode for Stream {
         let Some(block) = room.get_mut(..samples) else { return };
         self.session.playout(now, block);
         self.levels.set_played(Level::of(block));
-        self.sound.play(block);
-        // A source goes on while it is not heard.
-        self.sound.capture(block);
-        if self.mute == Mute::On {
-            block.fill(0);
+        // RFC 3960 §3.2: a description of early sound is no sound yet.
+        if self.rings_there && self.session.report().received.counts.received == 0 {
+            self.sound.play_ringback(block);
+        } else {
+            self.sound.play(block);
         }
+        self.capture(block);
         self.levels.set_captured(Level::of(block));
         if let Some((packet, to)) = self.session.prepare(due, block) {
             out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
@@ -97,7 +130,12 @@ impl PacedNode for Stream {
 
     fn on_command(&mut self, now: Instant, command: Ask, out: &mut Outbox) {
         match command {
-            Ask::Params(params) => self.session.set_params(now, *params),
+            Ask::Params(params) => {
+                self.is_holding = !params.direction.receives();
+                self.session.set_params(now, *params);
+            }
+            Ask::RingThere => self.rings_there = true,
+            Ask::Answered => (self.rings_there, self.is_answered) = (false, true),
             Ask::Digit(digit) => {
                 if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
                     self.not_sent = Some(why);

@@ -12,8 +12,9 @@ use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::{Line, Mute, Told};
 use crate::phone::telephone::{Happening, Telephone};
 use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection};
-use ringway_media::Protection;
-use ringway_media::zrtp::SasCheck;
+use ringway_audio::Ringer;
+use ringway_sdp::Protection;
+use ringway_zrtp::SasCheck;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -111,6 +112,8 @@ struct Served {
     asks_for: Option<String>,
     /// What protects it.
     lock: Lock,
+    /// Rings until it is answered.
+    ringer: Option<Ringer>,
     /// What its last report counted, to tell the last second.
     counted: Counted,
 }
@@ -187,15 +190,16 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         let id = |call: CallNumber| CallId(call.0);
         match command {
             PhoneCommand::Call { to } => {
-                let (call, _) =
-                    telephone.call(&wired.target(&to), &wired.media(&self.known, &mut self.recorded)?)?;
+                let (call, _) = telephone
+                    .call(&wired.target(&to), &wired.media(&self.known, &mut self.recorded, &self.tell)?)?;
                 self.begin(call);
                 (self.tell)(PhoneEvent::Calling { call: CallNumber(call.0), to });
                 self.tell_network();
             }
             PhoneCommand::Answer { call } => {
-                let media = wired.media(&self.known, &mut self.recorded)?;
+                let media = wired.media(&self.known, &mut self.recorded, &self.tell)?;
                 telephone.answer(id(call), &media)?;
+                self.stop_ringing(id(call));
                 self.tell_network();
             }
             PhoneCommand::Reject { call } => {
@@ -218,7 +222,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             PhoneCommand::AcceptTransfer { call } => {
                 let served = self.serving.iter_mut().find(|served| served.call == id(call));
                 let Some(to) = served.and_then(|served| served.asks_for.take()) else { return Ok(()) };
-                let media = wired.media(&self.known, &mut self.recorded)?;
+                let media = wired.media(&self.known, &mut self.recorded, &self.tell)?;
                 let call = telephone.accept_transfer(id(call), &media)?;
                 self.begin(call);
                 (self.tell)(PhoneEvent::Calling { call: CallNumber(call.0), to });
@@ -270,7 +274,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 // A call that takes the place of another is that call: nobody needs to be asked (RFC 3891 §3).
                 let done = match replaces {
                     Some(_) => self.obey(PhoneCommand::Answer { call: number }),
-                    None => self.with_telephone(|telephone| telephone.ring(call)),
+                    None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
                 };
                 return self.complain_of(done);
             }
@@ -362,6 +366,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             Told::Digit(digit) => PhoneEvent::Digit { call, digit },
             Told::DigitNotSent(why) => PhoneEvent::Refused { what: why },
             Told::Mapped { local, mapped } => PhoneEvent::StunMapped { local, mapped },
+            Told::Audio(what) => PhoneEvent::Sound { what },
             Told::NotMapped(reason) => PhoneEvent::StunFailed { reason },
             Told::Figures(report) => {
                 let Some(served) = self.serving.iter_mut().find(|served| served.call == id) else { return };
@@ -381,6 +386,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             is_ending: false,
             asks_for: None,
             lock: Lock::None,
+            ringer: None,
             counted: Counted::default(),
         });
     }
@@ -398,9 +404,26 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         }
     }
 
+    /// Rings at the loudspeaker, unless a person talks: for a second call the terminal's bell is enough.
+    fn ring(&mut self, call: CallId) {
+        let [served] = self.serving.as_mut_slice() else { return };
+        let audio = self.telephone.as_ref().and_then(|(_, wired)| wired.audio());
+        // What is wrong with the sound is said when the call is answered.
+        if let (Some(Ok(audio)), true) = (audio, served.call == call) {
+            served.ringer = audio.ring().ok();
+        }
+    }
+
+    fn stop_ringing(&mut self, call: CallId) {
+        if let Some(served) = self.serving.iter_mut().find(|served| served.call == call) {
+            served.ringer = None;
+        }
+    }
+
     fn note_ending(&mut self, call: CallId) {
         if let Some(served) = self.serving.iter_mut().find(|served| served.call == call) {
             served.is_ending = true;
+            served.ringer = None;
         }
     }
 

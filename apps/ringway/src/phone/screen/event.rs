@@ -57,6 +57,8 @@ pub(crate) enum PhoneEvent {
     StunMapped { local: SocketAddr, mapped: SocketAddr },
     /// No STUN server told.
     StunFailed { reason: String },
+    /// The sound card's state changed: one line.
+    Sound { what: String },
     /// Something that was asked for could not be done: one line.
     Refused { what: String },
 }

@@ -1,18 +1,21 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
-use super::event::{Compared, Lock, MediaReport, NetworkFacts, Secret};
-use super::settings::{self, Account, SipTransport, Srtp};
+use super::event::{Compared, Lock, MediaReport, NetworkFacts, PhoneEvent, Secret};
+use super::settings::{self, Account, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
+use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
-use ringway_media::Suite;
 use ringway_media::session::Report;
-use ringway_media::zrtp::Continuity;
+use ringway_sansio::Transport;
+use ringway_sdp::CryptoSuite;
+use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.
@@ -20,7 +23,7 @@ pub(super) struct Wired {
     pub(super) settings: Settings,
     /// The folder for recordings.
     recordings: Option<PathBuf>,
-    transport: SipTransport,
+    transport: Transport,
 }
 
 impl Wired {
@@ -37,10 +40,7 @@ impl Wired {
             realm: account.realm.clone(),
             server: account.server.clone(),
             register: account.registration == settings::Registration::Wanted,
-            transport: Some(match account.transport {
-                SipTransport::Udp => TransportArg::Udp,
-                SipTransport::Tcp => TransportArg::Tcp,
-            }),
+            transport: TransportArg::from_str(account.transport.name(), false).ok(),
             bind: of.network.bind,
             srtp: match of.call.srtp {
                 Srtp::Best => None,
@@ -53,7 +53,11 @@ impl Wired {
             zrtp_cache: None,
             allow_downgrade: false,
             codec: Vec::new(),
-            play: of.call.play.clone(),
+            audio: of.audio.is_some(),
+            audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
+            audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
+            // Without a sound card nothing is sent.
+            play: Some(of.call.play.clone()).filter(|play| play != settings::MICROPHONE),
             record: None,
             duration: None,
             dtmf: None,
@@ -78,8 +82,21 @@ impl Wired {
 
 impl Wired {
     /// What the next call's sound is like; each call has a recording of its own.
-    pub(super) fn media(&self, known: &KnownPhones, recorded: &mut u32) -> Result<MediaSettings, Failure> {
+    /// Without a sound server the call has no sound of ours, which `tell` says.
+    pub(super) fn media(
+        &self,
+        known: &KnownPhones,
+        recorded: &mut u32,
+        tell: impl Fn(PhoneEvent) -> bool,
+    ) -> Result<MediaSettings, Failure> {
         let mut media = self.settings.media.clone();
+        match self.audio() {
+            Some(Ok(audio)) => media.audio = Some(audio),
+            Some(Err(failure)) => {
+                tell(PhoneEvent::Sound { what: failure.lines().join("; ") });
+            }
+            None => {}
+        }
         media.zrtp = Some(known.settings());
         if let Some(folder) = &self.recordings {
             std::fs::create_dir_all(folder).map_err(|error| {
@@ -96,19 +113,24 @@ impl Wired {
         Ok(media)
     }
 
+    /// The sound server with the devices of `phone.toml`, as they are now; `None`: no sound card is to be used.
+    pub(super) fn audio(&self) -> Option<Result<Audio, Failure>> {
+        self.settings.devices.as_ref().map(Audio::find)
+    }
+
     /// The URI with the account's transport; a server understands it without.
     pub(super) fn target(&self, uri: &str) -> String {
         let says_so = uri.to_ascii_lowercase().contains(";transport=");
-        match (self.transport, self.settings.account.server.is_some() || says_so) {
-            (SipTransport::Tcp, false) => format!("{uri};transport=tcp"),
-            (SipTransport::Tcp | SipTransport::Udp, _) => uri.to_owned(),
+        if self.settings.account.server.is_some() || says_so {
+            return uri.to_owned();
         }
+        format!("{uri}{}", self.transport.uri_parameter())
     }
 }
 
 /// What protects a call, in the screen's words.
 pub(super) fn lock(security: Security) -> Lock {
-    let named = |suite: Suite| suite.name().to_owned();
+    let named = |suite: CryptoSuite| suite.name().to_owned();
     match security {
         Security::None => Lock::None,
         Security::Sdes(suite) => Lock::SdesPlain { suite: named(suite) },

@@ -4,8 +4,9 @@ use crate::phone::screen::event::Secret;
 use crate::phone::screen::field::Field;
 use crate::phone::screen::form::{Entry, Form, choice};
 use crate::phone::screen::settings::{
-    Account, PasswordPlace, Registration, Settings, SipTransport, complete_uri, is_host_port,
+    Account, PasswordPlace, Registration, Settings, complete_uri, is_host_port,
 };
+use ringway_sansio::Transport;
 use std::path::Path;
 
 const ADDRESS: usize = 0;
@@ -16,7 +17,7 @@ const REGISTER: usize = 4;
 const STUN: usize = 5;
 const KEEP: usize = 6;
 
-const TRANSPORTS: &[&str] = &["udp", "tcp"];
+const TRANSPORTS: &[&str] = &[Transport::Udp.name(), Transport::Tcp.name()];
 const REGISTERS: &[&str] = &["yes", "no, for direct calls"];
 const KEEPS: &[&str] = &[
     "in the kernel's keyring, until this machine restarts",
@@ -30,7 +31,7 @@ const PASSWORD_FILE: &str = "file:phone.password";
 pub(super) fn form(settings: &Settings) -> Form {
     let account = settings.account.as_ref();
     let text = |text: Option<&str>| Entry::Text(Field::new(text.unwrap_or_default()));
-    let transport = account.map_or(SipTransport::Udp, |account| account.transport);
+    let transport = account.map_or(Transport::DEFAULT, |account| account.transport);
     let register = match account.map(|account| account.registration) {
         Some(Registration::Unwanted) => REGISTERS[1],
         Some(Registration::Wanted) | None => REGISTERS[0],
@@ -97,7 +98,7 @@ pub(super) fn read(form: &mut Form, settings: &Settings, file: &Path) -> Option<
         realm: same.and_then(|account| account.realm.clone()),
         uri,
         server: host(SERVER),
-        transport: if form.text(TRANSPORT) == TRANSPORTS[1] { SipTransport::Tcp } else { SipTransport::Udp },
+        transport: Transport::from_name(&form.text(TRANSPORT)).unwrap_or(Transport::DEFAULT),
         registration: if form.text(REGISTER) == REGISTERS[0] {
             Registration::Wanted
         } else {

@@ -48,6 +48,7 @@ impl Model {
             PhoneEvent::StunFailed { reason } => {
                 self.mapping = Mapping::Failed(Shown::new(&reason, REASON_CHARS_MAX))
             }
+            PhoneEvent::Sound { what } => self.tell(now, Weight::Careful, &what),
             PhoneEvent::Refused { what } => {
                 for call in &mut self.calls {
                     call.asked = None;
@@ -143,6 +144,7 @@ impl Model {
             | PhoneEvent::Network(_)
             | PhoneEvent::StunMapped { .. }
             | PhoneEvent::StunFailed { .. }
+            | PhoneEvent::Sound { .. }
             | PhoneEvent::Refused { .. } => {}
         }
         if let Some((weight, text)) = told {

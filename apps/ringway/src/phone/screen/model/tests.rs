@@ -8,7 +8,7 @@ use crate::phone::screen::event::{
     Compared, Hold, Lock, PhoneCommand, PhoneEvent, SeenMessage, Side, TransferStep, Way,
 };
 use crate::phone::screen::scene::{LADDER, Scene};
-use crate::phone::screen::settings::{PasswordPlace, Registration, SipTransport};
+use crate::phone::screen::settings::{PasswordPlace, Registration};
 use PhoneCommand as Do;
 
 fn zrtp(compared: Compared) -> Lock {
@@ -40,7 +40,10 @@ fn the_first_start_asks_who_one_is_and_saves_it() {
     assert_eq!((uri.as_str(), password), ("sip:alice@example.org", &Secret("secret?".to_owned())));
     assert_eq!((place, &account.password), (&PasswordPlace::Keyring, &PasswordPlace::Keyring));
     assert_eq!(account.server.as_deref(), Some("192.0.2.10:5060"));
-    assert_eq!((account.transport, account.registration), (SipTransport::Tcp, Registration::Wanted));
+    assert_eq!(
+        (account.transport, account.registration),
+        (ringway_sansio::Transport::Tcp, Registration::Wanted)
+    );
     assert_eq!(scene.model.screen, Screen::Keypad);
     assert!(!format!("{:?}", effects).contains("secret?"), "a password is never printed");
 }

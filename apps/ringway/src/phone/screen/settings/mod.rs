@@ -12,9 +12,12 @@ mod save;
 mod tests;
 
 pub(crate) use password::PasswordPlace;
+pub(crate) use read::MICROPHONE;
 
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
+use ringway_audio::pulse::Names;
+use ringway_sansio::Transport;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +30,8 @@ pub(crate) struct Settings {
     /// `None`: the login screen asks.
     pub(crate) account: Option<Account>,
     pub(crate) call: CallSettings,
+    /// `[audio]`: the chosen devices; `None`: no sound card is used.
+    pub(crate) audio: Option<Names>,
     pub(crate) network: NetworkSettings,
     pub(crate) contacts: Vec<Contact>,
 }
@@ -44,26 +49,9 @@ pub(crate) struct Account {
     pub(crate) realm: Option<String>,
     /// `HOST[:PORT]` that everything goes through; `None`: to the host of each URI.
     pub(crate) server: Option<String>,
-    pub(crate) transport: SipTransport,
+    pub(crate) transport: Transport,
     pub(crate) registration: Registration,
     pub(crate) password: PasswordPlace,
-}
-
-/// How signalling travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SipTransport {
-    Udp,
-    Tcp,
-}
-
-impl SipTransport {
-    /// As the file writes it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
-    }
 }
 
 /// Whether the phone tells a server where it is.
@@ -78,7 +66,7 @@ pub(crate) enum Registration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallSettings {
     pub(crate) srtp: Srtp,
-    /// What is heard by the other side: `silence`, `speech`, `tone:HZ` or a WAV file.
+    /// Sound that the other side hears: `microphone`, `silence`, `speech`, `tone:HZ` or a WAV file.
     pub(crate) play: String,
     /// The folder that what we hear is written to, a WAV file for each call; `None`: nowhere.
     pub(crate) record: Option<PathBuf>,

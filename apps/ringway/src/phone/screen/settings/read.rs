@@ -2,22 +2,26 @@
 
 use super::password::PasswordPlace;
 use super::{
-    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, SipTransport, Srtp,
-    complete_uri, is_host_port,
+    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, Srtp, complete_uri, is_host_port,
 };
 use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
+use ringway_audio::pulse::Names;
+use ringway_sansio::Transport;
 use std::path::Path;
 
 /// More would not fit a screen, nor a memory.
 const CONTACTS_MAX: usize = 10_000;
 const TEXT_CHARS_MAX: usize = 255;
+/// What the other side hears by default; silence where there is no sound card.
+pub(crate) const MICROPHONE: &str = "microphone";
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
     let name = file.display().to_string();
     read_document(text, Some(&name), |reader, top| Settings {
         account: account(reader, top, file),
         call: call(reader, top),
+        audio: audio(reader, top),
         network: network(reader, top),
         contacts: contacts(reader, top),
     })
@@ -45,7 +49,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
             text.to_owned()
         }
     });
-    let transports = [("udp", SipTransport::Udp), ("tcp", SipTransport::Tcp)];
+    let transports = Transport::ALL.map(|transport| (transport.name(), transport));
     let registers = section.switch(reader, "register", true);
     let account = Account {
         uri: checked.clone().unwrap_or_default(),
@@ -53,7 +57,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
         realm: realm(reader, &mut section),
         server: host(reader, &mut section, "server"),
-        transport: word(reader, &mut section, "transport", SipTransport::Udp, &transports, &["tls"]),
+        transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["tls"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
         password: password(reader, &mut section, file),
     };
@@ -87,11 +91,20 @@ fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
     let words = [Srtp::Best, Srtp::None, Srtp::Sdes, Srtp::Zrtp].map(|srtp| (srtp.name(), srtp));
     let call = CallSettings {
         srtp: word(reader, &mut section, "srtp", Srtp::Best, &words, &["dtls"]),
-        play: plain(reader, &mut section, "play").unwrap_or_else(|| "silence".to_owned()),
+        play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
         record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
     };
     section.finish(reader);
     call
+}
+
+fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
+    let mut section = top.section(reader, "audio");
+    let is_enabled = section.switch(reader, "enabled", true);
+    let mut device = |key| plain(reader, &mut section, key).filter(|text| !text.is_empty());
+    let names = Names { microphone: device("in"), loudspeaker: device("out") };
+    section.finish(reader);
+    is_enabled.then_some(names)
 }
 
 fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSettings {

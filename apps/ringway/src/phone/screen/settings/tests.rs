@@ -3,6 +3,7 @@
 use super::*;
 use crate::phone::screen::event::Secret;
 use crate::phone::screen::scene::FILE;
+use ringway_audio::pulse::Names;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::tempdir;
@@ -28,6 +29,8 @@ fn every_key_is_read() {
         srtp = "zrtp"
         play = "tone:440"
         record = "heard"
+        [audio]
+        in = "headset"
         [network]
         bind = "192.0.2.7:5062"
         stun = "stun.example.org"
@@ -43,13 +46,14 @@ fn every_key_is_read() {
         auth_user: Some("al".into()),
         realm: Some("asterisk".into()),
         server: Some("[2001:db8::1]:5080".into()),
-        transport: SipTransport::Tcp,
+        transport: ringway_sansio::Transport::Tcp,
         registration: Registration::Unwanted,
         password: PasswordPlace::File { name: "secret".into(), path: "conf/secret".into() },
     };
     assert_eq!(settings.account, Some(account));
     let call = CallSettings { srtp: Srtp::Zrtp, play: "tone:440".into(), record: Some("heard".into()) };
     assert_eq!(settings.call, call);
+    assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
     let network =
         NetworkSettings { bind: "192.0.2.7:5062".parse().ok(), stun: Some("stun.example.org".into()) };
     assert_eq!(settings.network, network);
@@ -61,7 +65,10 @@ fn every_key_is_read() {
 fn nothing_at_all_is_a_good_file() {
     let settings = Settings::parse("", Path::new("phone.toml")).unwrap();
     assert_eq!((settings.account, settings.contacts), (None, vec![]));
-    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (Srtp::Best, "silence"));
+    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (Srtp::Best, "microphone"));
+    assert_eq!(settings.audio, Some(Names::default()));
+    let off = Settings::parse("[audio]\nenabled = false\nin = \"x\"", Path::new("phone.toml")).unwrap();
+    assert_eq!(off.audio, None);
     assert_eq!(settings.network.bind, None);
 }
 

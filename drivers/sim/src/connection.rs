@@ -1,0 +1,148 @@
+//! A connection of any protocol's messages.
+
+use ringway_sansio::{Framer, Instant, Token};
+use ringway_stream::{Broken, CloseReason, Connection, Layer, StreamLimits};
+
+/// A [`Connection`] whose framer and layer are not named.
+pub trait SimConnection {
+    /// [`Connection::connected`].
+    fn connected(&mut self, now: Instant);
+
+    /// [`Connection::receive`].
+    fn receive(&mut self, bytes: &[u8], now: Instant);
+
+    /// One message of [`Connection::messages`].
+    fn next_message(&mut self, now: Instant) -> Option<Vec<u8>>;
+
+    /// [`Connection::send`].
+    fn send(
+        &mut self,
+        message: &[u8],
+        token: Token,
+        limits: &StreamLimits,
+        now: Instant,
+        socket: &mut Socket,
+    );
+
+    /// [`Connection::respond`].
+    fn respond(&mut self, limits: &StreamLimits, now: Instant, socket: &mut Socket);
+
+    /// [`Connection::flush`].
+    fn flush(&mut self, now: Instant, socket: &mut Socket);
+
+    /// [`Connection::peer_ended`].
+    fn peer_ended(&mut self, now: Instant);
+
+    /// [`Connection::fail`].
+    fn fail(&mut self, why: CloseReason);
+
+    /// [`Connection::undelivered`].
+    fn undelivered(&mut self) -> Vec<Token>;
+
+    /// [`Connection::close_reason`].
+    fn close_reason(&self) -> Option<CloseReason>;
+
+    /// [`Connection::end_reason`].
+    fn end_reason(&self) -> Option<CloseReason>;
+
+    /// [`Connection::deadline`].
+    fn deadline(&self, limits: &StreamLimits) -> (Instant, CloseReason);
+
+    /// [`Connection::is_connected`].
+    fn is_connected(&self) -> bool;
+
+    /// [`Connection::unwritten_bytes`].
+    fn unwritten_bytes(&self) -> usize;
+
+    /// The answer to a keep-alive.
+    fn pong(&self) -> &'static [u8];
+}
+
+/// What a connection writes to in one step.
+pub struct Socket {
+    /// Bytes that it takes yet. `None`: it is broken.
+    pub(crate) room: Option<usize>,
+    /// Bytes that it took.
+    pub(crate) taken: Vec<u8>,
+}
+
+impl Socket {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        let room = self.room.ok_or(Broken)?;
+        let (taken, _) = bytes.split_at(bytes.len().min(room));
+        self.taken.extend_from_slice(taken);
+        self.room = Some(room - taken.len());
+        Ok(taken.len())
+    }
+}
+
+impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
+    fn connected(&mut self, now: Instant) {
+        self.connected(now);
+    }
+
+    fn receive(&mut self, bytes: &[u8], now: Instant) {
+        self.receive(bytes, now);
+    }
+
+    fn next_message(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let mut taken = None;
+        self.messages(1, now, |message| taken = Some(message.to_vec()));
+        taken
+    }
+
+    fn send(
+        &mut self,
+        message: &[u8],
+        token: Token,
+        limits: &StreamLimits,
+        now: Instant,
+        socket: &mut Socket,
+    ) {
+        self.send(message, token, limits, now, |bytes| socket.write(bytes));
+    }
+
+    fn respond(&mut self, limits: &StreamLimits, now: Instant, socket: &mut Socket) {
+        self.respond(limits, now, |bytes| socket.write(bytes));
+    }
+
+    fn flush(&mut self, now: Instant, socket: &mut Socket) {
+        self.flush(now, |bytes| socket.write(bytes));
+    }
+
+    fn peer_ended(&mut self, now: Instant) {
+        self.peer_ended(now);
+    }
+
+    fn fail(&mut self, why: CloseReason) {
+        self.fail(why);
+    }
+
+    fn undelivered(&mut self) -> Vec<Token> {
+        self.undelivered().collect()
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.close_reason()
+    }
+
+    fn end_reason(&self) -> Option<CloseReason> {
+        self.end_reason()
+    }
+
+    fn deadline(&self, limits: &StreamLimits) -> (Instant, CloseReason) {
+        self.deadline(limits)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_connected()
+    }
+
+    fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes()
+    }
+
+    fn pong(&self) -> &'static [u8] {
+        F::PONG
+    }
+}

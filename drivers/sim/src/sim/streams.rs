@@ -1,0 +1,294 @@
+//! The stream connections of a simulation: handshakes, bytes under way, deadlines, ends.
+
+use super::{Happening, Host, HostId, Sim};
+use crate::connection::{SimConnection, Socket};
+use crate::stream::End;
+use crate::trace::Fate;
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Packet, Token, Transport};
+use ringway_stream::{CloseReason, Origin, StreamLimits};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// When a host reads what its connections deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// At once.
+    AtOnce,
+    /// Not at all. Its peers can send as much as the buffers take.
+    Paused,
+}
+
+impl Sim {
+    /// Has a host stop reading from its connections, or go on.
+    pub fn set_reading(&mut self, host: HostId, reading: Reading) {
+        let Some(entry) = self.hosts.get_mut(host.0) else { return };
+        entry.reading = reading;
+        if reading == Reading::Paused {
+            return;
+        }
+        for id in self.connections.of_host(host) {
+            let Some(end) = self.connections.end_mut(id) else { continue };
+            let (unread, is_closed) = (std::mem::take(&mut end.unread), end.is_peer_closed);
+            self.read(id, &unread);
+            if is_closed {
+                self.peer_closed(id);
+            }
+        }
+    }
+
+    pub(super) fn send_bytes(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
+        let id = match packet.flow.connection {
+            Some(id) => Some(id).filter(|&id| self.connections.end(id).is_some_and(|end| end.host == sender)),
+            None => self
+                .connections
+                .dialled(sender, packet.flow.remote)
+                .or_else(|| self.dial(sender, packet.flow.listener, packet.flow.remote)),
+        };
+        let Some((id, end)) = id.and_then(|id| Some((id, self.connections.end_mut(id)?))) else {
+            return self.report_unreachable(sender, shard, packet, bytes);
+        };
+        let token = end.token_for(shard, packet.token);
+        end.note_message(bytes);
+        self.step_connection(id, |now, limits, connection, socket| {
+            connection.send(bytes, token, limits, now, socket);
+        });
+    }
+
+    /// A packet's connection is gone; its shard is told a little later.
+    fn report_unreachable(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
+        let remote = packet.flow.remote;
+        let from = self.listener(sender, packet.flow.listener, Transport::Tcp).unwrap_or(remote);
+        self.record(sender, (from, remote), Transport::Tcp, Fate::Closed, bytes);
+        if packet.token != Token::NONE {
+            let delay = self.faults.draw_delay(&mut self.rng);
+            let event = Event::Unreachable(packet.token);
+            self.schedule(self.now + delay, Happening::Report { host: sender, shard, event });
+        }
+    }
+
+    /// A connection to `remote`. It is refused if nobody listens there or the link is cut.
+    fn dial(&mut self, dialler: HostId, listener: ListenerId, remote: SocketAddr) -> Option<ConnectionId> {
+        let host = self.hosts.get(dialler.0)?;
+        let own = host.listeners.get(usize::from(listener.0))?.1;
+        let connection = host.node.as_ref()?.connection(Origin::Dialled, self.now);
+        let local = SocketAddr::new(own.ip(), self.connections.ephemeral_port());
+        let (near, far) = (self.connections.next_id(), self.connections.next_id());
+        let end = End::new((dialler, listener), (local, remote), far, connection, self.now);
+        self.connections.insert_dialled(near, end);
+        let target = self.addresses.get(&(Transport::Tcp, remote)).map(|(host, _)| *host);
+        match target.filter(|&host| !self.link(dialler, host).is_cut() && !self.link(host, dialler).is_cut())
+        {
+            Some(host) => {
+                let faults = self.link(dialler, host).clone();
+                let handshake = faults.draw_delay(&mut self.rng) + faults.draw_delay(&mut self.rng);
+                self.schedule(self.now + handshake, Happening::Connected { end: near });
+            }
+            None => {
+                let delay = self.faults.draw_delay(&mut self.rng);
+                self.schedule(self.now + delay, Happening::Refused { end: near });
+            }
+        }
+        self.watch(near);
+        Some(near)
+    }
+
+    /// Both ends of a dialled connection are connected, if somebody listens at its address still.
+    pub(super) fn connected(&mut self, near: ConnectionId) {
+        let Some(end) = self.connections.end(near) else { return };
+        let (dialler, far, local, remote) = (end.host, end.peer, end.local, end.remote);
+        let accepting = self.addresses.get(&(Transport::Tcp, remote)).copied();
+        let Some((node, accepting)) = accepting.and_then(|accepting| {
+            let node = self.hosts.get(accepting.0.0)?.node.as_ref()?;
+            Some((node, accepting))
+        }) else {
+            return self.fail(near, CloseReason::NotConnected);
+        };
+        if self.link(dialler, accepting.0).is_cut() || self.link(accepting.0, dialler).is_cut() {
+            // The handshake is lost; the dialler's deadline ends it.
+            return;
+        }
+        let connection = node.connection(Origin::Accepted, self.now);
+        let end = End::new(accepting, (remote, local), near, connection, self.now);
+        self.connections.insert_accepted(far, end);
+        self.step_connection(far, |now, limits, connection, socket| connection.respond(limits, now, socket));
+        self.step_connection(near, |now, _, connection, socket| {
+            connection.connected(now);
+            connection.flush(now, socket);
+        });
+    }
+
+    /// Has a connection write, carries what it wrote, and closes it if it must be.
+    pub(super) fn step_connection(
+        &mut self,
+        id: ConnectionId,
+        step: impl FnOnce(Instant, &StreamLimits, &mut dyn SimConnection, &mut Socket),
+    ) {
+        let Some(end) = self.connections.end(id) else { return };
+        let is_broken = end.connection.is_connected() && self.connections.end(end.peer).is_none();
+        let Some(end) = self.connections.end_mut(id) else { return };
+        let mut socket = end.socket();
+        if is_broken {
+            socket.room = None;
+        }
+        step(self.now, &self.stream_limits, end.connection.as_mut(), &mut socket);
+        let (host, way) = (end.host, (end.local, end.remote));
+        let (peer, whole, close) = (end.peer, end.wrote(socket.taken.len()), end.connection.close_reason());
+        let fate = self.carry(host, peer, &socket.taken);
+        for message in whole {
+            self.record(host, way, Transport::Tcp, fate, &message);
+        }
+        match close {
+            Some(_) => self.close_end(id),
+            None => self.watch(id),
+        }
+    }
+
+    /// Puts bytes on their way to `id`, in pieces. What a cut link loses is sent again when it no longer is.
+    fn carry(&mut self, sender: HostId, id: ConnectionId, mut bytes: &[u8]) -> Fate {
+        let Some(host) = self.connections.end(id).map(|end| end.host) else { return Fate::Closed };
+        let faults = self.link(sender, host).clone();
+        let Some(end) = self.connections.end_mut(id) else { return Fate::Closed };
+        if faults.is_cut() || !end.lost.is_empty() {
+            end.lost.extend_from_slice(bytes);
+            return Fate::Lost;
+        }
+        let mut last = end.last_arrival;
+        while !bytes.is_empty() {
+            let cut = 1 + self.rng.below(2 * bytes.len() as u64) as usize;
+            let (piece, rest) = bytes.split_at(cut.min(bytes.len()));
+            bytes = rest;
+            if let Some(at) = faults.stream_arrival(self.now, &mut last, &mut self.rng) {
+                self.schedule(at, Happening::Bytes { end: id, bytes: piece.to_vec() });
+            }
+        }
+        if let Some(end) = self.connections.end_mut(id) {
+            end.last_arrival = last;
+        }
+        Fate::Arrives(last)
+    }
+
+    pub(super) fn send_lost_again(&mut self) {
+        for id in self.connections.with_lost_bytes() {
+            let Some(end) = self.connections.end_mut(id) else { continue };
+            let (lost, peer) = (std::mem::take(&mut end.lost), end.peer);
+            if let Some(sender) = self.connections.end(peer).map(|end| end.host) {
+                self.carry(sender, id, &lost);
+            }
+        }
+    }
+
+    pub(super) fn deliver_bytes(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(end) = self.connections.end_mut(id) else { return };
+        match self.hosts.get(end.host.0) {
+            Some(Host { node: Some(_), reading: Reading::AtOnce, .. }) => self.read(id, bytes),
+            Some(Host { node: Some(_), reading: Reading::Paused, .. }) => end.unread.extend_from_slice(bytes),
+            // The host is gone, and nobody acknowledges the bytes.
+            Some(Host { node: None, .. }) | None => {}
+        }
+    }
+
+    fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(end) = self.connections.end_mut(id) else { return };
+        let (host, peer) = (end.host, end.peer);
+        let (listener, remote) = (end.listener, end.remote);
+        let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
+        end.connection.receive(bytes, self.now);
+        if self.connections.end_mut(peer).is_some_and(|peer| peer.acknowledged(bytes.len())) {
+            let delay = self.faults.draw_delay(&mut self.rng);
+            self.schedule(self.now + delay, Happening::Writable { end: peer });
+        }
+        loop {
+            let Some(end) = self.connections.end_mut(id) else { return };
+            let message = end.connection.next_message(self.now);
+            end.note_pongs();
+            self.step_connection(id, |now, limits, connection, socket| {
+                connection.respond(limits, now, socket);
+            });
+            match message {
+                Some(message) => self.deliver(host, flow, &message),
+                None => break,
+            }
+        }
+        self.end_if_answered(id);
+    }
+
+    pub(super) fn peer_closed(&mut self, id: ConnectionId) {
+        let Some(end) = self.connections.end_mut(id) else { return };
+        if self.hosts.get(end.host.0).is_some_and(|host| host.reading == Reading::Paused) {
+            end.is_peer_closed = true;
+            return;
+        }
+        end.connection.peer_ended(self.now);
+        // What waits finds a closed socket.
+        self.step_connection(id, |now, _, connection, socket| connection.flush(now, socket));
+        self.end_if_answered(id);
+    }
+
+    pub(super) fn end_if_answered(&mut self, id: ConnectionId) {
+        if self.connections.end(id).is_some_and(|end| end.connection.end_reason().is_some()) {
+            self.close_end(id);
+        }
+    }
+
+    pub(super) fn fail(&mut self, id: ConnectionId, why: CloseReason) {
+        if let Some(end) = self.connections.end_mut(id) {
+            end.connection.fail(why);
+            self.close_end(id);
+        }
+    }
+
+    /// Makes sure that a connection's deadline is looked at.
+    fn watch(&mut self, id: ConnectionId) {
+        let Some(end) = self.connections.end_mut(id) else { return };
+        let (at, _) = end.connection.deadline(&self.stream_limits);
+        if end.alarm.is_none_or(|alarm| at < alarm) {
+            end.alarm = Some(at);
+            self.alarms += 1;
+            self.schedule(at, Happening::Alarm { end: id });
+        }
+    }
+
+    pub(super) fn alarm(&mut self, id: ConnectionId) {
+        self.alarms -= 1;
+        let Some(end) = self.connections.end_mut(id) else { return };
+        if self.hosts.get(end.host.0).is_none_or(|host| host.node.is_none()) {
+            return;
+        }
+        // One that was arranged for a later time finds nothing due.
+        let (at, why) = end.connection.deadline(&self.stream_limits);
+        if at <= self.now {
+            self.fail(id, why);
+        } else if end.alarm.is_none_or(|alarm| alarm <= self.now) {
+            end.alarm = None;
+            self.watch(id);
+        }
+    }
+
+    /// Closes one end: its host is told now, the peer's when what is under way has arrived.
+    pub(super) fn close_end(&mut self, id: ConnectionId) {
+        let Some(mut end) = self.connections.remove(id) else { return };
+        if let Some(peer) = self.connections.end_mut(end.peer) {
+            let at = peer.last_arrival.max(self.now) + CLOSE_DELAY;
+            peer.last_arrival = at;
+            self.schedule(at, Happening::Closed { end: end.peer });
+        }
+        let (now, is_connected) = (self.now, end.connection.is_connected());
+        let fate = if is_connected { Fate::Closed } else { Fate::Nobody };
+        for message in end.unwritten() {
+            self.record(end.host, (end.local, end.remote), Transport::Tcp, fate, &message);
+        }
+        for shard in self.shards_of(end.host).filter(|_| is_connected) {
+            self.run(end.host, shard, |node, effects| {
+                node.on_event(shard, now, Event::Closed(id), effects);
+            });
+        }
+        for (shard, token) in end.undelivered() {
+            self.run(end.host, shard, |node, effects| {
+                node.on_event(shard, now, Event::Unreachable(token), effects);
+            });
+        }
+    }
+}
+
+/// A close is not faster than the wire.
+const CLOSE_DELAY: Duration = Duration::from_millis(1);

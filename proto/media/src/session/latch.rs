@@ -1,0 +1,257 @@
+//! Latching (RFC 7362 §4): the peer's media address, as signalled or as its packets show it.
+
+use super::config::SymmetricRtp;
+use crate::rtp::RtpHeader;
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_sansio::Instant;
+
+/// Follows the peer's address.
+///
+/// Without SRTP nothing proves who sends. The signalled address is heard at once and for good; another only while
+/// nothing came from there, and when it has sent [`LATCH_PACKETS`] packets in a row. Once latched, no third is heard.
+/// With SRTP the packets prove it: the first source that authenticates is taken, another one later on only when the
+/// first has gone silent.
+#[derive(Debug)]
+pub(super) struct Latch {
+    rule: SymmetricRtp,
+    signalled: SocketAddr,
+    latched: Option<Latched>,
+    candidate: Option<Candidate>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Latched {
+    address: SocketAddr,
+    proof: Proof,
+    last_at: Instant,
+}
+
+/// Why we believe that an address is the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    None,
+    Authenticated,
+}
+
+/// A source that may be the peer's.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    address: SocketAddr,
+    ssrc: u32,
+    sequence: u16,
+    packets: u32,
+    last_at: Instant,
+}
+
+/// Who sent a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The peer, as before.
+    Peer,
+    /// The peer, from where it was not heard before.
+    NewPeer,
+    /// Somebody else, or nobody knows.
+    Stranger,
+}
+
+impl Latch {
+    pub(super) const fn new(rule: SymmetricRtp, signalled: SocketAddr) -> Self {
+        Self { rule, signalled, latched: None, candidate: None }
+    }
+
+    /// Signalling told another address: what was learnt about the old one is of no use.
+    pub(super) fn on_signalled(&mut self, signalled: SocketAddr) {
+        if self.signalled != signalled {
+            *self = Self::new(self.rule, signalled);
+        }
+    }
+
+    /// A packet in the clear, of an agreed payload type, came from `from`.
+    pub(super) fn on_plain(&mut self, now: Instant, from: SocketAddr, header: RtpHeader) -> Sender {
+        match &mut self.latched {
+            Some(latched) if latched.address == from => {
+                latched.last_at = now;
+                Sender::Peer
+            }
+            _ if from == self.signalled => self.latch_to(now, from, Proof::None),
+            Some(_) => Sender::Stranger,
+            None => match self.rule {
+                SymmetricRtp::SignalledOnly => Sender::Stranger,
+                SymmetricRtp::Latch => self.on_candidate(now, from, header),
+            },
+        }
+    }
+
+    /// A packet that authenticated came from `from`. It is heard in any case.
+    pub(super) fn on_authenticated(&mut self, now: Instant, from: SocketAddr) -> Sender {
+        match &mut self.latched {
+            Some(latched) if latched.address == from => {
+                latched.last_at = now;
+                latched.proof = Proof::Authenticated;
+                Sender::Peer
+            }
+            // Who replays the peer's packets from elsewhere is refused before; who delays them gets our sound only if
+            // the peer is silent, and cannot understand it.
+            Some(latched)
+                if latched.proof == Proof::Authenticated && now.since(latched.last_at) < MOVE_AFTER =>
+            {
+                Sender::Peer
+            }
+            Some(_) | None => self.latch_to(now, from, Proof::Authenticated),
+        }
+    }
+
+    /// True for an address that is the peer's as far as we know.
+    pub(super) fn is_peer(&self, from: SocketAddr) -> bool {
+        self.target() == from
+    }
+
+    /// Where our sound goes.
+    pub(super) fn target(&self) -> SocketAddr {
+        self.latched.map_or(self.signalled, |latched| latched.address)
+    }
+
+    /// Where the peer is heard from, if it is.
+    pub(super) fn heard_from(&self) -> Option<SocketAddr> {
+        self.latched.map(|latched| latched.address)
+    }
+
+    /// The address that signalling told.
+    pub(super) const fn signalled(&self) -> SocketAddr {
+        self.signalled
+    }
+
+    fn on_candidate(&mut self, now: Instant, from: SocketAddr, header: RtpHeader) -> Sender {
+        let packets = match &mut self.candidate {
+            Some(candidate) if candidate.address == from && candidate.ssrc == header.ssrc => {
+                let ahead = header.sequence.wrapping_sub(candidate.sequence);
+                candidate.packets = if (1..=GAP_MAX).contains(&ahead) { candidate.packets + 1 } else { 1 };
+                candidate.sequence = header.sequence;
+                candidate.last_at = now;
+                candidate.packets
+            }
+            Some(candidate) if now.since(candidate.last_at) < CANDIDATE_SILENCE => return Sender::Stranger,
+            candidate => {
+                let Candidate { packets, .. } = *candidate.insert(Candidate {
+                    address: from,
+                    ssrc: header.ssrc,
+                    sequence: header.sequence,
+                    packets: 1,
+                    last_at: now,
+                });
+                packets
+            }
+        };
+        if packets >= LATCH_PACKETS { self.latch_to(now, from, Proof::None) } else { Sender::Stranger }
+    }
+
+    fn latch_to(&mut self, now: Instant, address: SocketAddr, proof: Proof) -> Sender {
+        let is_new = self.latched.is_none_or(|latched| latched.address != address);
+        self.latched = Some(Latched { address, proof, last_at: now });
+        self.candidate = None;
+        if is_new { Sender::NewPeer } else { Sender::Peer }
+    }
+}
+
+/// Packets in a row that make a source the peer.
+const LATCH_PACKETS: u32 = 5;
+/// Sequence numbers that may be missing in between, and one.
+const GAP_MAX: u16 = 4;
+/// After this the next source may try.
+const CANDIDATE_SILENCE: Duration = Duration::from_millis(200);
+/// How long a source that authenticated must be silent before another one's address counts.
+const MOVE_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn header(sequence: u16) -> RtpHeader {
+        RtpHeader { marker: false, payload_type: 0, sequence, timestamp: 0, ssrc: 1 }
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    const SIGNALLED: u16 = 4000;
+
+    fn latch() -> Latch {
+        Latch::new(SymmetricRtp::Latch, address(SIGNALLED))
+    }
+
+    #[test]
+    fn the_signalled_source_is_heard_at_once_and_no_other_after_it() {
+        let mut latch = latch();
+        assert_eq!(latch.on_plain(at(0), address(SIGNALLED), header(0)), Sender::NewPeer);
+        for number in 0..100 {
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+        }
+        assert_eq!(latch.on_plain(at(9000), address(SIGNALLED), header(1)), Sender::Peer);
+        assert_eq!(latch.target(), address(SIGNALLED));
+    }
+
+    #[test]
+    fn another_source_is_taken_after_five_packets_and_kept() {
+        let mut latch = latch();
+        for number in 0..4 {
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+        }
+        assert_eq!(latch.on_plain(at(20), address(9), header(4)), Sender::NewPeer);
+        assert_eq!(latch.target(), address(9));
+        for number in 0..100 {
+            assert_eq!(latch.on_plain(at(20), address(10), header(number)), Sender::Stranger);
+        }
+        // The signalled one is the better one, whenever it comes.
+        assert_eq!(latch.on_plain(at(20), address(SIGNALLED), header(0)), Sender::NewPeer);
+        assert_eq!(latch.on_plain(at(20), address(9), header(5)), Sender::Stranger);
+    }
+
+    #[test]
+    fn numbers_out_of_a_row_or_two_sources_at_once_do_not_latch() {
+        let mut latch = latch();
+        for number in 0..50 {
+            let sender = latch.on_plain(at(20), address(9), header(number * 977));
+            assert_eq!(sender, Sender::Stranger);
+        }
+        for number in 0..4 {
+            assert_eq!(latch.on_plain(at(300), address(10), header(number)), Sender::Stranger);
+            assert_eq!(latch.on_plain(at(300), address(11), header(number)), Sender::Stranger);
+        }
+        assert_eq!(latch.heard_from(), None);
+    }
+
+    #[test]
+    fn only_the_signalled_source_where_so_configured() {
+        let mut latch = Latch::new(SymmetricRtp::SignalledOnly, address(SIGNALLED));
+        for number in 0..50 {
+            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
+        }
+        assert_eq!(latch.on_authenticated(at(20), address(9)), Sender::NewPeer);
+    }
+
+    #[test]
+    fn an_authenticated_source_is_left_only_when_it_is_silent() {
+        let mut latch = latch();
+        assert_eq!(latch.on_authenticated(at(0), address(9)), Sender::NewPeer);
+        assert_eq!(latch.on_authenticated(at(500), address(10)), Sender::Peer);
+        assert_eq!(latch.target(), address(9));
+        assert_eq!(latch.on_authenticated(at(1500), address(10)), Sender::NewPeer);
+        assert_eq!(latch.target(), address(10));
+    }
+
+    #[test]
+    fn a_new_signalled_address_begins_anew() {
+        let mut latch = latch();
+        latch.on_authenticated(at(0), address(9));
+        latch.on_signalled(address(SIGNALLED));
+        assert_eq!(latch.target(), address(9));
+        latch.on_signalled(address(5000));
+        assert_eq!((latch.target(), latch.heard_from()), (address(5000), None));
+    }
+}

@@ -1,0 +1,82 @@
+//! Probing of consecutive ports of the peer while no packets arrive.
+
+use super::config::PortRow;
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_sansio::Instant;
+
+/// The next port to probe, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PortProbe {
+    row: PortRow,
+    next: u8,
+    due: Option<Instant>,
+}
+
+impl PortProbe {
+    pub(super) const fn new(row: PortRow) -> Self {
+        Self { row, next: 0, due: None }
+    }
+
+    /// Begins to wait for somebody to be heard.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.next = 0;
+        self.due = (self.row.ports > 0).then(|| now + self.row.after);
+    }
+
+    /// Somebody was heard, or the call is over.
+    pub(super) fn stop(&mut self) {
+        self.due = None;
+    }
+
+    /// When the next port is tried.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The next port of the row, if it is time; after the last one comes the first.
+    pub(super) fn next(&mut self, now: Instant, signalled: SocketAddr) -> Option<SocketAddr> {
+        if self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        self.due = Some(now + INTERVAL);
+        self.next = self.next % self.row.ports.max(1) + 1;
+        // RFC 3550 §11: RTP has the even ports.
+        let port = signalled.port().checked_add(2 * u16::from(self.next))?;
+        Some(SocketAddr::new(signalled.ip(), port))
+    }
+}
+
+/// As often as sound is sent.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_tried_in_turn_after_a_while() {
+        let row = PortRow { ports: 3, after: Duration::from_secs(2) };
+        let mut search = PortProbe::new(row);
+        let signalled = SocketAddr::from(([192, 0, 2, 1], 4000));
+        assert_eq!(search.next(Instant::from_secs(9), signalled), None);
+        search.start(Instant::from_secs(10));
+        assert_eq!(search.next(Instant::from_secs(11), signalled), None);
+        let mut ports = alloc::vec::Vec::new();
+        for _ in 0..5 {
+            ports.extend(search.next(search.due().unwrap(), signalled).map(|address| address.port()));
+        }
+        assert_eq!(ports, [4002, 4004, 4006, 4002, 4004]);
+        search.stop();
+        assert_eq!(search.due(), None);
+    }
+
+    #[test]
+    fn there_is_no_port_behind_the_last() {
+        let mut search = PortProbe::new(PortRow { ports: 2, after: Duration::ZERO });
+        search.start(Instant::from_secs(1));
+        let last = SocketAddr::from(([192, 0, 2, 1], 65_534));
+        assert_eq!(search.next(Instant::from_secs(1), last), None);
+        assert!(search.due().is_some());
+    }
+}

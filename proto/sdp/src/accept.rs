@@ -1,0 +1,66 @@
+//! The peer's answers to our offers (RFC 3264 §7).
+
+use crate::answer::{allowed_towards, disabled, ptime_ms, remote};
+use crate::formats::Formats;
+use crate::offer_answer::PendingOffer;
+use crate::{MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
+
+impl OfferAnswer {
+    /// Takes the answer to the offer that waits. Refused or not, the offer then waits no longer; after a refusal, what
+    /// was agreed before stays.
+    ///
+    /// An answer to a later offer that disables the audio leaves what was agreed, inactive and with port 0.
+    pub fn accept_answer(&mut self, answer: &[u8]) -> Result<MediaParams, Refused> {
+        let pending = self.pending.take().ok_or(Refused::NoOffer)?;
+        let answer = SessionDescription::parse(answer, &self.limits)?;
+        if answer.media.len() != self.sections.len() {
+            return Err(Refused::Mismatch(Mismatch::Sections));
+        }
+        if self.sections.iter().zip(&answer.media).any(|(ours, theirs)| ours.medium != theirs.medium) {
+            return Err(Refused::Mismatch(Mismatch::Medium));
+        }
+        let section = answer.media.get(self.slot).ok_or(Refused::Mismatch(Mismatch::Sections))?;
+        let params = match (section.port, self.agreed()) {
+            (0, None) => return Err(Refused::Rejected),
+            (0, Some(agreed)) => disabled(agreed),
+            _ => self.params_of_answer(&pending, &answer, section)?,
+        };
+        self.taken |= crate::formats::taken_by(section);
+        self.agree(&params);
+        Ok(params)
+    }
+
+    fn params_of_answer(
+        &self,
+        pending: &PendingOffer,
+        answer: &SessionDescription,
+        section: &MediaDescription,
+    ) -> Result<MediaParams, Refused> {
+        if section.profile() != Some(pending.offered.profile) || section.has_several_ports() {
+            return Err(Refused::Mismatch(Mismatch::Profile));
+        }
+        let remote = remote(answer, section, self.local.rtp).ok_or(Refused::Address)?;
+        let protection = pending.offered.answered_by(&self.local.policy, section, self.before())?;
+        // We send with the answer's payload types, and hear our own (RFC 3264 §5.1).
+        let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
+        let mut receive = pending.formats.clone();
+        receive.codecs.retain(|(_, codec)| theirs.codecs.iter().any(|(_, other)| other == codec));
+        receive.telephone_event = receive.telephone_event.filter(|_| theirs.telephone_event.is_some());
+        let (payload_type, codec) = *theirs.codecs.first().ok_or(Refused::Codec)?;
+        let rtcp_mux = self.local.rtcp_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
+        let direction = answer.direction_of(section).reversed().and(pending.direction);
+        Ok(MediaParams {
+            remote: remote.rtp,
+            remote_rtcp: if rtcp_mux { remote.rtp } else { remote.rtcp },
+            rtcp_mux,
+            codec,
+            payload_type,
+            receive: receive.codecs,
+            telephone_event: theirs.telephone_event,
+            receive_telephone_event: receive.telephone_event,
+            ptime_ms: ptime_ms(section, self.local.ptime_ms),
+            direction: direction.and(allowed_towards(remote)),
+            protection,
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Our answers to the peer's offers (RFC 3264 §6).
+
+use crate::formats::Formats;
+use crate::offer::{RtcpMux, crypto_attribute};
+use crate::protect::{ChosenProtection, choose, zrtp_attribute};
+use crate::sdes::CryptoLine;
+use crate::{
+    Attribute, Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile, Protection, Refused,
+    SessionDescription,
+};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// What an offered section would come to.
+struct Candidate {
+    slot: usize,
+    profile: Profile,
+    formats: Formats,
+    remote: Remote,
+    chosen: ChosenProtection,
+}
+
+/// Where a section wants its packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    pub(crate) rtp: SocketAddr,
+    pub(crate) rtcp: SocketAddr,
+}
+
+impl OfferAnswer {
+    /// Answers an offer; `wanted` is what we would do if the peer let us. Of several audio sections the first that is
+    /// acceptable is used, a protected one before others; every other section is answered as disabled.
+    ///
+    /// A later offer that disables the audio is answered in kind, and what was agreed goes on as inactive with port 0.
+    ///
+    /// # Errors
+    /// [`Refused::status`] says what the request is answered with.
+    pub fn answer(&mut self, offer: &[u8], wanted: Direction) -> Result<(Vec<u8>, MediaParams), Refused> {
+        if self.is_offer_pending() {
+            return Err(Refused::OfferPending);
+        }
+        let offer = SessionDescription::parse(offer, &self.limits)?;
+        let candidate = match (self.candidate(&offer), self.agreed()) {
+            (Ok(candidate), _) => candidate,
+            (Err(Refused::NoAudio), Some(agreed)) if has_disabled_audio(&offer) => {
+                let params = disabled(agreed);
+                return Ok(self.answer_disabled(&offer, params));
+            }
+            (Err(refused), _) => return Err(refused),
+        };
+        let section = offer.media.get(candidate.slot).ok_or(Refused::NoAudio)?;
+        let direction = offer.direction_of(section).reversed().and(wanted);
+        let direction = direction.and(allowed_towards(candidate.remote));
+        let (protection, line) = self.own_protection(candidate.chosen)?;
+        let mux = RtcpMux::from(
+            self.local.rtcp_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux(),
+        );
+        let ptime_ms = ptime_ms(section, self.local.ptime_ms);
+        let params = params(&candidate.formats, candidate.remote, mux, ptime_ms, direction, protection)
+            .ok_or(Refused::Codec)?;
+
+        self.note_formats_of(section, &candidate.formats);
+        self.sections = offer.media.iter().map(MediaDescription::disabled).collect();
+        self.slot = candidate.slot;
+        self.profile = candidate.profile;
+        let mut own = self.own_section(&candidate.formats, ptime_ms, mux);
+        own.protocol.clone_from(&section.protocol);
+        own.attributes.extend(line);
+        if let Protection::Zrtp { .. } = &params.protection {
+            own.attributes.extend(self.local.policy.hello_hash().map(zrtp_attribute));
+        }
+        own.attributes.push(Attribute::flag(direction.name()));
+        let mut description = self.description();
+        description.times.clone_from(&offer.times);
+        if let Some(place) = description.media.get_mut(self.slot) {
+            *place = own;
+        }
+        self.agree(&params);
+        Ok((self.publish(description), params))
+    }
+
+    /// The section to use: the one in use comes first, and a protected one before any other.
+    fn candidate(&self, offer: &SessionDescription) -> Result<Candidate, Refused> {
+        let in_use = self.agreed().map(|_| self.slot);
+        let slots = in_use.into_iter().chain((0..offer.media.len()).filter(|slot| Some(*slot) != in_use));
+        let mut unprotected = None;
+        let mut refused = None;
+        for slot in slots {
+            let Some(section) = offer.media.get(slot) else { continue };
+            match self.consider(offer, section, slot) {
+                Ok(Candidate { chosen: ChosenProtection::Nothing, .. }) if unprotected.is_some() => {}
+                Ok(candidate @ Candidate { chosen: ChosenProtection::Nothing, .. }) => {
+                    unprotected = Some(candidate)
+                }
+                Ok(candidate) => return Ok(candidate),
+                Err(Refused::NoAudio) => {}
+                Err(reason) => refused = refused.or(Some(reason)),
+            }
+        }
+        unprotected.ok_or(refused.unwrap_or(Refused::NoAudio))
+    }
+
+    fn consider(
+        &self,
+        offer: &SessionDescription,
+        section: &MediaDescription,
+        slot: usize,
+    ) -> Result<Candidate, Refused> {
+        if section.medium != b"audio" || section.port == 0 {
+            return Err(Refused::NoAudio);
+        }
+        let profile = section.profile().filter(|_| !section.has_several_ports()).ok_or(Refused::Transport)?;
+        let chosen = choose(&self.local.policy, profile, offer, section, self.before())?;
+        let formats = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
+        if formats.codecs.is_empty() {
+            return Err(Refused::Codec);
+        }
+        let remote = remote(offer, section, self.local.rtp).ok_or(Refused::Address)?;
+        Ok(Candidate { slot, profile, formats, remote, chosen })
+    }
+
+    /// Our half of the protection: the key we answer with, and the line that tells it.
+    fn own_protection(
+        &mut self,
+        chosen: ChosenProtection,
+    ) -> Result<(Protection, Option<Attribute>), Refused> {
+        let offered = match chosen {
+            ChosenProtection::Nothing => return Ok((Protection::None, None)),
+            ChosenProtection::Zrtp { peer_hello_hash } => {
+                return Ok((Protection::Zrtp { peer_hello_hash }, None));
+            }
+            ChosenProtection::Sdes(line) => line,
+        };
+        if self.is_ours(&offered.key) {
+            return Err(Refused::Mismatch(Mismatch::KeyReused));
+        }
+        if let Some(Protection::Sdes { receive, .. }) = self.agreed().map(|agreed| &agreed.protection)
+            && *receive != offered.key
+        {
+            self.forget_key_for(offered.suite);
+        }
+        let send = self.key_for(offered.suite);
+        self.spelling = offered.suite_name.clone().map(|name| (offered.suite, name));
+        let line = CryptoLine {
+            suite_name: offered.suite_name,
+            ..CryptoLine::new(offered.tag, offered.suite, send.clone())
+        };
+        let line = crypto_attribute(&line).ok_or(Refused::Crypto)?;
+        Ok((Protection::Sdes { suite: offered.suite, send, receive: offered.key }, Some(line)))
+    }
+
+    fn answer_disabled(&mut self, offer: &SessionDescription, params: MediaParams) -> (Vec<u8>, MediaParams) {
+        self.sections = offer.media.iter().map(MediaDescription::disabled).collect();
+        self.slot = offer.media.iter().position(|section| section.medium == b"audio").unwrap_or_default();
+        let mut description = self.description();
+        description.times.clone_from(&offer.times);
+        self.agree(&params);
+        (self.publish(description), params)
+    }
+}
+
+/// Everything that crosses to the media session, where both directions use the same payload types.
+fn params(
+    formats: &Formats,
+    remote: Remote,
+    mux: RtcpMux,
+    ptime_ms: u16,
+    direction: Direction,
+    protection: Protection,
+) -> Option<MediaParams> {
+    let (payload_type, codec) = *formats.codecs.first()?;
+    Some(MediaParams {
+        remote: remote.rtp,
+        remote_rtcp: if mux == RtcpMux::Shared { remote.rtp } else { remote.rtcp },
+        rtcp_mux: mux == RtcpMux::Shared,
+        codec,
+        payload_type,
+        receive: formats.codecs.clone(),
+        telephone_event: formats.telephone_event,
+        receive_telephone_event: formats.telephone_event,
+        ptime_ms,
+        direction,
+        protection,
+    })
+}
+
+/// What was agreed, with the stream disabled: nothing is sent or heard, and the keys stay.
+pub(crate) fn disabled(agreed: &MediaParams) -> MediaParams {
+    let mut params = agreed.clone();
+    params.remote.set_port(0);
+    params.remote_rtcp.set_port(0);
+    params.direction = Direction::Inactive;
+    params
+}
+
+/// Where a section wants its packets, if we can send there from `local`. An unspecified address (on hold) has no
+/// family.
+pub(crate) fn remote(
+    description: &SessionDescription,
+    section: &MediaDescription,
+    local: SocketAddr,
+) -> Option<Remote> {
+    let connection = match section.connections.as_slice() {
+        [] => description.connection.as_ref()?,
+        [one] => one,
+        [_, _, ..] => return None,
+    };
+    let is_ours = |ip: &core::net::IpAddr| ip.is_unspecified() || ip.is_ipv4() == local.is_ipv4();
+    let ip = connection.unicast().filter(is_ours)?;
+    let rtp = SocketAddr::new(ip, section.port);
+    // RTP at the last port leaves none for RTCP, which is then not sent.
+    let next = SocketAddr::new(ip, section.port.checked_add(1).unwrap_or(0));
+    let rtcp = section
+        .rtcp()
+        .map_or(next, |rtcp| SocketAddr::new(rtcp.address.filter(is_ours).unwrap_or(ip), rtcp.port));
+    Some(Remote { rtp, rtcp })
+}
+
+/// RFC 3264 §8.4: nothing is sent to 0.0.0.0.
+pub(crate) fn allowed_towards(remote: Remote) -> Direction {
+    Direction::from_parts(!remote.rtp.ip().is_unspecified(), true)
+}
+
+/// How much sound the peer wants in a packet: whole steps of 10 ms, no more than it takes at the most.
+pub(crate) fn ptime_ms(section: &MediaDescription, otherwise_ms: u16) -> u16 {
+    let wanted = section.ptime_ms().unwrap_or(otherwise_ms);
+    let wanted = wanted.min(section.maxptime_ms().unwrap_or(PTIME_MS_MAX)).clamp(PTIME_MS_MIN, PTIME_MS_MAX);
+    wanted - wanted % PTIME_MS_MIN
+}
+
+fn has_disabled_audio(offer: &SessionDescription) -> bool {
+    offer.media.iter().any(|section| section.medium == b"audio" && section.port == 0)
+}
+
+const PTIME_MS_MIN: u16 = 10;
+const PTIME_MS_MAX: u16 = 200;

@@ -1,0 +1,69 @@
+//! Where media is received: the `c=` line (RFC 8866 §5.7).
+
+use crate::text::fields;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a `c=` line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// One address. 0.0.0.0 and `::` mean that nothing may be sent there (RFC 3264 §8.4). An IPv4 address written as
+    /// IPv6 is the IPv4 address.
+    Address(IpAddr),
+    /// A host name, a group with its time to live, or another kind of network, as written: nothing we send to.
+    Other(Vec<u8>),
+}
+
+impl Connection {
+    /// Reads the line's value.
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let mut fields = fields(value);
+        let (network, kind, address) = (fields.next()?, fields.next()?, fields.next()?);
+        if fields.next().is_some() {
+            return None;
+        }
+        if network != b"IN" {
+            return Some(Self::Other([network, kind, address].join(&b' ')));
+        }
+        match ip(kind, address) {
+            Some(ip) => Some(Self::Address(ip)),
+            None if is_name(address) || is_group(kind, address) => {
+                Some(Self::Other([network, kind, address].join(&b' ')))
+            }
+            None => None,
+        }
+    }
+
+    /// The address to send to, when it is one that belongs to a single host. `Some` of an unspecified address: on hold.
+    pub fn unicast(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(IpAddr::V4(v4)) if v4.is_broadcast() || v4.is_multicast() => None,
+            Self::Address(IpAddr::V6(v6)) if v6.is_multicast() => None,
+            Self::Address(ip) => Some(*ip),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+/// An address of the kind that `IP4` or `IP6` announces.
+pub(crate) fn ip(kind: &[u8], address: &[u8]) -> Option<IpAddr> {
+    let text = core::str::from_utf8(address).ok()?;
+    match kind {
+        b"IP4" => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        b"IP6" => text.parse::<Ipv6Addr>().ok().map(|v6| IpAddr::V6(v6).to_canonical()),
+        _ => None,
+    }
+}
+
+/// A host name: letters, digits, `-` and `.`, with a letter, so that no broken address passes for one.
+fn is_name(text: &[u8]) -> bool {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    text.iter().all(is_allowed) && text.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// An address with a time to live or a number of addresses behind it.
+fn is_group(kind: &[u8], text: &[u8]) -> bool {
+    let mut parts = text.split(|&byte| byte == b'/');
+    let is_address = parts.next().is_some_and(|address| ip(kind, address).is_some());
+    is_address && parts.all(crate::text::is_number)
+}

@@ -1,0 +1,107 @@
+//! SRTP crypto suites (RFC 4568 §6.2, RFC 6188 §4, RFC 7714 §14).
+
+/// What encrypts and authenticates a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CryptoSuite {
+    /// AES in counter mode, 128 bits; HMAC-SHA1, tag of 80 bits (RFC 4568 §6.2.1).
+    AesCm128HmacSha1_80,
+    /// AES in counter mode, 128 bits; HMAC-SHA1, tag of 32 bits in SRTP and 80 in SRTCP (RFC 4568 §6.2.2).
+    AesCm128HmacSha1_32,
+    /// AES in counter mode, 192 bits; tag of 80 bits (RFC 6188 §4).
+    AesCm192HmacSha1_80,
+    /// AES in counter mode, 192 bits; tag of 32 bits in SRTP and 80 in SRTCP (RFC 6188 §4).
+    AesCm192HmacSha1_32,
+    /// AES in counter mode, 256 bits; tag of 80 bits (RFC 6188 §4).
+    AesCm256HmacSha1_80,
+    /// AES in counter mode, 256 bits; tag of 32 bits in SRTP and 80 in SRTCP (RFC 6188 §4).
+    AesCm256HmacSha1_32,
+    /// AES in Galois/counter mode, 128 bits, tag of 128 bits (RFC 7714).
+    AeadAes128Gcm,
+    /// AES in Galois/counter mode, 256 bits, tag of 128 bits (RFC 7714).
+    AeadAes256Gcm,
+}
+
+impl CryptoSuite {
+    /// Every suite, the one we like best first.
+    pub const ALL: [Self; 8] = [
+        Self::AeadAes256Gcm,
+        Self::AeadAes128Gcm,
+        Self::AesCm256HmacSha1_80,
+        Self::AesCm192HmacSha1_80,
+        Self::AesCm128HmacSha1_80,
+        Self::AesCm256HmacSha1_32,
+        Self::AesCm192HmacSha1_32,
+        Self::AesCm128HmacSha1_32,
+    ];
+
+    /// What is offered where nothing else was asked for: the best, and what every phone with SRTP has. Each takes about 95
+    /// bytes of an INVITE, which should fit a datagram.
+    pub const OFFERED: [Self; 3] =
+        [Self::AeadAes256Gcm, Self::AesCm256HmacSha1_80, Self::AesCm128HmacSha1_80];
+
+    /// The name that the RFCs register, and that we write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AesCm128HmacSha1_80 => "AES_CM_128_HMAC_SHA1_80",
+            Self::AesCm128HmacSha1_32 => "AES_CM_128_HMAC_SHA1_32",
+            Self::AesCm192HmacSha1_80 => "AES_192_CM_HMAC_SHA1_80",
+            Self::AesCm192HmacSha1_32 => "AES_192_CM_HMAC_SHA1_32",
+            Self::AesCm256HmacSha1_80 => "AES_256_CM_HMAC_SHA1_80",
+            Self::AesCm256HmacSha1_32 => "AES_256_CM_HMAC_SHA1_32",
+            Self::AeadAes128Gcm => "AEAD_AES_128_GCM",
+            Self::AeadAes256Gcm => "AEAD_AES_256_GCM",
+        }
+    }
+
+    /// The suite of this name, in either case (RFC 4568 §9.1 has the names as literals of ABNF); the spelling from before RFC
+    /// 6188 (`AES_CM_256_HMAC_SHA1_80`) too.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let is_named = |suite: &Self| {
+            let names = [Some(suite.name()), suite.legacy_name()];
+            names.into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        Self::ALL.into_iter().find(is_named)
+    }
+
+    /// The name that phones wrote before RFC 6188 registered another one.
+    const fn legacy_name(self) -> Option<&'static str> {
+        match self {
+            Self::AesCm192HmacSha1_80 => Some("AES_CM_192_HMAC_SHA1_80"),
+            Self::AesCm192HmacSha1_32 => Some("AES_CM_192_HMAC_SHA1_32"),
+            Self::AesCm256HmacSha1_80 => Some("AES_CM_256_HMAC_SHA1_80"),
+            Self::AesCm256HmacSha1_32 => Some("AES_CM_256_HMAC_SHA1_32"),
+            Self::AesCm128HmacSha1_80
+            | Self::AesCm128HmacSha1_32
+            | Self::AeadAes128Gcm
+            | Self::AeadAes256Gcm => None,
+        }
+    }
+
+    /// Length of the master key in bytes: 16, 24 or 32.
+    pub const fn key_bytes(self) -> usize {
+        match self {
+            Self::AesCm128HmacSha1_80 | Self::AesCm128HmacSha1_32 | Self::AeadAes128Gcm => 16,
+            Self::AesCm192HmacSha1_80 | Self::AesCm192HmacSha1_32 => 24,
+            Self::AesCm256HmacSha1_80 | Self::AesCm256HmacSha1_32 | Self::AeadAes256Gcm => 32,
+        }
+    }
+
+    /// Length of the master salt in bytes: 14 in counter mode, 12 in Galois/counter mode.
+    pub const fn salt_bytes(self) -> usize {
+        if self.is_aead() { 12 } else { 14 }
+    }
+
+    /// Length of the tag behind an SRTP packet in bits: 32, 80 or 128.
+    pub const fn tag_bits(self) -> u16 {
+        match self {
+            Self::AesCm128HmacSha1_32 | Self::AesCm192HmacSha1_32 | Self::AesCm256HmacSha1_32 => 32,
+            Self::AesCm128HmacSha1_80 | Self::AesCm192HmacSha1_80 | Self::AesCm256HmacSha1_80 => 80,
+            Self::AeadAes128Gcm | Self::AeadAes256Gcm => 128,
+        }
+    }
+
+    /// True when one operation encrypts and authenticates.
+    pub const fn is_aead(self) -> bool {
+        matches!(self, Self::AeadAes128Gcm | Self::AeadAes256Gcm)
+    }
+}

@@ -1,0 +1,85 @@
+//! SDP (RFC 8866) and offer/answer (RFC 3264) for one audio stream, with the keys that SDP carries: `a=crypto` (RFC 4568)
+//! and `a=zrtp-hash` (RFC 6189 §8).
+//!
+//! Does: parses descriptions of untrusted peers within [`Limits`]; negotiates one audio stream with G.711, telephone events,
+//! direction and protection. The result is a [`MediaParams`], the one value that signalling hands to media.
+//!
+//! Does not: encrypt anything or agree on ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), know SIP, or accept video,
+//! DTLS-SRTP and ICE.
+//!
+//! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
+//!
+//! ```
+//! use ringway_sansio::{Entropy, Seed};
+//! use ringway_sdp::{Codec, CryptoSuite, Direction, LocalMedia, OfferAnswer, SecurityPolicy};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! let end = |number: u8| {
+//!     let local = LocalMedia {
+//!         rtp: ([192, 0, 2, number], 4000).into(),
+//!         rtcp_port: 4001,
+//!         codecs: vec![Codec::Pcmu],
+//!         ptime_ms: 20,
+//!         telephone_event: true,
+//!         policy: SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] },
+//!         rtcp_mux: true,
+//!     };
+//!     OfferAnswer::new(local, "-", u64::from(number), Entropy::new(&Seed::from_number(number.into())))
+//! };
+//! let (mut alice, mut bob) = (end(1), end(2));
+//!
+//! let offer = alice.offer(Direction::SendRecv);
+//! let (answer, bob_params) = bob.answer(&offer, Direction::SendRecv)?;
+//! let alice_params = alice.accept_answer(&answer)?;
+//! assert_eq!(alice_params.remote, ([192, 0, 2, 2], 4000).into());
+//! assert_eq!(bob_params.remote, ([192, 0, 2, 1], 4000).into());
+//! # Ok(())
+//! # }
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod accept;
+mod answer;
+mod attributes;
+mod codec;
+mod connection;
+mod crypto_suite;
+mod description;
+mod formats;
+mod limits;
+mod malformed;
+mod master_key;
+mod media;
+mod offer;
+mod offer_answer;
+mod params;
+mod profile;
+mod protect;
+mod refused;
+pub mod sdes;
+mod security_policy;
+mod text;
+mod write;
+
+#[cfg(test)]
+mod phones_tests;
+#[cfg(test)]
+mod protect_tests;
+
+pub use attributes::{Attribute, RtcpAttribute, RtpMap};
+pub use codec::{Codec, Direction};
+pub use connection::Connection;
+pub use crypto_suite::CryptoSuite;
+pub use description::{Line, Origin, SessionDescription};
+pub use limits::Limits;
+pub use malformed::{Fault, Malformed};
+pub use master_key::{MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
+pub use media::MediaDescription;
+pub use offer_answer::{LocalMedia, OfferAnswer};
+pub use params::{KeyManagement, MediaParams, Protection};
+pub use profile::Profile;
+pub use refused::{Mismatch, Refused};
+pub use security_policy::{Downgrade, SecurityPolicy};

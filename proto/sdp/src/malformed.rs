@@ -1,0 +1,98 @@
+//! Why bytes are not a description.
+
+use core::fmt;
+
+/// The first thing that was wrong with a description, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What can be wrong with a line of a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// More bytes than [`Limits::bytes_max`](crate::Limits::bytes_max).
+    TooManyBytes,
+    /// More lines than [`Limits::lines_max`](crate::Limits::lines_max).
+    TooManyLines,
+    /// More media sections than [`Limits::media_max`](crate::Limits::media_max).
+    TooManyMedia,
+    /// More attributes than [`Limits::attributes_max`](crate::Limits::attributes_max).
+    TooManyAttributes,
+    /// More formats than [`Limits::formats_max`](crate::Limits::formats_max).
+    TooManyFormats,
+    /// Not a letter, `=` and a value.
+    Line,
+    /// A NUL, or a carriage return that ends no line: readers would not agree on where the line ends.
+    ControlCharacter,
+    /// The description does not begin with `v=0` and an `o=` line, or one of them comes again.
+    Start,
+    /// An `o=` line without its six fields, or whose numbers are none.
+    Origin,
+    /// A second line of a kind that may stand once, of which nobody could say which one counts.
+    Repeated,
+    /// A line of the session's inside a media section.
+    Misplaced,
+    /// A `c=` line without network, address type and address, or whose address is neither address nor name.
+    Connection,
+    /// A `t=` line without two numbers.
+    Time,
+    /// An `m=` line without medium, port and protocol, or whose port is not 0-65,535.
+    Media,
+    /// A media section in use with no `c=` line, neither its own nor the session's (RFC 8866 §5.7).
+    NoConnection,
+}
+
+impl Fault {
+    /// True where the description may well be good, but is more than is read.
+    pub const fn is_limit(self) -> bool {
+        match self {
+            Self::TooManyBytes
+            | Self::TooManyLines
+            | Self::TooManyMedia
+            | Self::TooManyAttributes
+            | Self::TooManyFormats => true,
+            Self::Line
+            | Self::ControlCharacter
+            | Self::Start
+            | Self::Origin
+            | Self::Repeated
+            | Self::Misplaced
+            | Self::Connection
+            | Self::Time
+            | Self::Media
+            | Self::NoConnection => false,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::TooManyBytes => "too many bytes",
+            Self::TooManyLines => "too many lines",
+            Self::TooManyMedia => "too many media sections",
+            Self::TooManyAttributes => "too many attributes",
+            Self::TooManyFormats => "too many formats",
+            Self::Line => "not a line of SDP",
+            Self::ControlCharacter => "a control character inside a line",
+            Self::Start => "v=0 and o= must come first, once",
+            Self::Origin => "bad o= line",
+            Self::Repeated => "a line that may stand once stands twice",
+            Self::Misplaced => "a session line inside a media section",
+            Self::Connection => "bad c= line",
+            Self::Time => "bad t= line",
+            Self::Media => "bad m= line",
+            Self::NoConnection => "media section without a c= line",
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SDP line {}: {}", self.line, self.fault.words())
+    }
+}
+
+impl core::error::Error for Malformed {}

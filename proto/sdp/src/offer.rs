@@ -1,0 +1,131 @@
+//! Our offers (RFC 3264 §5, §8), and what our sections say in offers and answers alike.
+
+use crate::formats::{Formats, taken_by, telephone_event_type};
+use crate::offer_answer::PendingOffer;
+use crate::protect::{OfferedProtection, zrtp_attribute};
+use crate::sdes::CryptoLine;
+use crate::{
+    Attribute, Codec, CryptoSuite, Direction, MediaDescription, OfferAnswer, Profile, Protection,
+    SecurityPolicy,
+};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl OfferAnswer {
+    /// The first offer of a call, or another one. An offer that still waits is replaced by this one.
+    pub fn offer(&mut self, direction: Direction) -> Vec<u8> {
+        let formats = self.own_formats();
+        let lines = self.own_lines();
+        let offered = OfferedProtection { lines, profile: self.profile };
+        let mut section = self.own_section(&formats, self.local.ptime_ms, RtcpMux::from(self.local.rtcp_mux));
+        section.attributes.extend(offered.lines.iter().filter_map(crypto_attribute));
+        // ZRTP begins in plain RTP (RFC 6189 §8).
+        let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
+        section.attributes.extend(hello_hash.map(zrtp_attribute));
+        section.attributes.push(Attribute::flag(direction.name()));
+        let published = (self.version, self.sent.clone());
+        self.pending = Some(PendingOffer { direction, formats, offered, published });
+
+        let mut description = self.description();
+        match description.media.get_mut(self.slot) {
+            Some(place) => *place = section,
+            None => {
+                self.slot = description.media.len();
+                self.sections.push(section.disabled());
+                description.media.push(section);
+            }
+        }
+        self.publish(description)
+    }
+
+    /// The first offer once more, as RTP/SAVP: for a peer that refuses RTP/AVP with keys (RFC 8643) because it insists on SRTP.
+    /// Only an answer with a key is accepted then. `None`: SRTP is not optional here, there is no suite to offer, something
+    /// has been agreed, or this has been offered before.
+    pub fn offer_as_savp(&mut self, direction: Direction) -> Option<Vec<u8>> {
+        let has_optional_suites = match &self.local.policy {
+            SecurityPolicy::Opportunistic { suites, .. } => !suites.is_empty(),
+            SecurityPolicy::None | SecurityPolicy::Sdes { .. } | SecurityPolicy::Zrtp { .. } => false,
+        };
+        if !has_optional_suites || self.agreed().is_some() || self.profile.is_secure() {
+            return None;
+        }
+        self.abandon_offer();
+        self.profile = Profile::Savp;
+        Some(self.offer(direction))
+    }
+
+    /// Our section's first line, formats and ports.
+    pub(crate) fn own_section(&self, formats: &Formats, ptime_ms: u16, mux: RtcpMux) -> MediaDescription {
+        let (port, profile) = (self.local.rtp.port(), self.profile.name().as_bytes());
+        let mut section = MediaDescription::new(b"audio", port, profile, formats.list());
+        formats.describe(&mut section.attributes);
+        section.attributes.push(Attribute::with("ptime", format!("{ptime_ms}")));
+        if self.local.rtcp_port != port.wrapping_add(1) {
+            section.attributes.push(Attribute::with("rtcp", format!("{}", self.local.rtcp_port)));
+        }
+        match mux {
+            RtcpMux::Shared => section.attributes.push(Attribute::flag("rtcp-mux")),
+            RtcpMux::Separate => {}
+        }
+        section
+    }
+
+    /// Notes what the peer's section means, so that our next offer gives no payload type another meaning (RFC 3264
+    /// §8.3.2).
+    pub(crate) fn note_formats_of(&mut self, section: &MediaDescription, formats: &Formats) {
+        self.taken |= taken_by(section);
+        if let Some(payload_type) = formats.telephone_event {
+            self.telephone_event_type = payload_type;
+        }
+    }
+
+    fn own_formats(&self) -> Formats {
+        let codecs = &self.local.codecs;
+        let codecs: Vec<(u8, Codec)> =
+            codecs.iter().map(|codec| (codec.static_payload_type(), *codec)).collect();
+        let events = telephone_event_type(self.telephone_event_type, self.taken);
+        Formats { codecs, telephone_event: events.filter(|_| self.local.telephone_event) }
+    }
+
+    /// A key line for each suite, the one in use first, so that a peer that takes the first it knows stays with it.
+    fn own_lines(&mut self) -> Vec<CryptoLine> {
+        let in_use = match self.agreed().map(|agreed| &agreed.protection) {
+            Some(Protection::Sdes { suite, .. }) => Some(*suite),
+            Some(Protection::None | Protection::Zrtp { .. }) | None => None,
+        };
+        let mut suites: Vec<CryptoSuite> = self.local.policy.suites().to_vec();
+        suites.sort_by_key(|suite| Some(*suite) != in_use);
+        let keys = suites.into_iter().map(|suite| (suite, self.key_for(suite)));
+        let lines: Vec<CryptoLine> =
+            (1..).zip(keys).map(|(tag, (suite, key))| CryptoLine::new(tag, suite, key)).collect();
+        let spelling = |line: &CryptoLine| self.spelling.clone().filter(|(suite, _)| *suite == line.suite);
+        lines
+            .into_iter()
+            .map(|line| match spelling(&line) {
+                Some((_, name)) => CryptoLine { suite_name: Some(name), ..line },
+                None => line,
+            })
+            .collect()
+    }
+}
+
+/// Whether a section lets RTP and RTCP share the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RtcpMux {
+    Shared,
+    Separate,
+}
+
+impl From<bool> for RtcpMux {
+    fn from(is_shared: bool) -> Self {
+        if is_shared { Self::Shared } else { Self::Separate }
+    }
+}
+
+/// A key line as an attribute; `None` for a key that does not fit its suite, which ours do.
+pub(crate) fn crypto_attribute(line: &CryptoLine) -> Option<Attribute> {
+    let mut value = String::new();
+    line.write(&mut value).ok()?;
+    Some(Attribute::with("crypto", value))
+}

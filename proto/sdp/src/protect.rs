@@ -1,0 +1,192 @@
+//! Choice of the protection among the keys that an offer or an answer carries.
+
+use crate::sdes::CryptoLine;
+use crate::{
+    Attribute, CryptoSuite, Downgrade, KeyManagement, MediaDescription, Mismatch, Profile, Protection,
+    Refused, SecurityPolicy, SessionDescription,
+};
+use alloc::vec::Vec;
+
+/// Protection chosen from an offered section.
+#[derive(Clone, Debug)]
+pub(crate) enum ChosenProtection {
+    Nothing,
+    Sdes(CryptoLine),
+    Zrtp { peer_hello_hash: Option<[u8; 32]> },
+}
+
+impl ChosenProtection {
+    const fn key_management(&self) -> Option<KeyManagement> {
+        match self {
+            Self::Nothing => None,
+            Self::Sdes(_) => Some(KeyManagement::Sdes),
+            Self::Zrtp { .. } => Some(KeyManagement::Zrtp),
+        }
+    }
+}
+
+/// Protection of the call before this offer or answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PriorProtection {
+    /// True if an earlier offer was answered.
+    pub(crate) is_agreed: bool,
+    /// Key management in use.
+    pub(crate) key_management: Option<KeyManagement>,
+    /// Permission to give it up.
+    pub(crate) downgrade: Downgrade,
+}
+
+impl PriorProtection {
+    /// A call that was protected stays protected, and by the same method: with the other one, packets could cross
+    /// unprotected until it is done.
+    fn check(self, after: Option<KeyManagement>) -> Result<(), Refused> {
+        match (self.downgrade, self.key_management) {
+            (Downgrade::Allowed, _) | (_, None) => Ok(()),
+            (Downgrade::Refused, before) if before == after => Ok(()),
+            (Downgrade::Refused, Some(_)) => Err(Refused::Downgrade),
+        }
+    }
+}
+
+/// Chooses what protects an offered section.
+pub(crate) fn choose(
+    policy: &SecurityPolicy,
+    profile: Profile,
+    offer: &SessionDescription,
+    section: &MediaDescription,
+    before: PriorProtection,
+) -> Result<ChosenProtection, Refused> {
+    if profile.is_dtls() {
+        return Err(Refused::Dtls);
+    }
+    match by_policy(policy, profile, offer, section, before) {
+        Ok(chosen) => before.check(chosen.key_management()).map(|()| chosen),
+        Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
+            if !profile.is_secure() && before.is_agreed =>
+        {
+            // Only where the user gave the protection up does a call go on without what its policy wants.
+            before.check(None).map(|()| ChosenProtection::Nothing)
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Protection that our offer proposed.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferedProtection {
+    /// The key lines, as they were written.
+    pub(crate) lines: Vec<CryptoLine>,
+    /// The section's protocol.
+    pub(crate) profile: Profile,
+}
+
+impl OfferedProtection {
+    /// The protection negotiated by the peer's answer.
+    pub(crate) fn answered_by(
+        &self,
+        policy: &SecurityPolicy,
+        section: &MediaDescription,
+        before: PriorProtection,
+    ) -> Result<Protection, Refused> {
+        let sdes = self.answered_line(section)?;
+        let zrtp = match policy {
+            SecurityPolicy::Zrtp { .. } => Some(Protection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+            SecurityPolicy::Opportunistic { hello_hash: Some(_), .. } => {
+                section.zrtp_hash().map(|hash| Protection::Zrtp { peer_hello_hash: Some(hash) })
+            }
+            SecurityPolicy::Opportunistic { hello_hash: None, .. }
+            | SecurityPolicy::None
+            | SecurityPolicy::Sdes { .. } => None,
+        };
+        let protection = in_order(before, sdes, zrtp).unwrap_or(Protection::None);
+        let after = protection.key_management();
+        before.check(after)?;
+        let must =
+            self.profile.is_secure() || matches!(policy, SecurityPolicy::Sdes { .. }) && !before.is_agreed;
+        if must && after.is_none() { Err(Refused::Unprotected) } else { Ok(protection) }
+    }
+
+    /// RFC 4568 §5.1.3: an answer takes exactly one of the offered suites, under its tag, with a key of its own. Where
+    /// none was offered, a key in the answer says nothing: there are phones that always write one.
+    fn answered_line(&self, section: &MediaDescription) -> Result<Option<Protection>, Refused> {
+        let mut values = section.values("crypto");
+        let Some(value) = values.next().filter(|_| !self.lines.is_empty()) else { return Ok(None) };
+        let mismatch = Refused::Mismatch(Mismatch::Crypto);
+        if values.next().is_some() {
+            return Err(mismatch);
+        }
+        let answered = usable_line(value).ok_or(mismatch)?;
+        let is_same = |line: &&CryptoLine| line.tag == answered.tag && line.suite == answered.suite;
+        let offered = self.lines.iter().find(is_same).ok_or(mismatch)?;
+        if self.lines.iter().any(|line| line.key.key == answered.key.key) {
+            return Err(Refused::Mismatch(Mismatch::KeyReused));
+        }
+        let (send, receive) = (offered.key.clone(), answered.key);
+        Ok(Some(Protection::Sdes { suite: answered.suite, send, receive }))
+    }
+}
+
+/// The attribute that announces ZRTP (RFC 6189 §8).
+pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
+    Attribute::with("zrtp-hash", ["1.10 ", &base16ct::lower::encode_string(hello_hash)].concat())
+}
+
+/// The choice by policy alone, without the prior protection.
+fn by_policy(
+    policy: &SecurityPolicy,
+    profile: Profile,
+    offer: &SessionDescription,
+    section: &MediaDescription,
+    before: PriorProtection,
+) -> Result<ChosenProtection, Refused> {
+    match policy {
+        SecurityPolicy::None if profile.is_secure() => Err(Refused::ProtectionUnwanted),
+        SecurityPolicy::None => Ok(ChosenProtection::Nothing),
+        SecurityPolicy::Zrtp { .. } if profile.is_secure() => Err(no_key(offer, section)),
+        SecurityPolicy::Zrtp { .. } => Ok(ChosenProtection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+        SecurityPolicy::Sdes { suites } => {
+            first_line(section, suites).map(ChosenProtection::Sdes).ok_or_else(|| no_key(offer, section))
+        }
+        SecurityPolicy::Opportunistic { suites, hello_hash } => {
+            let zrtp = hello_hash.and(section.zrtp_hash()).filter(|_| !profile.is_secure());
+            let zrtp = zrtp.map(|hash| ChosenProtection::Zrtp { peer_hello_hash: Some(hash) });
+            let sdes = first_line(section, suites).map(ChosenProtection::Sdes);
+            match in_order(before, sdes, zrtp) {
+                Some(chosen) => Ok(chosen),
+                None if profile.is_secure() => Err(no_key(offer, section)),
+                None => Ok(ChosenProtection::Nothing),
+            }
+        }
+    }
+}
+
+/// SDES first, unless the call is under ZRTP already.
+fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
+    match before.key_management {
+        Some(KeyManagement::Zrtp) => zrtp.or(sdes),
+        Some(KeyManagement::Sdes) | None => sdes.or(zrtp),
+    }
+}
+
+/// RFC 4568 §5.1.2: the first line, in the offerer's order, that is valid and that we support.
+fn first_line(section: &MediaDescription, suites: &[CryptoSuite]) -> Option<CryptoLine> {
+    let mut lines = section.values("crypto").filter_map(usable_line);
+    lines.find(|line| suites.contains(&line.suite))
+}
+
+/// A key line that is valid and has one key: with several, packets could come under one that nobody here follows.
+fn usable_line(value: &[u8]) -> Option<CryptoLine> {
+    CryptoLine::parse(value).ok().filter(|line| line.more_keys.is_empty())
+}
+
+/// Why a section has no key for us.
+fn no_key(offer: &SessionDescription, section: &MediaDescription) -> Refused {
+    let is_fingerprint = |attribute: &Attribute| attribute.name == b"fingerprint";
+    if section.has("crypto") {
+        Refused::Crypto
+    } else if section.has("fingerprint") || offer.attributes.iter().any(is_fingerprint) {
+        Refused::Dtls
+    } else {
+        Refused::Unprotected
+    }
+}

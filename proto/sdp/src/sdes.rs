@@ -1,0 +1,387 @@
+//! Keys in SDP: the lines `a=crypto` (RFC 4568), read and written.
+//!
+//! Does: one line at a time, into a [`CryptoLine`] that can be used as it stands, or into the reason why it cannot.
+//!
+//! Does not: choose among lines, or make keys.
+//!
+//! Start reading at [`CryptoLine::parse`].
+
+use crate::{CryptoSuite, MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
+use alloc::string::String;
+use alloc::vec::Vec;
+use base64ct::{Base64, Base64Unpadded, Encoding};
+use core::fmt::{self, Write as _};
+
+/// The longest value that is read, in bytes: room for every key a line may have, each with the longest MKI.
+pub const LINE_BYTES_MAX: usize = 4096;
+
+/// How many session parameters a line may have.
+pub const PARAMETERS_MAX: usize = 16;
+
+/// The longest key and salt: of AES-256 in counter mode, in bytes.
+const KEY_AND_SALT_BYTES_MAX: usize = 46;
+
+/// One way to protect a stream, as its sender declares it: the suite, and the keys of what *it* sends.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CryptoLine {
+    /// The line's number, by which an answer names it: 0-999,999,999 (§4.1).
+    pub tag: u32,
+    /// What encrypts.
+    pub suite: CryptoSuite,
+    /// The suite's name as it is written; `None`: [`CryptoSuite::name`].
+    pub suite_name: Option<String>,
+    /// The key that packets come under first.
+    pub key: MasterKey,
+    /// Further keys, told apart by their MKI: up to [`MASTER_KEYS_MAX`] with the first.
+    pub more_keys: Vec<MasterKey>,
+    /// The replay window that the sender hints at, in packets (§6.3.6); a receiver may use another.
+    pub window_packets: Option<u32>,
+}
+
+/// Why a line cannot be used.
+///
+/// All of these but [`Self::UnknownSuite`] and [`Self::UnsupportedParameter`] make the line invalid; these two are
+/// lines that another implementation might use. None of them speaks against the other lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CryptoLineError {
+    /// It is longer than [`LINE_BYTES_MAX`].
+    TooLong,
+    /// It has other characters than those of RFC 4568 §9.1, or fewer than three parts.
+    Malformed,
+    /// The tag is not a number of one to nine digits.
+    Tag,
+    /// We do not have this suite.
+    UnknownSuite,
+    /// The key is not given `inline:`.
+    KeyMethod,
+    /// The key is not base64, or not as long as the suite says.
+    Key,
+    /// The lifetime is 0, has a leading zero, or is more than the suite allows.
+    Lifetime,
+    /// The MKI has no length, a length outside 1-128, or does not fit its length.
+    Mki,
+    /// Several keys, but not with MKIs that differ and are of one length; or more than [`MASTER_KEYS_MAX`].
+    SeveralKeys,
+    /// A session parameter that we know has a value that it cannot have, or stands there twice.
+    Parameter,
+    /// A session parameter that changes what is protected or how, and that we do not support: a key derivation rate,
+    /// no encryption, no authentication, error correction after encryption or with a key of its own, or one that
+    /// nobody here knows and that must not be ignored (§6.3.7).
+    UnsupportedParameter,
+}
+
+impl CryptoLine {
+    /// A line with one key and no session parameters.
+    pub fn new(tag: u32, suite: CryptoSuite, key: MasterKey) -> Self {
+        Self { tag, suite, suite_name: None, key, more_keys: Vec::new(), window_packets: None }
+    }
+
+    /// Reads what stands behind `a=crypto:`.
+    ///
+    /// # Errors
+    /// The line cannot be used: the stream may have others.
+    pub fn parse(value: &[u8]) -> Result<Self, CryptoLineError> {
+        if value.len() > LINE_BYTES_MAX {
+            return Err(CryptoLineError::TooLong);
+        }
+        let text = core::str::from_utf8(value).map_err(|_| CryptoLineError::Malformed)?;
+        if !text.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+            return Err(CryptoLineError::Malformed);
+        }
+        let mut parts = text.split([' ', '\t']).filter(|part| !part.is_empty());
+        let (Some(tag), Some(suite), Some(keys)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(CryptoLineError::Malformed);
+        };
+        let tag = tag_of(tag)?;
+        let name = suite;
+        let suite = CryptoSuite::from_name(name).ok_or(CryptoLineError::UnknownSuite)?;
+        let suite_name = (name != suite.name()).then(|| String::from(name));
+        let (key, more_keys) = keys_of(suite, keys)?;
+        let window_packets = parameters(parts)?;
+        Ok(Self { tag, suite, suite_name, key, more_keys, window_packets })
+    }
+
+    /// Appends what stands behind `a=crypto:`.
+    ///
+    /// # Errors
+    /// The name is not the suite's, a key is not as long as the suite says, or its MKI or lifetime is one that [`Self::parse`] would refuse; then
+    /// part of the line may have been appended.
+    pub fn write(&self, out: &mut String) -> Result<(), CryptoLineError> {
+        if self.tag > TAG_MAX {
+            return Err(CryptoLineError::Tag);
+        }
+        check_several(&self.key, &self.more_keys)?;
+        let name = self.suite_name.as_deref().unwrap_or(self.suite.name());
+        // A name of another suite would make the keys wrong, and one that is no name would break the line.
+        if CryptoSuite::from_name(name) != Some(self.suite) {
+            return Err(CryptoLineError::UnknownSuite);
+        }
+        let written = write!(out, "{} {name} ", self.tag);
+        written.map_err(|_| CryptoLineError::TooLong)?;
+        for (at, key) in core::iter::once(&self.key).chain(&self.more_keys).enumerate() {
+            out.push_str(if at == 0 { "inline:" } else { ";inline:" });
+            write_key(self.suite, key, out)?;
+        }
+        if let Some(window) = self.window_packets {
+            write!(out, " WSH={window}").map_err(|_| CryptoLineError::TooLong)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CryptoLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CryptoLine({} {}, {} keys)", self.tag, self.suite.name(), 1 + self.more_keys.len())
+    }
+}
+
+impl fmt::Display for CryptoLineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "the crypto line is too long",
+            Self::Malformed => "the crypto line is not `tag suite inline:key`",
+            Self::Tag => "the tag is not a number of one to nine digits",
+            Self::UnknownSuite => "the crypto suite is not one of ours",
+            Self::KeyMethod => "the key is not given `inline:`",
+            Self::Key => "the key is not base64 of the suite's length",
+            Self::Lifetime => "the key's lifetime is not 1 to 2^48 packets",
+            Self::Mki => "the master key identifier does not fit its length of 1 to 128 bytes",
+            Self::SeveralKeys => "several keys need different master key identifiers of the same length",
+            Self::Parameter => "a session parameter has a value it cannot have",
+            Self::UnsupportedParameter => "a session parameter is not supported",
+        })
+    }
+}
+
+impl core::error::Error for CryptoLineError {}
+
+/// Nine digits.
+const TAG_MAX: u32 = 999_999_999;
+
+/// RFC 4568 §9.1: 1*9DIGIT.
+fn tag_of(text: &str) -> Result<u32, CryptoLineError> {
+    match (text.len(), digits(text)) {
+        (1..=9, Some(number)) => u32::try_from(number).map_err(|_| CryptoLineError::Tag),
+        _ => Err(CryptoLineError::Tag),
+    }
+}
+
+/// RFC 4568 §9.1: key-params, the first key and the others.
+fn keys_of(suite: CryptoSuite, text: &str) -> Result<(MasterKey, Vec<MasterKey>), CryptoLineError> {
+    let mut keys = text.split(';').map(|key| key_of(suite, key));
+    let first = keys.next().ok_or(CryptoLineError::Malformed)??;
+    let mut more = Vec::new();
+    for key in keys {
+        if more.len() + 1 >= MASTER_KEYS_MAX {
+            return Err(CryptoLineError::SeveralKeys);
+        }
+        more.push(key?);
+    }
+    check_several(&first, &more)?;
+    Ok((first, more))
+}
+
+/// RFC 4568 §6.1: several keys must have MKIs, all of one length; and they must differ to be of any use.
+fn check_several(first: &MasterKey, more: &[MasterKey]) -> Result<(), CryptoLineError> {
+    let fits = |(at, key): (usize, &MasterKey)| {
+        let mut before = core::iter::once(first).chain(more.iter().take(at));
+        !key.mki.is_empty() && before.all(|other| other.mki.len() == key.mki.len() && other.mki != key.mki)
+    };
+    if more.len() < MASTER_KEYS_MAX && more.iter().enumerate().all(fits) {
+        Ok(())
+    } else {
+        Err(CryptoLineError::SeveralKeys)
+    }
+}
+
+/// RFC 4568 §9.2: "inline:" key-salt ["|" lifetime] ["|" mki]. Only the MKI has a colon.
+fn key_of(suite: CryptoSuite, text: &str) -> Result<MasterKey, CryptoLineError> {
+    let info = match text.split_once(':') {
+        Some((method, info)) if method.eq_ignore_ascii_case("inline") => info,
+        _ => return Err(CryptoLineError::KeyMethod),
+    };
+    let mut fields = info.split('|');
+    let (key, salt) = key_and_salt(suite, fields.next().unwrap_or_default())?;
+    let mut next = fields.next();
+    let mut lifetime_packets = None;
+    if let Some(field) = next.filter(|field| !field.contains(':')) {
+        lifetime_packets = Some(lifetime_of(field)?);
+        next = fields.next();
+    }
+    let mki = next.map(mki_of).transpose()?.unwrap_or_default();
+    if fields.next().is_some() {
+        return Err(CryptoLineError::Malformed);
+    }
+    Ok(MasterKey { key, salt, lifetime_packets, mki })
+}
+
+/// RFC 4568 §6.1: base64 of both; padding is not needed.
+fn key_and_salt(suite: CryptoSuite, text: &str) -> Result<(Vec<u8>, Vec<u8>), CryptoLineError> {
+    let mut room = [0; KEY_AND_SALT_BYTES_MAX];
+    let decoded = match Base64Unpadded::decode(text.trim_end_matches('='), &mut room) {
+        Ok(decoded) if padding_is_right(text, decoded.len()) => decoded,
+        _ => return Err(CryptoLineError::Key),
+    };
+    match decoded.split_at_checked(suite.key_bytes()) {
+        Some((key, salt)) if salt.len() == suite.salt_bytes() => Ok((key.into(), salt.into())),
+        _ => Err(CryptoLineError::Key),
+    }
+}
+
+/// None at all, or exactly what base64 has for so many bytes.
+fn padding_is_right(text: &str, decoded_bytes: usize) -> bool {
+    let padding = text.len() - text.trim_end_matches('=').len();
+    padding == 0 || padding == (3 - decoded_bytes % 3) % 3
+}
+
+/// RFC 4568 §6.1: a decimal number, or "2^" and the power.
+fn lifetime_of(text: &str) -> Result<u64, CryptoLineError> {
+    let packets = match text.strip_prefix("2^") {
+        Some(power) => {
+            let power = number_without_leading_zero(power).and_then(|power| u32::try_from(power).ok());
+            power.and_then(|power| 1u64.checked_shl(power))
+        }
+        None => number_without_leading_zero(text),
+    };
+    packets.filter(|packets| (1..=SRTP_PACKETS_MAX).contains(packets)).ok_or(CryptoLineError::Lifetime)
+}
+
+/// RFC 4568 §6.1: a decimal number, and in how many bytes packets carry it.
+fn mki_of(text: &str) -> Result<Vec<u8>, CryptoLineError> {
+    let (value, length) = text.split_once(':').ok_or(CryptoLineError::Mki)?;
+    let length = number_without_leading_zero(length).and_then(|length| usize::try_from(length).ok());
+    let length = length.filter(|length| (1..=MKI_BYTES_MAX).contains(length)).ok_or(CryptoLineError::Mki)?;
+    if value.is_empty() || value.starts_with('0') {
+        return Err(CryptoLineError::Mki);
+    }
+    let mut mki = alloc::vec![0u8; length];
+    for digit in value.bytes() {
+        if !digit.is_ascii_digit() {
+            return Err(CryptoLineError::Mki);
+        }
+        let mut carry = u16::from(digit - b'0');
+        for byte in mki.iter_mut().rev() {
+            carry += u16::from(*byte) * 10;
+            *byte = carry as u8;
+            carry >>= 8;
+        }
+        if carry != 0 {
+            return Err(CryptoLineError::Mki);
+        }
+    }
+    Ok(mki)
+}
+
+/// RFC 4568 §6.3: what the line has behind its keys; the window it hints at.
+fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, CryptoLineError> {
+    let mut window_packets = None;
+    let mut seen: Vec<&str> = Vec::new();
+    for part in parts {
+        let (name, value) = match part.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (part, None),
+        };
+        if seen.len() >= PARAMETERS_MAX || seen.contains(&name) {
+            return Err(CryptoLineError::Parameter);
+        }
+        seen.push(name);
+        match (name, value) {
+            // The grammar has a rate of 0, which is the default, where §6.3.1 has none.
+            ("KDR", Some("0")) | ("FEC_ORDER", Some("FEC_SRTP")) => {}
+            ("KDR", Some(power)) => {
+                let power = number_without_leading_zero(power).filter(|power| *power <= 24);
+                power.ok_or(CryptoLineError::Parameter)?;
+                return Err(CryptoLineError::UnsupportedParameter);
+            }
+            ("FEC_ORDER", Some("SRTP_FEC")) | ("FEC_KEY", Some(_)) => {
+                return Err(CryptoLineError::UnsupportedParameter);
+            }
+            ("UNENCRYPTED_SRTP" | "UNENCRYPTED_SRTCP" | "UNAUTHENTICATED_SRTP", None) => {
+                return Err(CryptoLineError::UnsupportedParameter);
+            }
+            ("WSH", Some(window)) => {
+                let window =
+                    number_without_leading_zero(window).and_then(|window| u32::try_from(window).ok());
+                window_packets =
+                    Some(window.filter(|window| *window >= 64).ok_or(CryptoLineError::Parameter)?);
+            }
+            (
+                "KDR"
+                | "FEC_ORDER"
+                | "FEC_KEY"
+                | "UNENCRYPTED_SRTP"
+                | "UNENCRYPTED_SRTCP"
+                | "UNAUTHENTICATED_SRTP"
+                | "WSH",
+                _,
+            ) => return Err(CryptoLineError::Parameter),
+            // §6.3.7: what begins with a dash may be ignored, what does not must be understood.
+            _ if name.starts_with('-') => {}
+            _ => return Err(CryptoLineError::UnsupportedParameter),
+        }
+    }
+    Ok(window_packets)
+}
+
+fn write_key(suite: CryptoSuite, key: &MasterKey, out: &mut String) -> Result<(), CryptoLineError> {
+    let mut joined = [0; KEY_AND_SALT_BYTES_MAX];
+    let (key_bytes, salt_bytes) = (suite.key_bytes(), suite.salt_bytes());
+    let whole = joined.get_mut(..key_bytes + salt_bytes).ok_or(CryptoLineError::Key)?;
+    if key.key.len() != key_bytes || key.salt.len() != salt_bytes {
+        return Err(CryptoLineError::Key);
+    }
+    let (key_room, salt_room) = whole.split_at_mut(key_bytes);
+    key_room.copy_from_slice(&key.key);
+    salt_room.copy_from_slice(&key.salt);
+    let mut room = [0; KEY_AND_SALT_BYTES_MAX.div_ceil(3) * 4];
+    out.push_str(Base64::encode(whole, &mut room).map_err(|_| CryptoLineError::Key)?);
+    if let Some(packets) = key.lifetime_packets {
+        let written = match packets {
+            2..=SRTP_PACKETS_MAX if packets.is_power_of_two() => {
+                write!(out, "|2^{}", packets.trailing_zeros())
+            }
+            1..=SRTP_PACKETS_MAX => write!(out, "|{packets}"),
+            _ => return Err(CryptoLineError::Lifetime),
+        };
+        written.map_err(|_| CryptoLineError::TooLong)?;
+    }
+    if !key.mki.is_empty() {
+        out.push('|');
+        write_mki(&key.mki, out)?;
+    }
+    Ok(())
+}
+
+/// The MKI's bytes as a decimal number, and how many they are.
+fn write_mki(mki: &[u8], out: &mut String) -> Result<(), CryptoLineError> {
+    if mki.len() > MKI_BYTES_MAX || mki.iter().all(|byte| *byte == 0) {
+        return Err(CryptoLineError::Mki);
+    }
+    let mut rest = Vec::from(mki);
+    let mut digits = Vec::new();
+    while rest.iter().any(|byte| *byte != 0) {
+        let mut remainder = 0u16;
+        for byte in &mut rest {
+            remainder = (remainder << 8) | u16::from(*byte);
+            *byte = (remainder / 10) as u8;
+            remainder %= 10;
+        }
+        digits.push(char::from(b'0' + remainder as u8));
+    }
+    out.extend(digits.iter().rev());
+    write!(out, ":{}", mki.len()).map_err(|_| CryptoLineError::TooLong)
+}
+
+/// Digits and nothing else, as a number.
+fn digits(text: &str) -> Option<u64> {
+    let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if all { text.parse().ok() } else { None }
+}
+
+fn number_without_leading_zero(text: &str) -> Option<u64> {
+    if text.starts_with('0') { None } else { digits(text) }
+}
+
+#[cfg(test)]
+#[path = "sdes_tests.rs"]
+mod tests;

@@ -1,0 +1,55 @@
+//! The user's settings for the protection of a call.
+
+use crate::CryptoSuite;
+use alloc::vec::Vec;
+
+/// Required and permitted protection of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecurityPolicy {
+    /// Protection if the peer supports it: offers RTP/AVP with keys (RFC 8643), accepts any offer.
+    Opportunistic {
+        /// The suites for SDES, in order of preference.
+        suites: Vec<CryptoSuite>,
+        /// The hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
+        hello_hash: Option<[u8; 32]>,
+    },
+    /// No protection.
+    None,
+    /// SDES (RFC 4568), or no call.
+    Sdes {
+        /// The suites, in order of preference; at least one.
+        suites: Vec<CryptoSuite>,
+    },
+    /// ZRTP (RFC 6189), or no call.
+    Zrtp {
+        /// The hash of our Hello.
+        hello_hash: [u8; 32],
+    },
+}
+
+impl SecurityPolicy {
+    pub(crate) fn suites(&self) -> &[CryptoSuite] {
+        match self {
+            Self::Opportunistic { suites, .. } | Self::Sdes { suites } => suites,
+            Self::None | Self::Zrtp { .. } => &[],
+        }
+    }
+
+    pub(crate) const fn hello_hash(&self) -> Option<&[u8; 32]> {
+        match self {
+            Self::Opportunistic { hello_hash, .. } => hello_hash.as_ref(),
+            Self::Zrtp { hello_hash } => Some(hello_hash),
+            Self::None | Self::Sdes { .. } => None,
+        }
+    }
+}
+
+/// Permission to continue a protected call without protection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Downgrade {
+    /// The offer or answer is refused.
+    #[default]
+    Refused,
+    /// The user has allowed it.
+    Allowed,
+}

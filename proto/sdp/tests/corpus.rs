@@ -1,0 +1,28 @@
+//! Replay of the committed fuzzing corpora and of inputs that once failed, without a fuzzer; and random histories of offers and answers.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
+mod harness;
+
+use ringway_sansio::{Rng, Seed};
+
+#[test]
+fn sdp() {
+    corpus::replay("sdp", Vec::new(), harness::sdp::run);
+}
+
+#[test]
+fn offer_answer() {
+    corpus::replay("offer_answer", Vec::new(), harness::offer_answer::run);
+}
+
+#[test]
+fn offer_answer_at_random() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(&Seed::from_number(seed));
+        let history: Vec<u8> = (0..200).map(|_| rng.next_u64() as u8).collect();
+        println!("seed {seed}");
+        harness::offer_answer::run(&history);
+    }
+}

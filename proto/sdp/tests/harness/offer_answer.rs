@@ -1,0 +1,291 @@
+//! Two phones, and any order of offers, answers, refusals, changed keys and words changed on the way: they agree
+//! crosswise or say no, no key comes back, protection stays, and versions count what changed.
+
+use std::collections::VecDeque;
+
+use ringway_sansio::{Entropy, Seed};
+use ringway_sdp::{
+    Codec, CryptoSuite, Direction, Downgrade, Limits, LocalMedia, MasterKey, MediaParams, OfferAnswer,
+    Protection, Refused, SecurityPolicy, SessionDescription,
+};
+
+/// The first bytes say who the phones are; each later one is something that happens.
+pub(crate) fn run(data: &[u8]) {
+    let mut bytes = Bytes(data.iter().copied().collect());
+    let (mut one, mut two) = (End::new(1, &mut bytes), End::new(2, &mut bytes));
+    for _ in 0..STEPS_MAX {
+        let Some(step) = bytes.0.pop_front() else { break };
+        let (from, to) = if step & 1 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+        match step >> 1 & 7 {
+            0..=2 => exchange(from, to, &mut bytes),
+            3 => changed_exchange(from, to, &mut bytes),
+            4 => {
+                from.offer(bytes.direction());
+                assert_eq!(
+                    from.phone.answer(&from.sent, Direction::SendRecv).err(),
+                    Some(Refused::OfferPending)
+                );
+                from.phone.abandon_offer();
+                assert_eq!(from.phone.accept_answer(&from.sent).err(), Some(Refused::NoOffer));
+            }
+            5 => from.phone.renew_keys(),
+            6 => {
+                let port = u16::from(bytes.next());
+                from.phone.relocate(([192, 0, 2, 9], 4000 + port).into(), 5000 + port);
+            }
+            _ => stranger(from, &mut bytes),
+        }
+    }
+}
+
+/// One of the two phones, and what was seen of it.
+struct End {
+    phone: OfferAnswer,
+    downgrade: Downgrade,
+    /// The last description it gave.
+    sent: Vec<u8>,
+    /// The send key in use, and those that were.
+    key: Option<MasterKey>,
+    old_keys: Vec<MasterKey>,
+}
+
+impl End {
+    fn new(number: u8, bytes: &mut Bytes) -> Self {
+        let (kind, suites) = (bytes.next(), bytes.next());
+        let suites = CryptoSuite::ALL.into_iter().enumerate().filter(|(at, _)| suites >> at & 1 == 1);
+        let mut suites: Vec<CryptoSuite> = suites.map(|(_, suite)| suite).collect();
+        if kind & 8 != 0 {
+            suites.reverse();
+        }
+        let policy = match kind & 7 {
+            0 => SecurityPolicy::None,
+            1 | 2 => SecurityPolicy::Sdes { suites },
+            3 => SecurityPolicy::Zrtp { hello_hash: [number; 32] },
+            4 | 5 => SecurityPolicy::Opportunistic { suites, hello_hash: Some([number; 32]) },
+            _ => SecurityPolicy::Opportunistic { suites, hello_hash: None },
+        };
+        let downgrade = if kind & 16 == 0 { Downgrade::Refused } else { Downgrade::Allowed };
+        let mut codecs = vec![Codec::Pcmu, Codec::Pcma];
+        match kind >> 5 & 3 {
+            0 => codecs.truncate(1),
+            1 => codecs.reverse(),
+            _ => {}
+        }
+        let local = LocalMedia {
+            rtp: ([192, 0, 2, number], 4000).into(),
+            rtcp_port: 4001,
+            codecs,
+            ptime_ms: 20,
+            telephone_event: kind & 128 == 0,
+            policy,
+            rtcp_mux: kind & 64 != 0,
+        };
+        let entropy = Entropy::new(&Seed::from_number(u64::from(number)));
+        let mut phone = OfferAnswer::new(local, "-", u64::from(number), entropy);
+        phone.set_downgrade(downgrade);
+        Self { phone, downgrade, sent: Vec::new(), key: None, old_keys: Vec::new() }
+    }
+
+    fn offer(&mut self, direction: Direction) {
+        let offer = self.phone.offer(direction);
+        self.published(offer);
+    }
+
+    /// RFC 3264 §8: the version counts what changed.
+    fn published(&mut self, sdp: Vec<u8>) {
+        let now = parse(&sdp);
+        if !self.sent.is_empty() {
+            let before = version(&parse(&self.sent));
+            let grown = u64::from(without_version(&sdp) != without_version(&self.sent));
+            assert_eq!(version(&now), before + grown, "{}", String::from_utf8_lossy(&sdp));
+        }
+        self.sent = sdp;
+    }
+
+    /// What was agreed, in the light of what was agreed before.
+    fn agreed(&mut self, before: Option<&Protection>, params: &MediaParams) {
+        assert_eq!(self.phone.agreed(), Some(params));
+        assert!((10..=200).contains(&params.ptime_ms) && params.payload_type < 128);
+        assert!(!params.receive.is_empty());
+        assert!(!params.rtcp_mux || params.remote == params.remote_rtcp);
+        if let Some(before) = before
+            && *before != Protection::None
+            && self.downgrade == Downgrade::Refused
+        {
+            assert_eq!(kind(before), kind(&params.protection), "protection stays");
+        }
+        let key = match &params.protection {
+            Protection::Sdes { send, receive, suite } => {
+                assert_ne!(send.key, receive.key, "one key stream for two streams");
+                assert_eq!((send.key.len(), send.salt.len()), (suite.key_bytes(), suite.salt_bytes()));
+                Some(send.clone())
+            }
+            Protection::None | Protection::Zrtp { .. } => None,
+        };
+        if key != self.key {
+            self.old_keys.extend(self.key.take());
+            assert!(key.as_ref().is_none_or(|key| !self.old_keys.contains(key)), "an old key is back");
+            self.key = key;
+        }
+    }
+
+    fn protection(&self) -> Option<Protection> {
+        self.phone.agreed().map(|agreed| agreed.protection.clone())
+    }
+}
+
+/// An offer and its answer, as they were sent.
+fn exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
+    let (wish, wanted) = (bytes.direction(), bytes.direction());
+    let (ours, theirs) = (from.protection(), to.protection());
+    from.offer(wish);
+    let offer = from.sent.clone();
+    let Ok((answer, answered)) = to.phone.answer(&offer, wanted) else {
+        assert_eq!(to.protection(), theirs, "a refused offer changes nothing");
+        from.phone.abandon_offer();
+        return;
+    };
+    assert_eq!(parse(&answer).media().len(), parse(&offer).media().len());
+    to.published(answer.clone());
+    to.agreed(theirs.as_ref(), &answered);
+    match from.phone.accept_answer(&answer) {
+        Ok(offered) => {
+            from.agreed(ours.as_ref(), &offered);
+            fits(&offered, &answered);
+            fits(&answered, &offered);
+        }
+        Err(refused) => {
+            assert_eq!(from.protection(), ours);
+            assert!(
+                matches!(refused, Refused::Unprotected | Refused::Downgrade),
+                "an honest answer is refused for what it lacks only: {refused}"
+            );
+        }
+    }
+}
+
+/// What one side does is what the other expects.
+fn fits(one: &MediaParams, other: &MediaParams) {
+    assert_eq!(one.direction, other.direction.reversed());
+    assert!(other.receive.contains(&(one.payload_type, one.codec)));
+    assert_eq!(one.telephone_event, other.receive_telephone_event);
+    assert_eq!(one.rtcp_mux, other.rtcp_mux);
+    if let Protection::Sdes { suite, send, .. } = &one.protection {
+        match &other.protection {
+            Protection::Sdes { suite: same, receive, .. } => assert_eq!((suite, send), (same, receive)),
+            Protection::None | Protection::Zrtp { .. } => panic!("{one:?} {other:?}"),
+        }
+    }
+}
+
+/// Somebody on the way changes a byte, or leaves a line out.
+fn changed_exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
+    from.offer(bytes.direction());
+    let offer = changed(&from.sent, bytes);
+    let theirs = to.protection();
+    if let Ok((answer, params)) = to.phone.answer(&offer, bytes.direction()) {
+        to.published(answer.clone());
+        to.agreed(theirs.as_ref(), &params);
+        let ours = from.protection();
+        if let Ok(params) = from.phone.accept_answer(&changed(&answer, bytes)) {
+            from.agreed(ours.as_ref(), &params);
+        }
+    }
+    from.phone.abandon_offer();
+}
+
+fn changed(sdp: &[u8], bytes: &mut Bytes) -> Vec<u8> {
+    let mut changed = sdp.to_vec();
+    let (how, at) = (bytes.next(), usize::from(bytes.next()) << 8 | usize::from(bytes.next()));
+    let lines: Vec<_> = sdp.split_inclusive(|&byte| byte == b'\n').collect();
+    match how & 3 {
+        0 => {
+            let len = changed.len().max(1);
+            if let Some(byte) = changed.get_mut(at % len) {
+                *byte ^= how >> 2;
+            }
+        }
+        1 => {
+            let without = at % lines.len().max(1);
+            changed = lines
+                .iter()
+                .enumerate()
+                .filter(|(line, _)| *line != without)
+                .flat_map(|(_, line)| *line)
+                .copied()
+                .collect();
+        }
+        2 => changed.extend_from_slice(lines.get(at % lines.len().max(1)).copied().unwrap_or_default()),
+        _ => changed.truncate(at % changed.len().max(1)),
+    }
+    changed
+}
+
+/// Somebody else's words, as an offer or as an answer.
+fn stranger(to: &mut End, bytes: &mut Bytes) {
+    let how = bytes.next();
+    let len = usize::from(bytes.next()) << 2;
+    let words: Vec<u8> = (0..len).map_while(|_| bytes.0.pop_front()).collect();
+    let before = to.protection();
+    if how & 1 == 0 {
+        if let Ok((answer, params)) = to.phone.answer(&words, Direction::SendRecv) {
+            let offered = SessionDescription::parse(&words, &Limits::default()).map(|sdp| sdp.media().len());
+            assert_eq!(Ok(parse(&answer).media().len()), offered);
+            assert_eq!(
+                parse(&answer).media().iter().filter(|section| section.port() != 0).count(),
+                usize::from(params.remote.port() != 0)
+            );
+            to.published(answer);
+            to.agreed(before.as_ref(), &params);
+        }
+    } else {
+        to.offer(Direction::SendRecv);
+        if let Ok(params) = to.phone.accept_answer(&words) {
+            to.agreed(before.as_ref(), &params);
+        }
+    }
+}
+
+fn parse(sdp: &[u8]) -> SessionDescription {
+    match SessionDescription::parse(sdp, &Limits::default()) {
+        Ok(description) => description,
+        Err(malformed) => panic!("our own: {malformed}: {}", String::from_utf8_lossy(sdp)),
+    }
+}
+
+fn version(sdp: &SessionDescription) -> u64 {
+    let digits = String::from_utf8_lossy(&sdp.origin().version).into_owned();
+    digits.parse().unwrap_or_else(|_| panic!("{digits}"))
+}
+
+fn without_version(sdp: &[u8]) -> Vec<&[u8]> {
+    let fields = sdp.split(|&byte| byte == b' ').enumerate();
+    fields.filter(|(at, _)| *at != VERSION_FIELD).map(|(_, field)| field).collect()
+}
+
+fn kind(protection: &Protection) -> u8 {
+    match protection {
+        Protection::None => 0,
+        Protection::Sdes { .. } => 1,
+        Protection::Zrtp { .. } => 2,
+    }
+}
+
+/// The input, byte by byte; zeroes behind its end.
+struct Bytes(VecDeque<u8>);
+
+impl Bytes {
+    fn next(&mut self) -> u8 {
+        self.0.pop_front().unwrap_or_default()
+    }
+
+    fn direction(&mut self) -> Direction {
+        let bits = self.next();
+        Direction::from_parts(bits & 1 == 0, bits & 2 == 0)
+    }
+}
+
+/// Where the version stands between the blanks of what we write: `v=0 o=NAME ID VERSION`.
+const VERSION_FIELD: usize = 2;
+
+const STEPS_MAX: usize = 24;

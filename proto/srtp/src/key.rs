@@ -1,0 +1,130 @@
+//! A master key at work: its session keys, its identifier and its lifetime.
+
+use crate::SRTCP_PACKETS_MAX;
+use crate::counter_mode::CounterMode;
+use crate::derivation::{Labels, SessionKeys};
+use crate::error::KeyError;
+use crate::gcm::{self, Gcm};
+use alloc::boxed::Box;
+use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
+use subtle::ConstantTimeEq;
+
+/// What one master key protects packets with.
+pub(crate) struct Key {
+    suite: CryptoSuite,
+    master: MasterKey,
+    pub(crate) rtp: Cipher,
+    pub(crate) rtcp: Cipher,
+    pub(crate) rtp_use: Lifetime,
+    pub(crate) rtcp_use: Lifetime,
+}
+
+/// The session keys of SRTP or of SRTCP.
+pub(crate) enum Cipher {
+    CounterMode(Box<CounterMode>),
+    Gcm(Box<Gcm>),
+}
+
+/// How often a key was used, and may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    used: u64,
+    most: u64,
+}
+
+impl Key {
+    /// Derives the session keys.
+    ///
+    /// # Errors
+    /// The key does not fit the suite, or its lifetime or MKI is out of range.
+    pub(crate) fn new(suite: CryptoSuite, master: &MasterKey) -> Result<Self, KeyError> {
+        if master.mki.len() > MKI_BYTES_MAX {
+            return Err(KeyError::MkiTooLong);
+        }
+        let most = master.lifetime_packets.unwrap_or(SRTP_PACKETS_MAX);
+        if !(1..=SRTP_PACKETS_MAX).contains(&most) {
+            return Err(KeyError::Lifetime);
+        }
+        Ok(Self {
+            suite,
+            master: master.clone(),
+            rtp: Cipher::new(suite, &SessionKeys::derive(suite, master, Labels::RTP)?)?,
+            rtcp: Cipher::new(suite, &SessionKeys::derive(suite, master, Labels::RTCP)?)?,
+            rtp_use: Lifetime::new(most),
+            rtcp_use: Lifetime::new(most.min(SRTCP_PACKETS_MAX)),
+        })
+    }
+
+    /// True when `master` would protect packets just as this key does; its lifetime does not matter.
+    pub(crate) fn is(&self, suite: CryptoSuite, master: &MasterKey) -> bool {
+        let same = self.master.key.ct_eq(&master.key) & self.master.salt.ct_eq(&master.salt);
+        self.suite == suite && self.master.mki == master.mki && bool::from(same)
+    }
+
+    /// The identifier its packets carry; empty: none.
+    #[inline]
+    pub(crate) fn mki(&self) -> &[u8] {
+        &self.master.mki
+    }
+
+    /// The suite it was made for.
+    pub(crate) fn suite(&self) -> CryptoSuite {
+        self.suite
+    }
+}
+
+impl Cipher {
+    /// From session keys of `suite`.
+    pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
+        if suite.is_aead() {
+            Ok(Self::Gcm(Box::new(Gcm::new(suite, keys)?)))
+        } else {
+            Ok(Self::CounterMode(Box::new(CounterMode::new(suite, keys)?)))
+        }
+    }
+}
+
+impl Lifetime {
+    pub(crate) const fn new(most: u64) -> Self {
+        Self { used: 0, most }
+    }
+
+    /// One packet more.
+    #[inline]
+    pub(crate) fn spend(&mut self) {
+        self.used += 1;
+    }
+
+    /// How many packets may follow.
+    #[inline]
+    pub(crate) fn left(self) -> u64 {
+        self.most.saturating_sub(self.used)
+    }
+}
+
+/// Bytes of the tag behind an SRTP packet.
+pub(crate) fn rtp_tag_bytes(suite: CryptoSuite) -> usize {
+    usize::from(suite.tag_bits() / 8)
+}
+
+/// Bytes of the tag of an SRTCP packet: never shortened to 32 bits (RFC 3711 §3.4, RFC 4568 §6.2.2).
+pub(crate) fn rtcp_tag_bytes(suite: CryptoSuite) -> usize {
+    if suite.is_aead() { gcm::TAG_BYTES } else { 10 }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A key whose session keys, of SRTP and SRTCP alike, are given instead of derived: for the vectors.
+    pub(crate) fn of_session_keys(suite: CryptoSuite, keys: &SessionKeys) -> Key {
+        Key {
+            suite,
+            master: MasterKey { key: [].into(), salt: [].into(), lifetime_packets: None, mki: [].into() },
+            rtp: Cipher::new(suite, keys).unwrap(),
+            rtcp: Cipher::new(suite, keys).unwrap(),
+            rtp_use: Lifetime::new(SRTP_PACKETS_MAX),
+            rtcp_use: Lifetime::new(SRTCP_PACKETS_MAX),
+        }
+    }
+}

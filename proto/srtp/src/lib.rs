@@ -1,0 +1,71 @@
+//! SRTP and SRTCP (RFC 3711) with AES in counter mode (RFC 6188) and AES-GCM (RFC 7714).
+//!
+//! Does: protects outgoing packets ([`SrtpSender`]) and authenticates and decrypts incoming ones ([`SrtpReceiver`]), in place
+//! and without allocation; derives session keys; keeps the rollover counter and replay window of every SSRC for the life of
+//! the context.
+//!
+//! Does not: agree on keys (`ringway-sdp` parses `a=crypto`, `ringway-zrtp` runs ZRTP), read a clock, or encrypt header
+//! extensions (RFC 6904).
+//!
+//! Start reading at [`SrtpReceiver::unprotect_rtp`].
+//!
+//! ```
+//! use ringway_sdp::{CryptoSuite, MasterKey};
+//! use ringway_srtp::{SrtpReceiver, SrtpSender};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! let suite = CryptoSuite::AesCm128HmacSha1_80;
+//! let key = MasterKey { key: vec![7; 16], salt: vec![9; 14], lifetime_packets: None, mki: vec![] };
+//! let mut sender = SrtpSender::new(suite, &key)?;
+//! let mut receiver = SrtpReceiver::new(suite, &key)?;
+//!
+//! let mut buffer = [0; 172 + SrtpSender::OVERHEAD_BYTES_MAX];
+//! buffer[0] = 0x80; // an RTP packet of version 2 with 160 bytes of payload
+//! let srtp_len = sender.protect_rtp(&mut buffer, 172)?;
+//! let replayed = buffer;
+//! assert_eq!(receiver.unprotect_rtp(&mut buffer[..srtp_len])?, 172);
+//! assert!(receiver.unprotect_rtp(&mut { replayed }[..srtp_len]).is_err());
+//! # Ok(())
+//! # }
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod aes_counter;
+mod counter_mode;
+mod derivation;
+mod error;
+mod gcm;
+mod index;
+mod key;
+mod open;
+mod packet;
+mod probe;
+mod receiver;
+mod replay;
+mod seal;
+mod sender;
+mod settings;
+mod stream;
+
+#[cfg(test)]
+mod context_tests;
+#[cfg(test)]
+mod rollover_tests;
+#[cfg(test)]
+mod vector_tests;
+
+pub use error::{KeyError, ProtectError, UnprotectError};
+pub use probe::{NoProbe, Probe, Step};
+pub use receiver::{SrtpCounts, SrtpReceiver};
+pub use sender::SrtpSender;
+pub use settings::{RtcpEncryption, SrtpSettings};
+
+/// The longest packet that is taken, in bytes: what a UDP datagram can carry. It also keeps counter mode far from the
+/// 2^16 blocks that one packet's key stream has (RFC 3711 §4.1.1).
+pub const PACKET_BYTES_MAX: usize = 65_535;
+
+/// SRTCP packets that a master key protects at most (RFC 3711 §9.2).
+pub const SRTCP_PACKETS_MAX: u64 = 1 << 31;

@@ -1,0 +1,171 @@
+//! How a protected packet is laid out, from the receiver's side.
+//!
+//! A packet that is not authentic is left as it was.
+
+use crate::PACKET_BYTES_MAX;
+use crate::counter_mode::CounterMode;
+use crate::error::UnprotectError;
+use crate::gcm::{Gcm, TAG_BYTES};
+use crate::key::Cipher;
+use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, RtpHeader};
+use crate::probe::{Probe, Step};
+use crate::seal::rollover_counter;
+use crate::settings::RtcpEncryption;
+use ringway_sdp::CryptoSuite;
+use subtle::ConstantTimeEq;
+
+/// Where the parts behind the packet are. Counter mode: (index,) MKI, tag. AEAD: tag, (index,) MKI.
+pub(crate) struct Tail {
+    /// Where the packet itself ends.
+    pub(crate) body: usize,
+    /// SRTCP's word of E flag and index.
+    pub(crate) index_at: usize,
+    pub(crate) mki_at: usize,
+    pub(crate) mki_bytes: usize,
+    tag_at: usize,
+}
+
+impl Tail {
+    /// In a packet of `len` bytes.
+    ///
+    /// # Errors
+    /// The packet is too long, or too short for its tail.
+    #[inline]
+    pub(crate) fn of(
+        len: usize,
+        suite: CryptoSuite,
+        tag_bytes: usize,
+        index_bytes: usize,
+        mki_bytes: usize,
+    ) -> Result<Self, UnprotectError> {
+        if len > PACKET_BYTES_MAX {
+            return Err(UnprotectError::Malformed);
+        }
+        let tail = tag_bytes + index_bytes + mki_bytes;
+        let body = len.checked_sub(tail).ok_or(UnprotectError::Malformed)?;
+        Ok(if suite.is_aead() {
+            let index_at = body + tag_bytes;
+            Self { body, index_at, mki_at: index_at + index_bytes, mki_bytes, tag_at: body }
+        } else {
+            let mki_at = body + index_bytes;
+            Self { body, index_at: body, mki_at, mki_bytes, tag_at: mki_at + mki_bytes }
+        })
+    }
+}
+
+/// Decrypts an SRTP packet if it is authentic under this index; false if it is not.
+#[inline]
+pub(crate) fn open_rtp(
+    cipher: &Cipher,
+    packet: &mut [u8],
+    header: &RtpHeader,
+    tail: &Tail,
+    index: u64,
+    probe: &mut impl Probe,
+) -> bool {
+    match cipher {
+        Cipher::CounterMode(cipher) => open_rtp_counter_mode(cipher, packet, header, tail, index, probe),
+        Cipher::Gcm(cipher) => {
+            let opened = open_rtp_aead(cipher, packet, header, tail, index);
+            probe.ended(Step::Encryption);
+            opened
+        }
+    }
+    .is_some()
+}
+
+/// Decrypts an SRTCP packet if it is authentic; false if it is not.
+pub(crate) fn open_rtcp(
+    cipher: &Cipher,
+    packet: &mut [u8],
+    tail: &Tail,
+    ssrc: u32,
+    index: u64,
+    encryption: RtcpEncryption,
+) -> bool {
+    match cipher {
+        Cipher::CounterMode(cipher) => open_rtcp_counter_mode(cipher, packet, tail, ssrc, index, encryption),
+        Cipher::Gcm(cipher) => open_rtcp_aead(cipher, packet, tail, ssrc, index, encryption),
+    }
+    .is_some()
+}
+
+fn open_rtp_counter_mode(
+    cipher: &CounterMode,
+    packet: &mut [u8],
+    header: &RtpHeader,
+    tail: &Tail,
+    index: u64,
+    probe: &mut impl Probe,
+) -> Option<()> {
+    let tag = cipher.tag(packet.get(..tail.body)?, &rollover_counter(index));
+    let authentic = check(&tag, packet.get(tail.tag_at..)?);
+    probe.ended(Step::Authentication);
+    authentic?;
+    cipher.apply(header.ssrc, index, packet.get_mut(header.payload_at..tail.body)?);
+    probe.ended(Step::Encryption);
+    Some(())
+}
+
+fn open_rtp_aead(cipher: &Gcm, packet: &mut [u8], header: &RtpHeader, tail: &Tail, index: u64) -> Option<()> {
+    let (protected, behind) = packet.split_at_mut_checked(tail.tag_at)?;
+    let (header_bytes, payload) = protected.split_at_mut_checked(header.payload_at)?;
+    cipher.open(header.ssrc, index, header_bytes, payload, behind.first_chunk::<TAG_BYTES>()?)
+}
+
+fn open_rtcp_counter_mode(
+    cipher: &CounterMode,
+    packet: &mut [u8],
+    tail: &Tail,
+    ssrc: u32,
+    index: u64,
+    encryption: RtcpEncryption,
+) -> Option<()> {
+    let tag = cipher.tag(packet.get(..tail.mki_at)?, &[]);
+    check(&tag, packet.get(tail.tag_at..)?)?;
+    match encryption {
+        RtcpEncryption::Encrypted => {
+            cipher.apply(ssrc, index, packet.get_mut(RTCP_CLEAR_BYTES..tail.body)?);
+        }
+        RtcpEncryption::AuthenticatedOnly => {}
+    }
+    Some(())
+}
+
+fn open_rtcp_aead(
+    cipher: &Gcm,
+    packet: &mut [u8],
+    tail: &Tail,
+    ssrc: u32,
+    index: u64,
+    encryption: RtcpEncryption,
+) -> Option<()> {
+    let (protected, behind) = packet.split_at_mut_checked(tail.body)?;
+    let (tag, behind) = behind.split_first_chunk_mut::<TAG_BYTES>()?;
+    let word = *behind.first_chunk::<RTCP_INDEX_BYTES>()?;
+    match encryption {
+        RtcpEncryption::Encrypted => {
+            let (clear, text) = protected.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
+            let mut associated = [0; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES];
+            associated[..RTCP_CLEAR_BYTES].copy_from_slice(clear);
+            associated[RTCP_CLEAR_BYTES..].copy_from_slice(&word);
+            cipher.open(ssrc, index, &associated, text, tag)
+        }
+        RtcpEncryption::AuthenticatedOnly => {
+            // The tag stands between the two parts of the associated data: the second one takes its place meanwhile.
+            let tag = *tag;
+            let associated = packet.get_mut(..tail.body + RTCP_INDEX_BYTES)?;
+            associated.get_mut(tail.body..)?.copy_from_slice(&word);
+            let opened = cipher.open(ssrc, index, associated, &mut [], &tag);
+            associated.get_mut(tail.body..)?.copy_from_slice(tag.get(..RTCP_INDEX_BYTES)?);
+            opened
+        }
+    }
+}
+
+/// Compares a tag with what was received, in a time that does not tell how much of it is right.
+#[inline]
+fn check(full: &[u8], received: &[u8]) -> Option<()> {
+    let wanted = full.get(..received.len())?;
+    bool::from(wanted.ct_eq(received)).then_some(())
+}

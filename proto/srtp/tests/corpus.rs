@@ -1,0 +1,13 @@
+//! Replay of the committed fuzzing corpora and of inputs that once failed, without a fuzzer, as they are and with random changes.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../../../fuzz/changed.rs"]
+mod changed;
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
+mod harness;
+
+#[test]
+fn srtp() {
+    changed::replay("srtp", harness::srtp::run);
+}

@@ -1,0 +1,400 @@
+//! One stream connection.
+//!
+//! ```text
+//! dialled --> connecting --connected--> open --> ending --> closed
+//!                 |                      ^ |        (nothing more is received, what waits is written)
+//!                 +-------> closed       | +--> closed: a limit, a broken socket
+//!                              accepted -+
+//! ```
+
+use crate::times::Times;
+use crate::write_queue::WriteQueue;
+use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThrough, StreamLimits};
+use alloc::vec::Vec;
+use ringway_sansio::{Framer, Instant, Token};
+
+/// A stream connection: bytes from the socket become messages, messages become bytes for the socket.
+///
+/// The driver owns the socket. It passes what it read to [`Connection::receive`], takes the messages with
+/// [`Connection::messages`], sends with [`Connection::send`], and writes with [`Connection::flush`] when the socket has room
+/// again; each writes through a closure that takes as many bytes as the socket has room for. [`Connection::close_reason`] says
+/// after each step whether to close at once, [`Connection::end_reason`] whether to close once messages are answered, and
+/// [`Connection::deadline`] when to close if nothing happens.
+///
+/// ```
+/// use ringway_sansio::{Framer, FramingError, Instant, Token};
+/// use ringway_stream::{Connection, Origin, PassThrough, StreamLimits};
+///
+/// # #[derive(Default)] struct Lines(Vec<u8>, Vec<u8>);
+/// # impl Framer for Lines {
+/// #     fn new(_: usize) -> Self { Self::default() }
+/// #     fn push(&mut self, bytes: &[u8]) { self.0.extend_from_slice(bytes) }
+/// #     fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError> {
+/// #         let Some(end) = self.0.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+/// #         self.1 = self.0.drain(..=end).take(end).collect();
+/// #         Ok(Some(&self.1))
+/// #     }
+/// #     fn pongs(&mut self) -> usize { 0 }
+/// #     const PONG: &'static [u8] = b"";
+/// #     fn is_partial(&self) -> bool { !self.0.is_empty() }
+/// #     fn held_bytes(&self) -> usize { self.0.capacity() }
+/// # }
+/// let (limits, now) = (StreamLimits::default(), Instant::from_secs(1));
+/// let mut connection = Connection::new(Origin::Accepted, Lines::new(100), PassThrough, now);
+/// connection.receive(b"one\ntwo\nth", now);
+/// let mut messages = Vec::new();
+/// connection.messages(32, now, |message| messages.push(message.to_vec()));
+/// assert_eq!(messages, [b"one", b"two"]);
+///
+/// // A socket that has room for four bytes.
+/// let mut room = 4;
+/// let mut socket = |bytes: &[u8]| {
+///     let count = bytes.len().min(room);
+///     room -= count;
+///     Ok(count)
+/// };
+/// assert_eq!(connection.send(b"answer", Token::NONE, &limits, now, &mut socket), 4);
+/// assert_eq!(connection.unwritten_bytes(), 2);
+/// assert_eq!(connection.close_reason(), None);
+/// ```
+#[derive(Debug)]
+pub struct Connection<F, L = PassThrough> {
+    framer: F,
+    layer: L,
+    queue: WriteQueue,
+    times: Times,
+    state: State,
+    is_framer_broken: bool,
+    /// True when the queue holds bytes that no message of ours caused: keep-alive answers, a layer's own.
+    has_own_bytes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing more is received; what waits is still written.
+    Ending(CloseReason),
+    Closed(CloseReason),
+}
+
+/// The socket accepts no bytes any more, for instance after a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// What [`Connection::messages`] took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Whole messages.
+    pub messages: usize,
+    /// Keep-alives that are answered.
+    pub keep_alives: usize,
+    /// True when there may be more messages.
+    pub has_more: bool,
+}
+
+impl<F: Framer, L: Layer> Connection<F, L> {
+    /// A connection that begins now. One that was accepted is connected.
+    pub fn new(origin: Origin, framer: F, layer: L, now: Instant) -> Self {
+        let mut connection = Self {
+            framer,
+            layer,
+            queue: WriteQueue::default(),
+            times: Times::new(origin, now),
+            state: State::Open,
+            is_framer_broken: false,
+            has_own_bytes: false,
+        };
+        if connection.is_connected() {
+            connection.append(now, |layer, _, wire| layer.start(wire));
+        }
+        connection
+    }
+
+    /// Notes that the socket of a dialled connection is connected.
+    pub fn connected(&mut self, now: Instant) {
+        self.times.connected(now);
+        self.append(now, |layer, _, wire| layer.start(wire));
+    }
+
+    /// Takes bytes as the socket delivered them.
+    pub fn receive(&mut self, bytes: &[u8], now: Instant) {
+        self.times.received_bytes(now);
+        let mut is_end = false;
+        let result = self.append(now, |layer, framer, wire| {
+            let mut decoded = |part: Decoded<'_>| match part {
+                Decoded::Bytes(bytes) => framer.push(bytes),
+                Decoded::MessageEnd => framer.message_end(),
+                Decoded::StreamEnd => is_end = true,
+            };
+            layer.decode(bytes, &mut decoded, wire)
+        });
+        if is_end {
+            self.peer_ended(now);
+        }
+        if result.is_err() {
+            self.end(CloseReason::Framing, now);
+        }
+    }
+
+    /// Notes that the peer sends nothing more. What waits for it is still written.
+    pub fn peer_ended(&mut self, now: Instant) {
+        self.end(CloseReason::Ended, now);
+    }
+
+    /// Passes at most `max` whole messages to `each`, and queues answers to keep-alives. Call it until nothing more is there,
+    /// then [`Connection::respond`].
+    pub fn messages(&mut self, max: usize, now: Instant, mut each: impl FnMut(&[u8])) -> Batch {
+        let mut batch = Batch::default();
+        if self.is_framer_broken || self.close_reason().is_some() {
+            return batch;
+        }
+        batch.has_more = loop {
+            match self.framer.next_frame() {
+                Ok(Some(message)) => each(message),
+                Ok(None) => break false,
+                Err(_) => {
+                    self.is_framer_broken = true;
+                    self.end(CloseReason::Framing, now);
+                    break false;
+                }
+            }
+            batch.messages += 1;
+            if batch.messages >= max {
+                break true;
+            }
+        };
+        self.times.framed(self.framer.is_partial(), batch.messages > 0, now);
+        if batch.messages > 0 {
+            self.queue.answered();
+        }
+        batch.keep_alives = self.framer.pongs();
+        for _ in 0..batch.keep_alives.min(PONGS_PER_BATCH) {
+            self.queue.push(F::PONG, Token::NONE);
+            self.has_own_bytes = true;
+            self.times.queued(now);
+        }
+        batch
+    }
+
+    /// Writes what the connection owes the peer by itself: keep-alive answers, bytes of the layer. Returns the bytes written.
+    pub fn respond(
+        &mut self,
+        limits: &StreamLimits,
+        now: Instant,
+        write: impl FnMut(&[u8]) -> Result<usize, Broken>,
+    ) -> usize {
+        if !core::mem::take(&mut self.has_own_bytes) {
+            return 0;
+        }
+        let count = self.flush(now, write);
+        self.check_queue(limits);
+        count
+    }
+
+    /// Sends a message: what the socket does not take is queued. Returns the bytes written, of this message and of those before
+    /// it.
+    pub fn send(
+        &mut self,
+        message: &[u8],
+        token: Token,
+        limits: &StreamLimits,
+        now: Instant,
+        mut write: impl FnMut(&[u8]) -> Result<usize, Broken>,
+    ) -> usize {
+        let is_next = self.is_connected() && self.queue.is_empty();
+        let encoded = self.encode(message);
+        let count = if is_next && encoded == Ok(Encoded::Unchanged) {
+            // Without a copy.
+            let count = write(message).unwrap_or_else(|Broken| {
+                self.broken();
+                0
+            });
+            self.put(message.get(count..).unwrap_or_default(), encoded, token, now);
+            count
+        } else {
+            self.put(message, encoded, token, now);
+            self.flush(now, write)
+        };
+        self.check_queue(limits);
+        count
+    }
+
+    /// Queues a message that [`Connection::flush`] or the next [`Connection::send`] writes.
+    pub fn queue(&mut self, message: &[u8], token: Token, limits: &StreamLimits, now: Instant) {
+        let encoded = self.encode(message);
+        self.put(message, encoded, token, now);
+        self.check_queue(limits);
+    }
+
+    /// Writes what waits, as far as the socket takes it. Returns the bytes written.
+    pub fn flush(&mut self, now: Instant, mut write: impl FnMut(&[u8]) -> Result<usize, Broken>) -> usize {
+        let mut total = 0;
+        while self.times.is_connected() && !self.queue.is_empty() {
+            match write(self.queue.waiting()) {
+                Ok(0) => break,
+                Ok(count) => {
+                    self.queue.advance(count);
+                    self.times.written(now);
+                    total += count;
+                }
+                Err(Broken) => {
+                    self.broken();
+                    break;
+                }
+            }
+        }
+        if self.queue.is_empty() {
+            self.times.drained();
+        }
+        total
+    }
+
+    /// Closes the connection at once. The first reason stays.
+    pub fn fail(&mut self, why: CloseReason) {
+        match self.state {
+            State::Open | State::Ending(_) => {
+                self.state = State::Closed(why);
+                self.layer.finish(self.queue.wire());
+            }
+            State::Closed(_) => {}
+        }
+    }
+
+    /// Notes that the connection is in use until `until` at least: [`StreamLimits::unused`] does not apply before.
+    pub fn keep(&mut self, until: Instant) {
+        self.times.keep(until);
+    }
+
+    /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
+    /// the peer.
+    pub fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
+        self.queue.undelivered()
+    }
+
+    /// Messages that [`Connection::undelivered`] leaves out because there were too many.
+    pub const fn unreported(&self) -> u64 {
+        self.queue.unreported()
+    }
+
+    /// Why the driver must close the connection at once, if it must.
+    pub const fn close_reason(&self) -> Option<CloseReason> {
+        match self.state {
+            State::Open | State::Ending(_) => None,
+            State::Closed(why) => Some(why),
+        }
+    }
+
+    /// Why the driver must close the connection, if it must, when all received messages are answered: it must at once, or it
+    /// receives nothing more and nothing waits to be written.
+    pub const fn end_reason(&self) -> Option<CloseReason> {
+        match self.state {
+            State::Open => None,
+            State::Ending(_) if !self.queue.is_empty() => None,
+            State::Ending(why) | State::Closed(why) => Some(why),
+        }
+    }
+
+    /// False once it is ending or closed. It may be connecting still.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// True while bytes of the peer are to be read.
+    pub const fn is_receiving(&self) -> bool {
+        self.times.is_connected() && self.is_open()
+    }
+
+    /// When it must be closed if nothing happens, and why.
+    pub fn deadline(&self, limits: &StreamLimits) -> (Instant, CloseReason) {
+        self.times.deadline(limits, self.layer.is_handshaking())
+    }
+
+    /// Who began it.
+    pub const fn origin(&self) -> Origin {
+        self.times.origin()
+    }
+
+    /// False while its socket is being connected.
+    pub const fn is_connected(&self) -> bool {
+        self.times.is_connected()
+    }
+
+    /// When it was dialled; once it is connected, since when it is.
+    pub const fn since(&self) -> Instant {
+        self.times.since()
+    }
+
+    /// Bytes that wait for room in the socket.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.queue.waiting().len()
+    }
+
+    /// Bytes of memory that framer, layer and write queue hold, unused capacity included.
+    pub fn held_bytes(&self) -> usize {
+        self.framer.held_bytes() + self.layer.held_bytes() + self.queue.held_bytes()
+    }
+
+    /// Nothing can be written any more.
+    fn broken(&mut self) {
+        match self.state {
+            State::Open => self.fail(CloseReason::Ended),
+            State::Ending(why) => self.fail(why),
+            State::Closed(_) => {}
+        }
+    }
+
+    fn end(&mut self, why: CloseReason, now: Instant) {
+        if self.state == State::Open {
+            self.times.ending(now);
+            self.state = State::Ending(why);
+        }
+    }
+
+    fn encode(&mut self, message: &[u8]) -> Result<Encoded, LayerError> {
+        let encoded = self.layer.encode(message, self.queue.wire());
+        if encoded.is_err() {
+            self.broken();
+        }
+        encoded
+    }
+
+    /// Queues the unwritten rest of a message.
+    fn put(&mut self, rest: &[u8], encoded: Result<Encoded, LayerError>, token: Token, now: Instant) {
+        self.times.sent_message(now);
+        match encoded {
+            Ok(Encoded::Unchanged) if rest.is_empty() => self.queue.wrote(token),
+            Ok(Encoded::Unchanged) => self.queue.push(rest, token),
+            Ok(Encoded::Appended) if self.queue.is_empty() => self.queue.wrote(token),
+            // It is not delivered before what the layer appended is.
+            Ok(Encoded::Appended) | Err(_) => self.queue.push(&[], token),
+        }
+        if !self.queue.is_empty() {
+            self.times.queued(now);
+        }
+    }
+
+    /// Has the layer append bytes that no message of ours caused.
+    fn append<T>(&mut self, now: Instant, append: impl FnOnce(&mut L, &mut F, &mut Vec<u8>) -> T) -> T {
+        let before = self.queue.waiting().len();
+        let result = append(&mut self.layer, &mut self.framer, self.queue.wire());
+        if self.queue.waiting().len() > before {
+            self.has_own_bytes = true;
+            self.times.queued(now);
+        }
+        result
+    }
+
+    fn check_queue(&mut self, limits: &StreamLimits) {
+        let is_over = self.unwritten_bytes() + self.layer.held_bytes() > limits.write_queue_bytes_max;
+        if is_over || self.queue.messages() > limits.write_queue_messages_max {
+            self.fail(CloseReason::Unread);
+        }
+    }
+}
+
+/// Keep-alives answered for one batch of messages; a peer that sends more at once does not need them to learn that we live.
+const PONGS_PER_BATCH: usize = 16;
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

@@ -1,0 +1,31 @@
+//! A stream connection without I/O.
+//!
+//! Does: everything that a connection needs alike on every platform, once the socket has delivered bytes and before it takes
+//! some. [`Connection`] decodes received bytes with a [`Layer`] (none for TCP, later TLS and WebSocket), cuts them into messages
+//! with a [`Framer`](ringway_sansio::Framer), answers keep-alives (RFC 5626 §3.5.1), queues what the socket does not take,
+//! enforces [`StreamLimits`], and states why it must be closed ([`CloseReason`]).
+//!
+//! Does not: open, accept, read or close a socket, read a clock, choose a connection for a message, or parse SIP. Slot tables,
+//! dialling, epoll and smoltcp belong to the drivers (docs/decisions/0013-one-stream-connection.md).
+//!
+//! Start reading at [`Connection`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod close_reason;
+mod connection;
+mod layer;
+mod limits;
+mod times;
+mod write_queue;
+
+pub use close_reason::CloseReason;
+pub use connection::{Batch, Broken, Connection};
+pub use layer::{Decoded, Encoded, Layer, LayerError, PassThrough};
+pub use limits::StreamLimits;
+pub use times::Origin;
+
+#[cfg(test)]
+mod test_layers;

@@ -1,0 +1,173 @@
+//! The times that a connection's deadlines follow from.
+
+use crate::{CloseReason, StreamLimits};
+use ringway_sansio::Instant;
+
+/// Who began a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The peer.
+    Accepted,
+    /// We.
+    Dialled,
+}
+
+/// The times of one connection, against which [`StreamLimits`] are held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    origin: Origin,
+    is_connected: bool,
+    /// When it was dialled; once it is connected, since when it is.
+    since: Instant,
+    last_bytes: Instant,
+    last_message: Instant,
+    kept_until: Instant,
+    partial_since: Option<Instant>,
+    waiting_since: Option<Instant>,
+    ending_since: Option<Instant>,
+    has_received_message: bool,
+}
+
+impl Times {
+    /// Of a connection that begins now. One that was accepted is connected.
+    pub(crate) const fn new(origin: Origin, now: Instant) -> Self {
+        Self {
+            origin,
+            is_connected: matches!(origin, Origin::Accepted),
+            since: now,
+            last_bytes: now,
+            last_message: now,
+            kept_until: now,
+            partial_since: None,
+            waiting_since: None,
+            ending_since: None,
+            has_received_message: false,
+        }
+    }
+
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    pub(crate) const fn since(&self) -> Instant {
+        self.since
+    }
+
+    pub(crate) fn connected(&mut self, now: Instant) {
+        self.is_connected = true;
+        self.since = now;
+        self.last_bytes = now;
+        // The peer's time to read begins now.
+        self.waiting_since = self.waiting_since.map(|_| now);
+    }
+
+    pub(crate) const fn received_bytes(&mut self, now: Instant) {
+        self.last_bytes = now;
+    }
+
+    /// Notes whether a message is now half there; `has_whole`: at least one has just become whole.
+    pub(crate) fn framed(&mut self, is_partial: bool, has_whole: bool, now: Instant) {
+        self.has_received_message |= has_whole;
+        if has_whole {
+            self.last_message = now;
+        }
+        self.partial_since = match is_partial {
+            false => None,
+            true if has_whole => Some(now),
+            true => self.partial_since.or(Some(now)),
+        };
+    }
+
+    pub(crate) const fn sent_message(&mut self, now: Instant) {
+        self.last_message = now;
+    }
+
+    pub(crate) fn keep(&mut self, until: Instant) {
+        self.kept_until = self.kept_until.max(until);
+    }
+
+    /// Bytes wait for the peer to read.
+    pub(crate) fn queued(&mut self, now: Instant) {
+        self.waiting_since = self.waiting_since.or(Some(now));
+    }
+
+    /// The peer took some of them.
+    pub(crate) const fn written(&mut self, now: Instant) {
+        self.waiting_since = Some(now);
+    }
+
+    /// None wait any more.
+    pub(crate) const fn drained(&mut self) {
+        self.waiting_since = None;
+    }
+
+    /// Nothing more is received.
+    pub(crate) fn ending(&mut self, now: Instant) {
+        self.ending_since = self.ending_since.or(Some(now));
+    }
+
+    /// When the connection must be closed if nothing happens, and why.
+    pub(crate) fn deadline(&self, limits: &StreamLimits, is_handshaking: bool) -> (Instant, CloseReason) {
+        let is_dialling = !self.is_connected || (is_handshaking && self.origin == Origin::Dialled);
+        if is_dialling {
+            return (self.since + limits.connect, CloseReason::NotConnected);
+        }
+        if let Some(since) = self.ending_since {
+            let stalled = self.waiting_since.map_or(Instant::FAR, |since| since + limits.write_stall);
+            return (stalled.min(since + limits.linger), CloseReason::Unread);
+        }
+        let mut first = (self.last_bytes + limits.idle, CloseReason::Idle);
+        let mut sooner = |at: Instant, why| {
+            if at < first.0 {
+                first = (at, why);
+            }
+        };
+        if let Some(since) = self.partial_since {
+            sooner(since + limits.message, CloseReason::Slow);
+        }
+        if self.origin == Origin::Accepted && !self.has_received_message {
+            sooner(self.since + limits.first_message, CloseReason::Slow);
+        }
+        if self.origin == Origin::Accepted {
+            sooner(self.kept_until.max(self.last_message + limits.unused), CloseReason::Unused);
+        }
+        if let Some(since) = self.waiting_since {
+            sooner(since + limits.write_stall, CloseReason::Unread);
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn only_messages_and_what_keeps_it_hold_an_accepted_connection() {
+        let limits = StreamLimits { unused: Duration::from_secs(60), ..StreamLimits::default() };
+        let at = Instant::from_secs;
+        let mut times = Times::new(Origin::Accepted, at(0));
+        times.framed(false, true, at(10));
+        times.received_bytes(at(50));
+        times.framed(false, false, at(50));
+        assert_eq!(
+            times.deadline(&limits, false),
+            (at(70), CloseReason::Unused),
+            "a keep-alive is no message"
+        );
+        times.sent_message(at(65));
+        assert_eq!(times.deadline(&limits, false), (at(125), CloseReason::Unused));
+        times.keep(at(3600));
+        times.keep(at(100));
+        assert_eq!(times.deadline(&limits, false), (at(3600), CloseReason::Unused));
+        times.keep(Instant::FAR);
+        assert_eq!(times.deadline(&limits, false), (at(7550), CloseReason::Idle));
+        let dialled = Times { is_connected: true, ..Times::new(Origin::Dialled, at(0)) };
+        assert_eq!(dialled.deadline(&limits, false), (at(7500), CloseReason::Idle));
+    }
+}

@@ -1,0 +1,201 @@
+//! The bytes that wait for the peer to read, and the messages whose delivery is in doubt.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use ringway_sansio::Token;
+
+/// Bytes that wait, and where in the stream each message among them ends.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    bytes: Vec<u8>,
+    /// How many of `bytes` are written.
+    head: usize,
+    /// How many bytes went through the queue before `bytes`' first.
+    base: u64,
+    ends: VecDeque<(u64, Token)>,
+    /// The tokens of messages that were written while the peer had sent none.
+    unanswered: Vec<Token>,
+    /// Messages that found no room in `unanswered`.
+    unreported: u64,
+    is_answered: bool,
+}
+
+impl WriteQueue {
+    /// Adds bytes of one message.
+    pub(crate) fn push(&mut self, bytes: &[u8], token: Token) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push_back((self.base + self.bytes.len() as u64, token));
+    }
+
+    /// The end of the bytes, for a layer to append to.
+    pub(crate) const fn wire(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// What is to be written next.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        self.bytes.get(self.head..).unwrap_or_default()
+    }
+
+    /// Messages among them.
+    pub(crate) fn messages(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True when nothing waits.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.head >= self.bytes.len()
+    }
+
+    /// Bytes of memory that it holds, unused capacity included.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<(u64, Token)>()
+            + self.unanswered.capacity() * size_of::<Token>()
+    }
+
+    /// So many of [`WriteQueue::waiting`] are written.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.head += count;
+        let written = self.base + self.head as u64;
+        while let Some(&(_, token)) = self.ends.front().filter(|(end, _)| *end <= written) {
+            self.ends.pop_front();
+            self.wrote(token);
+        }
+        if self.is_empty() {
+            self.forget_written();
+            // A connection that was slow once does not keep the room for it.
+            if self.bytes.capacity() > KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+            if self.ends.capacity() > KEPT_ENDS {
+                self.ends = VecDeque::new();
+            }
+        } else if self.head > KEPT_BYTES && self.head > self.bytes.len() / 2 {
+            self.forget_written();
+        }
+    }
+
+    /// A message was written whole, without waiting here.
+    pub(crate) fn wrote(&mut self, token: Token) {
+        if self.is_answered || token == Token::NONE {
+            return;
+        }
+        if self.unanswered.len() < UNANSWERED_MAX {
+            self.unanswered.push(token);
+        } else {
+            self.unreported += 1;
+        }
+    }
+
+    /// The peer has sent a message: whoever sends from now on can tell by the connection's end.
+    pub(crate) fn answered(&mut self) {
+        self.is_answered = true;
+        self.unanswered = Vec::new();
+        self.unreported = 0;
+    }
+
+    /// Messages that [`WriteQueue::undelivered`] leaves out because more were written than it keeps tokens of.
+    pub(crate) const fn unreported(&self) -> u64 {
+        self.unreported
+    }
+
+    /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
+    /// the peer.
+    pub(crate) fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
+        self.unanswered
+            .drain(..)
+            .chain(self.ends.drain(..).map(|(_, token)| token).filter(|token| *token != Token::NONE))
+    }
+
+    fn forget_written(&mut self) {
+        self.base += self.head as u64;
+        self.bytes.drain(..self.head);
+        self.head = 0;
+    }
+}
+
+/// Tokens kept of a connection that nothing came by yet. The senders of further messages wait for their own timers.
+const UNANSWERED_MAX: usize = 64;
+
+/// The room an empty queue keeps for the next time.
+const KEPT_BYTES: usize = 4 << 10;
+
+const KEPT_ENDS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_kept_until_its_last_byte_is_written() {
+        let mut queue = WriteQueue::default();
+        queue.push(b"12345", Token(1));
+        queue.push(b"678", Token::NONE);
+        queue.push(b"9", Token(2));
+        let left = |queue: &WriteQueue| {
+            queue.ends.iter().map(|&(_, token)| token.0).filter(|token| *token != 0).collect::<Vec<_>>()
+        };
+        queue.advance(4);
+        assert_eq!((queue.waiting(), left(&queue)), (&b"56789"[..], alloc::vec![1, 2]));
+        queue.advance(1);
+        assert_eq!(left(&queue), [2]);
+        queue.advance(4);
+        assert!(queue.is_empty() && left(&queue).is_empty());
+        queue.push(b"ab", Token(3));
+        queue.advance(1);
+        assert_eq!((queue.waiting(), left(&queue)), (&b"b"[..], alloc::vec![3]));
+    }
+
+    #[test]
+    fn what_was_written_is_undelivered_until_the_peer_sends_a_message() {
+        let mut queue = WriteQueue::default();
+        queue.wrote(Token(1));
+        queue.wrote(Token::NONE);
+        queue.push(b"ab", Token(2));
+        queue.push(b"cd", Token(3));
+        queue.advance(3);
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [1, 2, 3].map(Token));
+
+        let mut queue = WriteQueue::default();
+        (1..1000).for_each(|token| queue.wrote(Token(token)));
+        assert_eq!(
+            (queue.unanswered.len(), queue.unreported()),
+            (UNANSWERED_MAX, 999 - UNANSWERED_MAX as u64)
+        );
+        queue.answered();
+        assert_eq!(queue.unreported(), 0);
+        queue.wrote(Token(1000));
+        queue.push(b"ab", Token(1001));
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);
+    }
+
+    #[test]
+    fn an_empty_queue_keeps_little_of_what_it_held() {
+        let mut queue = WriteQueue::default();
+        queue.answered();
+        for token in 1..1000 {
+            queue.push(&[b'x'; 1000], Token(token));
+        }
+        assert!(queue.held_bytes() >= 999 * 1000 + 999 * 16);
+        queue.advance(999 * 1000);
+        assert!(queue.held_bytes() <= KEPT_BYTES + KEPT_ENDS * 16, "{}", queue.held_bytes());
+        queue.push(&[b'x'; 1000], Token(1000));
+        queue.advance(1000);
+        let kept = queue.held_bytes();
+        queue.push(&[b'x'; 1000], Token(1001));
+        assert_eq!(queue.held_bytes(), kept, "a message of usual size needs no other room");
+    }
+
+    #[test]
+    fn the_written_part_of_a_long_queue_is_given_back() {
+        let mut queue = WriteQueue::default();
+        for round in 1..200_u64 {
+            queue.push(&[b'x'; 1000], Token(round));
+            queue.push(&[b'x'; 1000], Token::NONE);
+            queue.advance(if round < 50 { 1000 } else { 2000 });
+        }
+        assert_eq!(queue.waiting().len(), 49_000);
+        assert!(queue.bytes.len() < 49_000 * 2 + KEPT_BYTES);
+    }
+}

@@ -1,0 +1,64 @@
+//! ZRTP (RFC 6189): agreement on SRTP keys in the media path, with a short authentication string that the users compare.
+//!
+//! ```text
+//! idle ─ start ─► discovering ─ both Hellos known ─► await DHPart1 ─► await Confirm1 ─► await Conf2ACK ─┐ initiator
+//!                      │                                  │ lost the contention                         ├─► secured
+//!                      └─ Commit ─► await DHPart2 ◄───────┘ ─► await Confirm2 ──────────────────────────┘ responder
+//!        any of them ─ attack, refusal, silence ─► failed
+//! ```
+//!
+//! Does: Diffie-Hellman mode with DH3k and EC25, S256 and S384, AES1 to AES3, HS32 and HS80, B32 and B256; contention;
+//! retained secrets; the hash chain and `a=zrtp-hash`; answers to Ping, SASrelay and GoClear.
+//!
+//! Does not: Preshared and Multistream mode (an offer of the first is answered with a Commit of ours, the second with
+//! an Error), signatures, auxiliary and PBX secrets, Twofish, Skein. It never goes back to clear.
+//!
+//! Start reading at [`Zrtp`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod agreement;
+mod algorithm;
+mod cache;
+mod confirm;
+mod discovery;
+mod engine;
+mod event;
+mod hash;
+mod initiator;
+mod message;
+mod packet;
+mod responder;
+mod retransmission;
+mod sas;
+mod sas_words;
+mod secrets;
+mod secured;
+
+pub use algorithm::{Algorithms, AuthTag, CipherType, HashType, KeyAgreement, SasType};
+pub use cache::{Retained, Zid, ZidCache};
+pub use engine::{CommitMode, Zrtp, ZrtpConfig};
+pub use event::{Continuity, Secured, ZrtpCounts, ZrtpEvent, ZrtpFailure};
+pub use packet::is_zrtp;
+pub use secured::SasCheck;
+
+/// How often a peer can make us compute with Diffie-Hellman in one agreement: two key pairs (a lost contention can need
+/// another) and one result.
+pub const COMPUTATIONS_MAX: u32 = 3;
+
+/// How many Confirms with a wrong MAC are passed over before the agreement fails: one forged packet must not end it.
+pub const CONFIRM_FAILURES_MAX: u32 = 3;
+
+/// How often a late Hello of the peer makes us send ours again from the first.
+pub const HELLO_ROUNDS_MAX: u32 = 4;
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod recorded_tests;
+#[cfg(test)]
+mod story_tests;
+#[cfg(test)]
+mod wire;

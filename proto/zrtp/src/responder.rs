@@ -1,0 +1,265 @@
+//! The end that follows the peer's Commit (RFC 6189 §4.4.1.2), and the contention of two Commits (§4.2).
+
+use crate::CONFIRM_FAILURES_MAX;
+use crate::agreement::KeyPair;
+use crate::confirm::Confirm;
+use crate::engine::{Agreed, Answer, CommitMode, PATIENCE, PacketSink, State, Zrtp};
+use crate::event::{Continuity, ZrtpFailure};
+use crate::hash::{is_equal, sha256};
+use crate::message::{Commit, CommitRefusal, DhPart, is_sealed_with};
+use crate::packet::{MessageType, Packet, write_message};
+use crate::secrets::{KdfInput, Role, SessionKeys, common_secret, continuity, secret_ids};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_sansio::Instant;
+use zeroize::Zeroizing;
+
+impl Zrtp {
+    /// A Commit came in `state`: discovering, waiting for it, or with a Commit of our own out.
+    pub(crate) fn on_commit(
+        &mut self,
+        now: Instant,
+        message: &[u8],
+        state: State,
+        out: PacketSink<'_>,
+    ) -> State {
+        let Some(h2) = Commit::h2(message) else {
+            self.counts.malformed += 1;
+            return state;
+        };
+        let Some(peer) = self.peer.as_ref().filter(|peer| is_equal(&sha256(&[&h2]), &peer.hello.h3)) else {
+            self.counts.forged += 1;
+            return state;
+        };
+        if !is_sealed_with(&h2, &peer.message) {
+            return self.fail(now, ZrtpFailure::Forged("Hello"), out);
+        }
+        let peer_zid = peer.hello.zid;
+        let commit = match Commit::parse(message, &self.config.algorithms) {
+            Ok(commit) => commit,
+            Err(refusal) => return self.on_commit_refused(now, refusal, state, out),
+        };
+        if commit.zid != peer_zid {
+            self.counts.forged += 1;
+            return state;
+        }
+        let State::AwaitDhPart1(offer) = state else {
+            return self.respond(now, commit, message, None, out);
+        };
+        // RFC 6189 §4.2: the lower one is discarded. The peer does the same with ours.
+        if offer.hvi >= commit.hvi {
+            self.counts.unexpected += 1;
+            return State::AwaitDhPart1(offer);
+        }
+        self.respond(now, commit, message, Some(offer.key_pair), out)
+    }
+
+    pub(crate) fn await_dh_part2(
+        &mut self,
+        answer: Box<Answer>,
+        now: Instant,
+        packet: &Packet<'_>,
+        out: PacketSink<'_>,
+    ) -> State {
+        match packet.kind {
+            MessageType::DhPart2 => return self.on_dh_part2(answer, now, packet.message, out),
+            MessageType::Commit if packet.message == answer.commit_message => {
+                self.send(&answer.dh_part1, out);
+            }
+            _ => self.counts.unexpected += 1,
+        }
+        State::AwaitDhPart2(answer)
+    }
+
+    pub(crate) fn await_confirm2(
+        &mut self,
+        mut agreed: Box<Agreed>,
+        now: Instant,
+        packet: &Packet<'_>,
+        out: PacketSink<'_>,
+    ) -> State {
+        match packet.kind {
+            MessageType::Confirm2 => {}
+            MessageType::DhPart2 if packet.message == agreed.received => {
+                self.send(&agreed.answer, out);
+                return State::AwaitConfirm2(agreed);
+            }
+            _ => {
+                self.counts.unexpected += 1;
+                return State::AwaitConfirm2(agreed);
+            }
+        }
+        let confirm = match self.check_confirm(&agreed, packet.message) {
+            Ok(Some(confirm)) => confirm,
+            Ok(None) => return State::AwaitConfirm2(agreed),
+            Err(failure) => return self.fail(now, failure, out),
+        };
+        agreed.answer = write_message(MessageType::Conf2Ack, &[]);
+        agreed.received = packet.message.to_vec();
+        self.send(&agreed.answer, out);
+        self.secure(now, agreed, &confirm)
+    }
+
+    /// Checks the peer's Confirm. `None`: to be passed over, the right one may still come.
+    pub(crate) fn check_confirm(
+        &mut self,
+        agreed: &Agreed,
+        message: &[u8],
+    ) -> Result<Option<Confirm>, ZrtpFailure> {
+        let keys = agreed.keys.of(agreed.role.other());
+        let confirm = Confirm::parse(message, agreed.chosen.hash, keys)
+            .filter(|confirm| is_equal(&sha256(&[&confirm.h0]), &agreed.peer_h1));
+        let Some(confirm) = confirm else {
+            self.counts.forged += 1;
+            self.confirm_failures += 1;
+            let is_enough = self.confirm_failures >= CONFIRM_FAILURES_MAX;
+            return if is_enough { Err(ZrtpFailure::ConfirmMac) } else { Ok(None) };
+        };
+        if is_sealed_with(&confirm.h0, &agreed.peer_dh_part) {
+            Ok(Some(confirm))
+        } else {
+            Err(ZrtpFailure::Forged("DHPart"))
+        }
+    }
+
+    /// Our Confirm. Without a cache the V flag is false (RFC 6189 §4.9.1), and so it is when the peer is not the one
+    /// whose string was compared.
+    pub(crate) fn write_confirm(&mut self, agreed: &Agreed, kind: MessageType) -> Vec<u8> {
+        let confirm = Confirm {
+            h0: self.chain.h0,
+            sas_verified: self.is_sas_verified(agreed.continuity) && self.config.cache_interval_s > 0,
+            discloses: false,
+            cache_interval_s: self.config.cache_interval_s,
+        };
+        let iv = self.visible.bytes();
+        confirm.write(kind, agreed.chosen.hash, agreed.keys.of(agreed.role), iv)
+    }
+
+    /// True when our user compared the string in an earlier call and the secrets lead from there to here.
+    pub(crate) fn is_sas_verified(&self, continuity: Continuity) -> bool {
+        let retained = self.peer.as_ref().and_then(|peer| self.cache.find(&peer.hello.zid));
+        continuity == Continuity::Continued && retained.is_some_and(|retained| retained.sas_verified)
+    }
+
+    /// DHResult with the peer's public value.
+    pub(crate) fn agree(
+        &mut self,
+        key_pair: &KeyPair,
+        public: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, ZrtpFailure> {
+        self.may_compute()?;
+        key_pair.agree(public).map_err(|_| ZrtpFailure::PublicValue)
+    }
+
+    fn on_commit_refused(
+        &mut self,
+        now: Instant,
+        refusal: CommitRefusal,
+        state: State,
+        out: PacketSink<'_>,
+    ) -> State {
+        let what = match refusal {
+            CommitRefusal::Malformed => {
+                self.counts.malformed += 1;
+                return state;
+            }
+            CommitRefusal::Hash => "hash",
+            CommitRefusal::Cipher => "cipher",
+            CommitRefusal::AuthTag => "auth tag",
+            CommitRefusal::KeyAgreement => "key agreement",
+            CommitRefusal::SasType => "SAS type",
+            // RFC 6189 §4.4.2.3: a Commit with Diffie-Hellman turns the roles, and beats the other where both are out.
+            CommitRefusal::Preshared => match (&state, self.config.commit_mode) {
+                (State::AwaitDhPart1(_), _) => return state,
+                (_, CommitMode::Active) => return self.commit(now, out),
+                (_, CommitMode::Passive) => "Preshared mode",
+            },
+            CommitRefusal::Multistream => "Multistream mode",
+        };
+        self.fail(now, ZrtpFailure::NotOffered(what), out)
+    }
+
+    /// Follows the Commit. A key pair that we have already is used if it serves (RFC 6189 §4.2).
+    fn respond(
+        &mut self,
+        now: Instant,
+        commit: Commit,
+        message: &[u8],
+        key_pair: Option<KeyPair>,
+        out: PacketSink<'_>,
+    ) -> State {
+        let chosen = commit.chosen;
+        let key_pair = match key_pair.filter(|pair| pair.serves(chosen.key_agreement, chosen.cipher)) {
+            Some(key_pair) => key_pair,
+            None => match self.key_pair(chosen) {
+                Ok(key_pair) => key_pair,
+                Err(failure) => return self.fail(now, failure, out),
+            },
+        };
+        let retained = self.cache.find(&commit.zid);
+        let ids = secret_ids(chosen.hash, Role::Responder, retained, &mut self.visible);
+        let dh_part1 = DhPart { h1: self.chain.h1, ids, public: key_pair.public() }
+            .write(MessageType::DhPart1, &self.chain.h0);
+        self.send(&dh_part1, out);
+        self.retransmission = None;
+        self.give_up = Some((now + PATIENCE, "DHPart2"));
+        State::AwaitDhPart2(Box::new(Answer { commit, commit_message: message.to_vec(), key_pair, dh_part1 }))
+    }
+
+    fn on_dh_part2(
+        &mut self,
+        answer: Box<Answer>,
+        now: Instant,
+        message: &[u8],
+        out: PacketSink<'_>,
+    ) -> State {
+        let Commit { h2, zid, chosen, hvi } = answer.commit;
+        let Some(part) = DhPart::parse(message, chosen.key_agreement) else {
+            self.counts.malformed += 1;
+            return State::AwaitDhPart2(answer);
+        };
+        if !is_equal(&sha256(&[&part.h1]), &h2) {
+            self.counts.forged += 1;
+            return State::AwaitDhPart2(answer);
+        }
+        if !is_sealed_with(&part.h1, &answer.commit_message) {
+            return self.fail(now, ZrtpFailure::Forged("Commit"), out);
+        }
+        let shown: [u8; 32] = chosen.hash.digest(&[message, &self.hello]).leftmost();
+        if !is_equal(&shown, &hvi) {
+            return self.fail(now, ZrtpFailure::Commitment, out);
+        }
+        let result = match self.agree(&answer.key_pair, part.public) {
+            Ok(result) => result,
+            Err(failure) => return self.fail(now, failure, out),
+        };
+        let retained = self.cache.find(&zid);
+        let s1 =
+            retained.and_then(|retained| common_secret(chosen.hash, Role::Initiator, retained, &part.ids));
+        let keys = SessionKeys::derive(&KdfInput {
+            chosen,
+            dh_result: &result,
+            zid_initiator: zid,
+            zid_responder: self.config.zid,
+            messages: [&self.hello, &answer.commit_message, &answer.dh_part1, message],
+            s1,
+        });
+        let is_expected = retained.is_some_and(|retained| retained.is_current(now));
+        let mut agreed = Box::new(Agreed {
+            role: Role::Responder,
+            chosen,
+            keys,
+            continuity: continuity(is_expected, s1.is_some()),
+            peer_h1: part.h1,
+            peer_dh_part: message.to_vec(),
+            received: message.to_vec(),
+            answer: Vec::new(),
+            cache_interval_s: 0,
+            is_go_clear_told: false,
+        });
+        agreed.answer = self.write_confirm(&agreed, MessageType::Confirm1);
+        self.send(&agreed.answer, out);
+        self.give_up = Some((now + PATIENCE, "Confirm2"));
+        State::AwaitConfirm2(agreed)
+    }
+}

@@ -1,0 +1,270 @@
+//! The thread of a card: one connection with a playback and a record stream, opened again when it is lost.
+//!
+//! The server's clock drives it. Each `Request` for samples is answered at once with what is queued, filled up with
+//! silence, so that the server never waits; each fragment of the microphone goes into the queue to the call.
+
+use super::card::{AudioEvent, Part, Shared};
+use super::connection::{Connection, Frame, Reply};
+use super::devices::Names;
+use super::error::AudioError;
+use super::server::SoundServer;
+use crate::SAMPLE_RATE_HZ;
+use pulseaudio::protocol::{
+    ChannelMap, Command, CreatePlaybackStreamReply, CreateRecordStreamReply, DESCRIPTOR_SIZE,
+    PlaybackStreamParams, Prop, Props, RecordStreamParams, Request, SampleFormat, SampleSpec,
+    stream::{BufferAttr, StreamFlags},
+};
+use ringway_media::headset::MARGIN;
+use rtrb::{Consumer, Producer};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+/// The thread's ends of the queues to a card.
+pub(super) struct Ends {
+    from_call: Consumer<i16>,
+    to_call: Producer<i16>,
+    shared: Arc<Shared>,
+    tell: SyncSender<AudioEvent>,
+    is_sound_lost: bool,
+    is_microphone_lost: bool,
+}
+
+impl Ends {
+    pub(super) fn new(
+        from_call: Consumer<i16>,
+        to_call: Producer<i16>,
+        shared: Arc<Shared>,
+        tell: SyncSender<AudioEvent>,
+    ) -> Self {
+        Self { from_call, to_call, shared, tell, is_sound_lost: false, is_microphone_lost: false }
+    }
+
+    fn is_closing(&self) -> bool {
+        self.shared.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Prepares the queue for a stream that begins: the newest samples fill the server's buffer and the headset's
+    /// margin. After a loss all of them are old.
+    fn discard(&mut self) {
+        let keep = if self.is_sound_lost { 0 } else { MARGIN + TARGET_BYTES as usize / 2 };
+        let count = self.from_call.slots().saturating_sub(keep);
+        if let Ok(old) = self.from_call.read_chunk(count) {
+            old.commit_all();
+        }
+    }
+
+    /// Fills `bytes` with queued samples, then silence.
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for pair in bytes.chunks_exact_mut(2) {
+            pair.copy_from_slice(&self.from_call.pop().unwrap_or(0).to_le_bytes());
+        }
+    }
+
+    /// Queues samples of the microphone.
+    fn take(&mut self, bytes: &[u8]) {
+        for pair in bytes.chunks_exact(2) {
+            let sample = pair.try_into().map(i16::from_le_bytes).unwrap_or_default();
+            if self.to_call.push(sample).is_err() {
+                self.shared.overruns.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Reports a loss once.
+    fn lost(&mut self, part: Part, why: AudioError) {
+        if !std::mem::replace(self.lost_flag(part), true) {
+            // A program that reads no events does without this one.
+            let _ = self.tell.try_send(AudioEvent::Lost(part, why));
+        }
+    }
+
+    fn works(&mut self, part: Part) {
+        if std::mem::take(self.lost_flag(part)) {
+            let _ = self.tell.try_send(AudioEvent::Restored(part));
+        }
+    }
+
+    fn lost_flag(&mut self, part: Part) -> &mut bool {
+        match part {
+            Part::Sound => &mut self.is_sound_lost,
+            Part::Microphone => &mut self.is_microphone_lost,
+        }
+    }
+}
+
+/// Runs until the card is dropped.
+pub(super) fn run(server: &SoundServer, devices: &Names, mut ends: Ends) {
+    while !ends.is_closing() {
+        let ended = Session::open(server, devices).and_then(|mut session| session.run(devices, &mut ends));
+        let Err(why) = ended else { return };
+        ends.lost(Part::Sound, why);
+        let again = Instant::now() + RETRY_AFTER;
+        while Instant::now() < again && !ends.is_closing() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// The streams of one connection.
+struct Session {
+    connection: Connection,
+    playback: Stream,
+    record: Stream,
+    /// A frame of samples that is being written, with room for its descriptor.
+    frame: Vec<u8>,
+}
+
+/// State of a stream at the server.
+enum Stream {
+    /// Not to be opened before this time.
+    Closed(Instant),
+    /// Requested with this sequence number.
+    Opening(u32),
+    /// The server gave it this channel.
+    Open(u32),
+}
+
+impl Stream {
+    fn is_opening(&self, sequence: u32) -> bool {
+        matches!(self, Self::Opening(asked) if *asked == sequence)
+    }
+
+    fn is_open(&self, channel: u32) -> bool {
+        matches!(self, Self::Open(own) if *own == channel)
+    }
+}
+
+impl Session {
+    fn open(server: &SoundServer, devices: &Names) -> Result<Self, AudioError> {
+        let mut connection = Connection::open(server)?;
+        let command = Command::CreatePlaybackStream(PlaybackStreamParams {
+            sample_spec: SPEC,
+            channel_map: ChannelMap::mono(),
+            sink_name: device(devices.loudspeaker.as_ref()),
+            buffer_attr: BufferAttr {
+                max_length: 4 * TARGET_BYTES,
+                target_length: TARGET_BYTES,
+                pre_buffering: FRAGMENT_BYTES,
+                minimum_request_length: FRAGMENT_BYTES,
+                fragment_size: u32::MAX,
+            },
+            flags: StreamFlags { adjust_latency: true, ..StreamFlags::default() },
+            props: props(c"call, received"),
+            ..PlaybackStreamParams::default()
+        });
+        let playback = Stream::Opening(connection.send(&command)?);
+        Ok(Self { connection, playback, record: Stream::Closed(Instant::now()), frame: Vec::new() })
+    }
+
+    /// Runs until the card is dropped, which is no error, or the connection or the loudspeaker is lost.
+    fn run(&mut self, devices: &Names, ends: &mut Ends) -> Result<(), AudioError> {
+        while !ends.is_closing() {
+            let wants_microphone = ends.shared.wants_microphone.load(Ordering::Relaxed);
+            if wants_microphone && matches!(self.record, Stream::Closed(until) if until <= Instant::now()) {
+                self.record = Stream::Opening(self.open_microphone(devices)?);
+            }
+            match self.connection.receive()? {
+                Some(Frame::Samples { channel, bytes }) => {
+                    if self.record.is_open(channel) {
+                        ends.take(bytes);
+                    }
+                }
+                Some(Frame::Request(Request { channel, length })) => {
+                    if self.playback.is_open(channel) {
+                        self.play(channel, length, ends)?;
+                    }
+                }
+                Some(Frame::Reply { sequence, result }) => {
+                    if self.playback.is_opening(sequence) {
+                        let refused = |why| AudioError::Refused { what: "the loudspeaker", why };
+                        let reply: CreatePlaybackStreamReply = result.map_err(refused)?.read()?;
+                        self.playback = Stream::Open(reply.channel);
+                        ends.discard();
+                        ends.works(Part::Sound);
+                        self.play(reply.channel, reply.requested_bytes, ends)?;
+                    } else if self.record.is_opening(sequence) {
+                        let refused = |why| AudioError::Refused { what: "the microphone", why };
+                        let reply = result.map_err(refused).and_then(Reply::read);
+                        self.record = microphone(reply, ends);
+                    }
+                }
+                Some(Frame::PlaybackKilled(channel)) if self.playback.is_open(channel) => {
+                    return Err(AudioError::Killed);
+                }
+                Some(Frame::RecordKilled(channel)) if self.record.is_open(channel) => {
+                    self.record = microphone(Err(AudioError::Killed), ends);
+                }
+                Some(Frame::PlaybackKilled(_) | Frame::RecordKilled(_) | Frame::Other) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the server samples that it asked for.
+    fn play(&mut self, channel: u32, bytes: u32, ends: &mut Ends) -> Result<(), AudioError> {
+        // Whole samples, and no more than the server's buffer holds.
+        let bytes = bytes.min(4 * TARGET_BYTES) as usize & !1;
+        self.frame.clear();
+        self.frame.resize(DESCRIPTOR_SIZE + bytes, 0);
+        if let Some(samples) = self.frame.get_mut(DESCRIPTOR_SIZE..) {
+            ends.fill(samples);
+        }
+        self.connection.send_samples(channel, &mut self.frame)
+    }
+
+    fn open_microphone(&mut self, devices: &Names) -> Result<u32, AudioError> {
+        self.connection.send(&Command::CreateRecordStream(RecordStreamParams {
+            sample_spec: SPEC,
+            channel_map: ChannelMap::mono(),
+            source_name: device(devices.microphone.as_ref()),
+            buffer_attr: BufferAttr { fragment_size: FRAGMENT_BYTES, ..BufferAttr::default() },
+            flags: StreamFlags { adjust_latency: true, ..StreamFlags::default() },
+            props: props(c"call, sent"),
+            ..RecordStreamParams::default()
+        }))
+    }
+}
+
+/// The state of the microphone after the server's answer. A call without a microphone can still be heard.
+fn microphone(reply: Result<CreateRecordStreamReply, AudioError>, ends: &mut Ends) -> Stream {
+    match reply {
+        Ok(reply) => {
+            ends.works(Part::Microphone);
+            Stream::Open(reply.channel)
+        }
+        Err(why) => {
+            ends.lost(Part::Microphone, why);
+            Stream::Closed(Instant::now() + RETRY_AFTER)
+        }
+    }
+}
+
+/// The server's name of a device. A name with a NUL, which no device has, is the empty one, which is refused.
+fn device(name: Option<&String>) -> Option<CString> {
+    name.map(|name| CString::new(name.as_str()).unwrap_or_default())
+}
+
+/// Properties of a stream: desktops lower music during a `phone` stream, and some take its echo out.
+fn props(name: &'static std::ffi::CStr) -> Props {
+    let mut props = Props::new();
+    props.set(Prop::MediaName, name);
+    props.set(Prop::MediaRole, c"phone");
+    props
+}
+
+/// The sound of a call; the server converts it to its device's.
+const SPEC: SampleSpec = SampleSpec { format: SampleFormat::S16Le, channels: 1, sample_rate: SAMPLE_RATE_HZ };
+
+/// The server's buffer of samples to be played: 40 ms.
+const TARGET_BYTES: u32 = 640;
+
+/// Size of requests and of fragments of the microphone: 10 ms.
+const FRAGMENT_BYTES: u32 = 160;
+
+/// Time between attempts to reach a lost server.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);

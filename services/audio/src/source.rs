@@ -1,0 +1,169 @@
+//! What is sent: a file, a tone, speech-like sound, silence.
+
+use super::SAMPLE_RATE_HZ;
+use super::resample::to_telephone;
+use ringway_media::tone::Tone;
+use std::f64::consts::TAU;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where sound to be sent comes from.
+#[derive(Clone, Debug)]
+pub struct Source(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Silence,
+    Samples { samples: Arc<[i16]>, next: usize, is_loop: bool },
+    Tone(Tone),
+}
+
+impl Source {
+    /// Nothing to be heard.
+    pub const fn silence() -> Self {
+        Self(Kind::Silence)
+    }
+
+    /// A pure tone at half the loudest, 1 to 3,999 Hz.
+    pub fn tone(frequency_hz: u32) -> Result<Self, SourceError> {
+        Tone::new(frequency_hz).map(|tone| Self(Kind::Tone(tone))).ok_or(SourceError::Frequency(frequency_hz))
+    }
+
+    /// Samples as they are, once, and then silence.
+    pub fn samples(samples: Vec<i16>) -> Self {
+        Self(Kind::Samples { samples: samples.into(), next: 0, is_loop: false })
+    }
+
+    /// Something like speech: syllables of a humming voice that rises and falls, with pauses. It never ends.
+    pub fn speech_like() -> Self {
+        Self(Kind::Samples { samples: syllables().into(), next: 0, is_loop: true })
+    }
+
+    /// A WAV file, once, and then silence: 8 to 32 bits or floating point, any usual rate, any number of channels,
+    /// at most 60 million samples of each. It is read and converted here, so that the media thread only copies.
+    pub fn wav(path: &Path) -> Result<Self, SourceError> {
+        let failed = |why: hound::Error| SourceError::File { path: path.display().to_string(), why };
+        let mut reader = hound::WavReader::open(path).map_err(failed)?;
+        let spec = reader.spec();
+        let refused = |what| SourceError::Unusable { path: path.display().to_string(), what };
+        if !RATES_HZ.contains(&spec.sample_rate) || spec.channels == 0 {
+            return Err(refused("its rate is not between 4,000 and 384,000 Hz"));
+        }
+        if reader.duration() > FRAMES_MAX {
+            return Err(refused(
+                "it is longer than 20 minutes at 48,000 Hz, or as many samples at another rate",
+            ));
+        }
+        let mixed = match spec.sample_format {
+            hound::SampleFormat::Float => mix(reader.samples::<f32>(), spec.channels),
+            hound::SampleFormat::Int => {
+                let scale = 1.0 / (1_u64 << (spec.bits_per_sample.clamp(1, 32) - 1)) as f32;
+                let samples = reader.samples::<i32>();
+                mix(samples.map(|sample| sample.map(|sample| sample as f32 * scale)), spec.channels)
+            }
+        }
+        .map_err(failed)?;
+        Ok(Self::samples(to_telephone(&mixed, spec.sample_rate)))
+    }
+
+    /// Begins again after its end, if it has one.
+    pub fn looped(mut self) -> Self {
+        if let Kind::Samples { is_loop, .. } = &mut self.0 {
+            *is_loop = true;
+        }
+        self
+    }
+
+    /// Fills a block with what comes next.
+    pub fn fill(&mut self, block: &mut [i16]) {
+        match &mut self.0 {
+            Kind::Silence => block.fill(0),
+            Kind::Tone(tone) => tone.fill(block),
+            Kind::Samples { samples, next, is_loop } => {
+                for sample in block {
+                    if *is_loop && *next >= samples.len() {
+                        *next = 0;
+                    }
+                    *sample = samples.get(*next).copied().unwrap_or(0);
+                    *next = (*next + 1).min(samples.len());
+                }
+            }
+        }
+    }
+}
+
+/// Why there is no such source.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A frequency that 8,000 samples a second cannot carry.
+    #[error("a tone of {0} Hz cannot be sent: telephone sound carries 1 to 3999 Hz")]
+    Frequency(u32),
+    /// The file cannot be read, or is no WAV.
+    #[error("{path}: {why}; give a WAV file that can be read")]
+    File {
+        /// Which.
+        path: String,
+        /// What is wrong.
+        why: hound::Error,
+    },
+    /// It is a WAV, but not one that can be used.
+    #[error("{path}: {what}; convert it, for example with `sox IN.wav -r 8000 -c 1 OUT.wav`")]
+    Unusable {
+        /// Which.
+        path: String,
+        /// Why not.
+        what: &'static str,
+    },
+}
+
+/// One channel from interleaved ones; what is left of a last frame counts for nothing.
+fn mix(mut samples: impl Iterator<Item = hound::Result<f32>>, channels: u16) -> hound::Result<Vec<f32>> {
+    let mut mixed = Vec::new();
+    loop {
+        let mut sum = 0.0;
+        for _ in 0..channels {
+            match samples.next() {
+                Some(sample) => sum += sample?,
+                None => return Ok(mixed),
+            }
+        }
+        mixed.push(sum / f32::from(channels));
+    }
+}
+
+/// Ten seconds of syllables: a fundamental that glides between 110 and 160 Hz with falling overtones, 120 to 280 ms long,
+/// a short pause after each and a long one after a few.
+fn syllables() -> Vec<i16> {
+    let rate = f64::from(SAMPLE_RATE_HZ);
+    let mut samples = Vec::with_capacity(10 * SAMPLE_RATE_HZ as usize);
+    let mut phase = 0.0;
+    for syllable in 0..30_u32 {
+        let length = (0.12 + 0.04 * f64::from(syllable * 7 % 5)) * rate;
+        for at in 0..length as u32 {
+            let place = f64::from(at) / length;
+            let pitch = 35.0f64.mul_add((f64::from(syllable) * 1.3 + place * 2.0).sin(), 135.0);
+            phase = (phase + TAU * pitch / rate) % TAU;
+            // A formant that moves from syllable to syllable.
+            let formant = 500.0 + 150.0 * f64::from(syllable * 3 % 7);
+            let voice: f64 = (1..20)
+                .map(|overtone| {
+                    let distance = (f64::from(overtone) * pitch - formant) / 400.0;
+                    (f64::from(overtone) * phase).sin() * (0.08 + (-distance * distance).exp())
+                })
+                .sum();
+            let envelope = (place * std::f64::consts::PI).sin();
+            samples.push((voice * envelope * SPEECH_AMPLITUDE).clamp(-32_000.0, 32_000.0) as i16);
+        }
+        let pause = if syllable % 5 == 4 { 0.45 } else { 0.05 };
+        samples.extend(std::iter::repeat_n(0, (pause * rate) as usize));
+    }
+    samples
+}
+
+const SPEECH_AMPLITUDE: f64 = 3000.0;
+
+/// Rates that can be converted.
+const RATES_HZ: std::ops::RangeInclusive<u32> = 4_000..=384_000;
+
+/// The longest file, in samples of one channel: 240 MB while it is being converted.
+const FRAMES_MAX: u32 = 60_000_000;

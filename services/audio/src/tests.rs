@@ -1,0 +1,171 @@
+//! Tested: tones, speech-like sound, files there and back, conversion, levels, wrong files. Not tested: a slow disk.
+
+use super::*;
+use std::path::Path;
+
+/// The share of a block's energy that is at one frequency (Goertzel), 0 to 1.
+fn share_at(samples: &[i16], frequency_hz: f64) -> f64 {
+    let step = 2.0 * std::f64::consts::PI * frequency_hz / f64::from(SAMPLE_RATE_HZ);
+    let (mut before, mut last) = (0.0, 0.0);
+    for &sample in samples {
+        (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
+    }
+    let power = last * last + before * before - 2.0 * step.cos() * last * before;
+    let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
+    2.0 * power / (energy.max(1.0) * samples.len() as f64)
+}
+
+fn take(source: &mut Source, samples: usize) -> Vec<i16> {
+    let mut all = vec![0; samples];
+    all.chunks_mut(160).for_each(|block| source.fill(block));
+    all
+}
+
+fn write_wav(path: &Path, spec: hound::WavSpec, frames: usize, sample: impl Fn(usize) -> f64) {
+    let mut file = hound::WavWriter::create(path, spec).unwrap();
+    for at in 0..frames {
+        for _ in 0..spec.channels {
+            match spec.sample_format {
+                hound::SampleFormat::Float => file.write_sample(sample(at) as f32).unwrap(),
+                hound::SampleFormat::Int => {
+                    let scale = f64::from(1_u32 << (spec.bits_per_sample - 2));
+                    file.write_sample((sample(at) * scale) as i32).unwrap();
+                }
+            }
+        }
+    }
+    file.finalize().unwrap();
+}
+
+#[test]
+fn a_tone_is_one_and_stays_in_step_over_blocks() {
+    let samples = take(&mut Source::tone(440).unwrap(), 8000);
+    assert!(share_at(&samples, 440.0) > 0.99 && share_at(&samples, 600.0) < 0.01);
+    for wrong in [0, 4000, 48_000] {
+        assert!(Source::tone(wrong).unwrap_err().to_string().contains("3999"));
+    }
+}
+
+#[test]
+fn speech_like_sound_has_syllables_and_pauses_and_does_not_end() {
+    let samples = take(&mut Source::speech_like(), 30 * 8000);
+    let levels: Vec<u16> = samples.chunks(800).map(|block| Level::of(block).rms).collect();
+    let loud = levels.iter().filter(|&&rms| rms > 1000).count();
+    let silent = levels.iter().filter(|&&rms| rms == 0).count();
+    assert!(loud > levels.len() / 3 && silent > 10, "{loud} loud, {silent} silent of {}", levels.len());
+    assert!(samples.iter().all(|&sample| sample.unsigned_abs() < 32_000), "nothing is cut off");
+}
+
+#[test]
+fn what_is_recorded_is_what_was_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    let sent = take(&mut Source::speech_like(), 16_000);
+    let mut pair = CallSound::new(
+        Input::Source(Source::samples(sent.clone())),
+        Sink::Wav(WavRecorder::create(&path).unwrap()),
+        None,
+    );
+    for _ in 0..100 {
+        let mut block = [0; 160];
+        pair.capture(&mut block);
+        pair.play(&block);
+    }
+    pair.into_sink().finish().unwrap();
+    let spec = hound::WavReader::open(&path).unwrap().spec();
+    assert_eq!((spec.channels, spec.sample_rate, spec.bits_per_sample), (1, 8000, 16));
+    let mut source = Source::wav(&path).unwrap();
+    assert_eq!(take(&mut source, 16_000), sent);
+    assert_eq!(take(&mut source, 160), [0; 160], "after its end a file is silent");
+    assert_eq!(take(&mut Source::wav(&path).unwrap().looped(), 20_000)[16_000..], sent[..4000]);
+}
+
+#[test]
+fn memory_keeps_what_there_is_room_for() {
+    let mut pair = CallSound::new(Input::Microphone, Sink::memory(200), None);
+    let mut block = [1; 160];
+    pair.capture(&mut block);
+    assert_eq!(block, [0; 160], "without a card the microphone is silent");
+    pair.play(&[1; 160]);
+    pair.play(&[2; 160]);
+    let Sink::Memory(kept) = pair.into_sink() else { panic!("it is the sink it was") };
+    assert_eq!((kept.len(), &kept[158..162]), (200, &[1, 1, 2, 2][..]));
+}
+
+#[test]
+fn files_of_any_rate_and_form_become_telephone_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    for (rate, channels, bits) in
+        [(48_000, 2, 16), (44_100, 1, 24), (16_000, 1, 32), (11_025, 3, 8), (8000, 2, 16), (6000, 1, 16)]
+    {
+        for sample_format in [hound::SampleFormat::Int, hound::SampleFormat::Float] {
+            let bits_per_sample = if sample_format == hound::SampleFormat::Float { 32 } else { bits };
+            let spec = hound::WavSpec { channels, sample_rate: rate, bits_per_sample, sample_format };
+            let tone =
+                |hz: f64, at: usize| (at as f64 * hz * 2.0 * std::f64::consts::PI / f64::from(rate)).sin();
+            write_wav(&path, spec, rate as usize, |at| tone(1000.0, at) * 0.8);
+            let samples = take(&mut Source::wav(&path).unwrap(), 8000);
+            let share = share_at(&samples[400..7600], 1000.0);
+            assert!(share > 0.97, "{spec:?}: {share}");
+        }
+    }
+    // What is above half the new rate is left out, not folded back.
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 48_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    write_wav(&path, spec, 48_000, |at| (at as f64 * 7000.0 * 2.0 * std::f64::consts::PI / 48_000.0).sin());
+    assert!(Level::of(&take(&mut Source::wav(&path).unwrap(), 8000)[400..7600]).rms < 50);
+}
+
+#[test]
+fn a_file_that_is_no_sound_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.wav");
+    let error = Source::wav(&path).unwrap_err().to_string();
+    assert!(error.contains("x.wav") && error.lines().count() == 1, "{error}");
+    for bytes in [&b""[..], b"RIFF", b"not a wav at all, but long enough to be read as a header of one"] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(Source::wav(&path).is_err());
+    }
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 1,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    write_wav(&path, spec, 100, |_| 0.0);
+    assert!(Source::wav(&path).unwrap_err().to_string().contains("4,000"));
+    assert!(WavRecorder::create(&folder.path().join("no/such.wav")).is_err());
+}
+
+#[test]
+fn a_file_cut_short_plays_what_is_there_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (folder.path().join("whole.wav"), folder.path().join("cut.wav"));
+    let mut recorder = WavRecorder::create(&whole).unwrap();
+    recorder.take(&[100; 400]);
+    recorder.finish().unwrap();
+    let bytes = std::fs::read(&whole).unwrap();
+    for length in 0..bytes.len() {
+        std::fs::write(&cut, &bytes[..length]).unwrap();
+        let _ = Source::wav(&cut);
+    }
+}
+
+#[test]
+fn levels_are_those_of_the_block() {
+    let quiet = Level::of(&[0; 160]);
+    assert_eq!((quiet, quiet.dbfs().round()), (Level::default(), -90.0));
+    let loud = Level::of(&[i16::MIN; 160]);
+    assert_eq!((loud.peak, loud.rms, loud.dbfs()), (32_768, 32_768, 0.0));
+    assert_eq!(Level::of(&[]), Level::default());
+    let levels = Levels::default();
+    let reader = levels.clone();
+    levels.set_captured(loud);
+    levels.set_played(quiet);
+    assert_eq!((reader.captured(), reader.played()), (loud, quiet));
+}
