@@ -1,19 +1,8 @@
 //! Tested: tones, speech-like sound, files there and back, conversion, levels, wrong files. Not tested: a slow disk.
 
 use super::*;
+use ringway_test_support::tone::share_at;
 use std::path::Path;
-
-/// The share of a block's energy that is at one frequency (Goertzel), 0 to 1.
-fn share_at(samples: &[i16], frequency_hz: f64) -> f64 {
-    let step = 2.0 * std::f64::consts::PI * frequency_hz / f64::from(SAMPLE_RATE_HZ);
-    let (mut before, mut last) = (0.0, 0.0);
-    for &sample in samples {
-        (before, last) = (last, f64::from(sample) + 2.0 * step.cos() * last - before);
-    }
-    let power = last * last + before * before - 2.0 * step.cos() * last * before;
-    let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
-    2.0 * power / (energy.max(1.0) * samples.len() as f64)
-}
 
 fn take(source: &mut Source, samples: usize) -> Vec<i16> {
     let mut all = vec![0; samples];
