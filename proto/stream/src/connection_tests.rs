@@ -235,7 +235,7 @@ fn keep_alives_are_answered_up_to_sixteen_at_once_and_one_more_each_second() {
     connection.receive(&b"?\n".repeat(100), at(5));
     assert_eq!(connection.messages(9, at(5), |_| {}).keep_alives, 100);
     assert_eq!(connection.respond(&LIMITS, at(5), socket.write()), 2 * 2);
-    assert_eq!(connection.close_reason(), Some(CloseReason::KeepAlives));
+    assert_eq!(connection.end_reason(), Some(CloseReason::KeepAlives));
     assert_eq!(connection.undelivered().count(), 0);
 }
 
