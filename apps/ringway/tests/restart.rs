@@ -62,7 +62,7 @@ impl Server {
         String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// What `ringway show WHAT --json` prints.
+    /// Returns the output of `ringway show WHAT --json`.
     fn show(&self, folder: &Path, what: &str) -> Value {
         let line = self.program.says("admin API on http://");
         let admin = line.split("http://").nth(1).unwrap().trim_end_matches(['/', '"', '}']).to_owned();

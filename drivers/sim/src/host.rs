@@ -41,7 +41,7 @@ pub trait SimNode: Any {
 /// What comes of a call into a host.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// What is sent.
+    /// Sent packets.
     pub out: Outbox,
     /// What the same shard is told later: the answer to a look-up, for one.
     pub events: Vec<(Duration, Event)>,

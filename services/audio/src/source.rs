@@ -1,4 +1,4 @@
-//! What is sent: a file, a tone, speech-like sound, silence.
+//! Sound sources: a file, a tone, speech-like sound, silence.
 
 use super::SAMPLE_RATE_HZ;
 use super::resample::to_telephone;

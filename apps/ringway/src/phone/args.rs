@@ -141,7 +141,7 @@ pub(crate) struct PhoneArgs {
     /// The loudspeaker, as `ringway audio` lists it; means --audio
     #[arg(long, value_name = "NAME")]
     pub(crate) audio_out: Option<String>,
-    /// What is sent: FILE.wav once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
+    /// Sound to send: FILE.wav once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
     /// silence)
     #[arg(long, value_name = "WHAT")]
     pub(crate) play: Option<String>,

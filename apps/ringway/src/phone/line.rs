@@ -25,7 +25,7 @@ use stream::{Ask, Stream};
 pub(crate) struct Line {
     media: MediaThread<Stream>,
     levels: Levels,
-    /// What its sound card tells.
+    /// Events of its sound card.
     card: Option<Receiver<AudioEvent>>,
     digits: String,
     security: Security,

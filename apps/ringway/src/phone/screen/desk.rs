@@ -408,7 +408,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
     fn ring(&mut self, call: CallId) {
         let [served] = self.serving.as_mut_slice() else { return };
         let audio = self.telephone.as_ref().and_then(|(_, wired)| wired.audio());
-        // What is wrong with the sound is said when the call is answered.
+        // A fault of the sound card is reported when the call is answered.
         if let (Some(Ok(audio)), true) = (audio, served.call == call) {
             served.ringer = audio.ring().ok();
         }

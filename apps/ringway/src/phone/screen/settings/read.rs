@@ -13,7 +13,7 @@ use std::path::Path;
 /// More would not fit a screen, nor a memory.
 const CONTACTS_MAX: usize = 10_000;
 const TEXT_CHARS_MAX: usize = 255;
-/// What the other side hears by default; silence where there is no sound card.
+/// Value of `play` for the microphone, which is the default; silence where there is no sound card.
 pub(crate) const MICROPHONE: &str = "microphone";
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
