@@ -55,7 +55,7 @@ impl Phone {
         let mut command = Command::new("twinkle-console");
         command.env("HOME", &home).arg(format!("{user}.cfg"));
         let mut running = Running::start(user, &mut command, &stage.folder)?;
-        running.wait_for_output("Twinkle>")?;
+        running.wait_until("Twinkle>", has_prompt)?;
         let messages = stage.path(&format!("{user}.messages"));
         Ok(Self { running, card, uri: line.uri(port), log: settings.join("twinkle.log"), messages })
     }
@@ -131,6 +131,12 @@ impl Softphone for Phone {
     }
 }
 
+/// True once twinkle reads commands. Two of its threads write at once, so other output may stand between the letters
+/// of the first prompt `Twinkle>`; nothing else writes `>` after the local address.
+fn has_prompt(output: &str) -> bool {
+    output.split_once("Local IP:").is_some_and(|(_, rest)| rest.contains('>'))
+}
+
 /// An address of this machine that is not its loopback, which twinkle does not use.
 pub(crate) fn own_address() -> Result<Ipv4Addr> {
     let table = std::fs::read_to_string("/proc/net/fib_trie").context("/proc/net/fib_trie")?;
@@ -142,4 +148,17 @@ pub(crate) fn own_address() -> Result<Ipv4Addr> {
     addresses
         .find(|address| !address.is_loopback())
         .context("this machine has no IPv4 address but loopback, which twinkle does not use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_prompt;
+
+    #[test]
+    fn the_prompt_is_found_between_other_output() {
+        let start = "Users:\n* bob\n     <sip:bob@192.0.2.2:25244>\n\nLocal IP:       255.255.255.255\n\n";
+        assert!(!has_prompt(start));
+        assert!(has_prompt(&format!("{start}Twinkle> ")));
+        assert!(has_prompt(&format!("{start}bob, registration failed: 403 Forbidden\nT\nwinkle> ")));
+    }
 }
