@@ -3,10 +3,10 @@
 use super::context::BranchId;
 use super::stateless::Waiting;
 use crate::Action;
-use crate::rate::SeededHash;
 use alloc::boxed::Box;
 use core::time::Duration;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Instant, Seed, Wheel};
 
 /// Purpose of a lookup of a host's address.
