@@ -24,7 +24,7 @@ impl UserAgent {
             Incoming::New(_) if method == Method::Ack => return self.on_ack(cx, message),
             Incoming::New(key) => key,
         };
-        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None };
+        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None, proven_user: None };
         if method == Method::Cancel {
             return self.calls.on_cancel(&mut self.shared.lend(cx), &mut self.requests, incoming);
         }

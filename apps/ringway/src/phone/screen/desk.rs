@@ -334,7 +334,9 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 peer: flow.remote,
                 bytes: whole,
             }),
-            AgentEvent::Progress { .. } | AgentEvent::QueryAnswered { .. } => return,
+            AgentEvent::Progress { .. }
+            | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::CallerRefused { .. } => return,
         };
         (self.tell)(told);
     }
