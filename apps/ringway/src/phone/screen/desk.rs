@@ -351,7 +351,9 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                     bytes: whole,
                 })
             }
-            AgentEvent::Progress { .. } | AgentEvent::QueryAnswered { .. } => return,
+            AgentEvent::Progress { .. }
+            | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::CallerRefused { .. } => return,
         };
         (self.tell)(told);
     }
