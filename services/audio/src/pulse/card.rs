@@ -1,4 +1,4 @@
-//! A loudspeaker and a microphone of a sound server, as a call uses them.
+//! Loudspeaker and microphone of a sound server, as a [`SoundCard`].
 
 use super::devices::Names;
 use super::error::AudioError;
@@ -14,24 +14,25 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Loudspeaker and microphone of a sound server.
 ///
-/// Its methods exchange samples with a thread, which talks to the server; none of them blocks or allocates. The
-/// microphone's stream is opened at the first call of [`SoundCard::captured`]. Dropping the card ends the thread soon.
+/// Its methods exchange samples with a thread, which communicates with the server; none of them blocks or allocates.
+/// The microphone's stream is opened at the first call of [`SoundCard::captured`]. Dropping the card ends the thread
+/// within some 20 ms.
 pub struct PulseCard {
     to_play: Producer<i16>,
     captured: Consumer<i16>,
     shared: Arc<Shared>,
 }
 
-/// A change of a card's state that a person should learn.
+/// Change of a card's state, to be shown to the user.
 #[derive(Debug)]
 pub enum AudioEvent {
-    /// A part does not work; the call goes on, and it is tried again every second.
+    /// A part failed. The call continues, and the part is retried every second.
     Lost(Part, AudioError),
     /// A lost part works again.
     Restored(Part),
 }
 
-/// What a card can lose.
+/// Part of a card that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Both directions.
@@ -56,19 +57,19 @@ impl fmt::Display for AudioEvent {
 pub(super) struct Shared {
     pub(super) wants_microphone: AtomicBool,
     pub(super) is_closing: AtomicBool,
-    /// Samples of the microphone that found no room.
+    /// Microphone samples dropped because the queue was full.
     pub(super) overruns: AtomicU64,
 }
 
 impl PulseCard {
-    /// Starts the thread, which connects at once. The chosen devices are names of the server
+    /// Starts the thread, which connects at once. `devices` has names of the server
     /// ([`Devices::resolve`](super::Devices::resolve)).
     pub fn open(server: &SoundServer, devices: &Names) -> io::Result<(Self, Receiver<AudioEvent>)> {
         let (to_play, from_call) = RingBuffer::new(RING_SAMPLES);
         let (to_call, captured) = RingBuffer::new(RING_SAMPLES);
-        let (tell, events) = sync_channel(EVENTS_MAX);
+        let (sender, events) = sync_channel(EVENTS_MAX);
         let shared = Arc::new(Shared::default());
-        let ends = stream::Ends::new(from_call, to_call, Arc::clone(&shared), tell);
+        let ends = stream::Ends::new(from_call, to_call, Arc::clone(&shared), sender);
         let (server, devices) = (server.clone(), devices.clone());
         std::thread::Builder::new()
             .name("sound".to_owned())
@@ -76,7 +77,7 @@ impl PulseCard {
         Ok((Self { to_play, captured, shared }, events))
     }
 
-    /// Samples of the microphone that were lost because the call took none for too long.
+    /// Microphone samples lost because the call did not read them in time.
     pub fn overruns(&self) -> u64 {
         self.shared.overruns.load(Ordering::Relaxed)
     }
@@ -92,7 +93,7 @@ impl SoundCard for PulseCard {
     }
 
     fn play(&mut self, samples: &[i16]) {
-        // The rest is lost, as the interface says; a headset queues less than this.
+        // The rest is dropped, as the trait permits; a headset queues less than this.
         let _ = self.to_play.push_partial_slice(samples);
     }
 
@@ -118,8 +119,8 @@ impl fmt::Debug for PulseCard {
     }
 }
 
-/// Samples that each direction can hold: 256 ms, twice what a headset queues.
+/// Capacity of each direction in samples: 256 ms, twice the queue of a headset.
 const RING_SAMPLES: usize = 2048;
 
-/// Events that wait to be read; more are dropped.
+/// Maximum number of unread events; further ones are dropped.
 const EVENTS_MAX: usize = 16;
