@@ -341,10 +341,11 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 PhoneEvent::Transfer { call: number(call), step }
             }
             AgentEvent::Message { direction, flow, line, cseq, bytes, whole, .. } => {
+                let (transport, peer) = (flow.transport, flow.remote);
                 PhoneEvent::Message(SipMessage {
                     direction,
-                    transport: flow.transport,
-                    peer: flow.remote,
+                    transport,
+                    peer,
                     line,
                     cseq,
                     length: bytes,
