@@ -10,7 +10,7 @@ use crate::{Card, StationCounters};
 use alloc::boxed::Box;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, tick_after};
 
 /// A [`Station`] and, while there is one, a [`PacedNode`] at two of its ports.
 pub struct PacedStation<C, N: Node, P> {
@@ -65,7 +65,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
     /// Runs `machine` at `ports` from now on; a port's place is its [`ListenerId`], for media RTP and RTCP. One that was
     /// there before ends.
     pub fn start(&mut self, mut machine: P, ports: [u16; 2], now: Instant) {
-        let due = now + machine.beat();
+        let due = now + machine.packet_interval();
         let mut next = Outbox::with_capacity(ARENA_PACKETS, ARENA_BYTES);
         machine.prepare(now, due, &mut next);
         self.paced = Some(Paced {
@@ -167,7 +167,7 @@ impl<P: PacedNode> Paced<P> {
         self.counters.beats += 1;
         self.counters.beats_late += u64::from(late > LATE);
         self.counters.late_max = self.counters.late_max.max(late);
-        let (due, skipped) = beat_after(self.due, now, self.machine.beat());
+        let (due, skipped) = tick_after(self.due, now, self.machine.packet_interval());
         self.due = due;
         self.counters.beats_skipped += skipped;
         self.left = DATAGRAMS_PER_BEAT;
