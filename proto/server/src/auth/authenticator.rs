@@ -15,10 +15,11 @@ use siphasher::sip::SipHasher13;
 
 /// Authenticates the senders of requests.
 ///
-/// The nonces are this shard's; used nonce counts and counts of wrong passwords are common to all shards, behind [`Services`].
+/// Nonces are made by each shard; used nonce counts and counts of wrong passwords are common to all shards, in
+/// [`Services`].
 pub(crate) struct Authenticator {
     nonces: NonceMaker,
-    /// Key of the numbers that stand for requests in a replay window.
+    /// Key of the hashes that identify requests in a replay window.
     request_key: [u8; 16],
     /// Buffer for the nonce of a challenge.
     nonce: Vec<u8>,
@@ -38,8 +39,8 @@ impl Authenticator {
         self.nonces.set_lifetime(lifetime);
     }
 
-    /// Asks for the password of the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the request of the caller
-    /// must not depend on the mode of the server. False when the request was answered.
+    /// Challenges the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the caller's request must not
+    /// depend on the mode of the server. False if the request was answered.
     pub(crate) fn authenticate_caller(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -54,7 +55,7 @@ impl Authenticator {
         user.is_some_and(|user| is_address_of(env, request, &user, &from))
     }
 
-    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
+    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` if the request was answered.
     pub(crate) fn prove_owner<'p>(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -68,7 +69,7 @@ impl Authenticator {
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
     }
 
-    /// The user whose password the request proves; `None` when it was answered instead.
+    /// User whose password the request proves; `None` if the request was answered.
     pub(crate) fn authenticate(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -124,8 +125,8 @@ impl Authenticator {
         None
     }
 
-    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
-    /// its source a request is no login: the address may be forged.
+    /// Reports credentials for our realm in `header` without a digest that this server offers. A request without a fresh
+    /// nonce for its source is not a login: the address may be forged.
     fn observe_unusable_digest(
         &self,
         env: &Env<'_, impl Services>,
@@ -151,8 +152,8 @@ impl Authenticator {
         }
     }
 
-    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
-    /// INVITE in a dialog.
+    /// Sends 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept,
+    /// except for an in-dialog INVITE.
     fn challenge(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -180,7 +181,7 @@ impl Authenticator {
     }
 }
 
-/// True when `user` is that of `address`; a request of another user is refused.
+/// True if `user` is the user of `address`; otherwise the request is refused.
 fn is_address_of(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
@@ -200,22 +201,22 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
 }
 
-/// A number that stands for a request and its source; on a stream also for its time.
+/// Keyed hash that identifies a request and its source; on a stream also its time.
 fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
-    // All of it: a request that differs in anything is another one.
+    // All of it: a request that differs in any byte is another one.
     hash.write(message.as_bytes());
     match flow.remote.ip() {
         core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
         core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
     }
     hash.write_u16(flow.remote.port());
-    // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
+    // Nothing is retransmitted on a stream: equal bytes are a replay there and get another hash.
     if flow.transport.is_reliable() {
         hash.write_u64(now.as_nanos());
     }
     hash.finish()
 }
 
-/// Retry-After for a client whose password was not checked, in seconds.
+/// Retry-After in seconds of a 503 after too many wrong passwords.
 const SLOWED_RETRY_S: u64 = 10;

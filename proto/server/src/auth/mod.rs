@@ -1,8 +1,8 @@
 //! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22).
 //!
-//! Nonces are stateless ([`NonceMaker`]): any shard checks them by their MAC and time. What must be remembered is which
-//! nonce counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped; and wrong passwords, for each
-//! user and each source ([`GuessLimits`]).
+//! Nonces are stateless ([`NonceMaker`]): any shard verifies them by their MAC and time. State is kept only for used
+//! nonce counts ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each
+//! source ([`GuessLimits`]). Both are bounded.
 
 mod access;
 mod authenticator;

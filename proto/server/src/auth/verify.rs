@@ -1,4 +1,4 @@
-//! From a request to who sent it.
+//! Verification of the credentials of a request.
 
 use super::{Algorithm, Login, LoginResult, NonceAge, NonceMaker, NonceUse};
 use crate::{Config, Ha1, Services};
@@ -8,56 +8,58 @@ use ringway_sansio::Instant;
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{HeaderName, Message, Uri};
 
-/// What the credentials of a request are worth.
+/// Result of verifying the credentials of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// None for our realm, or none that could be right.
+    /// There are none for our realm, or none in a form that this server offers.
     Challenge {
-        /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the password is
-        /// not checked: the source address may be forged, and the check must not tell whether the password is right.
+        /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the
+        /// password is not checked: the source address may be forged, and the response must not reveal if the password is
+        /// right.
         is_stale: bool,
     },
-    /// The header cannot be read.
+    /// The header field is malformed.
     Malformed,
-    /// They are for another Request-URI.
+    /// The digest has another Request-URI.
     OtherUri,
     /// The password is wrong, or there is no such user.
     Wrong {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
     },
-    /// The password was not checked: too many were wrong.
+    /// The password was not checked, after too many wrong ones.
     Slowed {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
     },
-    /// The password was proven.
+    /// The password is right.
     Proven {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
-        /// The digest's `uri` is the server and not the Request-URI.
+        /// True if the digest's `uri` is the server instead of the Request-URI.
         names_server: bool,
     },
 }
 
-/// Everything that the worth of credentials depends on, but the request.
+/// Context of a verification, without the request.
 #[derive(Debug)]
 pub(crate) struct Verifier<'v, S> {
     pub(crate) now: Instant,
     pub(crate) config: &'v Config,
     pub(crate) services: &'v S,
     pub(crate) nonces: &'v NonceMaker,
-    /// The domain whose users are looked up.
+    /// Domain of the users.
     pub(crate) domain: &'v [u8],
-    /// The address that the request came from.
+    /// Source address of the request.
     pub(crate) source: IpAddr,
 }
 
 impl<S: Services> Verifier<'_, S> {
-    /// Checks the credentials for our realm in `header` (Authorization or Proxy-Authorization).
+    /// Verifies the credentials for our realm in `header` (Authorization or Proxy-Authorization).
     ///
-    /// `request_uri` is the one that came. `request` makes what stands for the request and its source; it is asked once a
-    /// password is proven. A user that does not exist takes the same work and gets the same answer as a wrong password.
+    /// `request_uri` is the received one. `request` returns a number that identifies the request and its source; it is
+    /// called after a password is proven. A user that does not exist takes the same time and gets the same response as a
+    /// wrong password.
     pub(crate) fn verify(
         &self,
         message: &Message<'_>,
@@ -88,7 +90,7 @@ impl<S: Services> Verifier<'_, S> {
                 return Outcome::OtherUri;
             };
             let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
-                // A wrong password stays the outcome: another header of the request does not hide it.
+                // Another header field of the request must not hide a wrong password.
                 if matches!(outcome, Outcome::Challenge { .. }) {
                     outcome = Outcome::Challenge { is_stale: true };
                 }
@@ -113,8 +115,9 @@ impl<S: Services> Verifier<'_, S> {
         outcome
     }
 
-    /// Whether the digest's `uri` names the server instead of the Request-URI; `None` when it names anything else (RFC 7616
-    /// §3.4.6, RFC 3261 §22.4). SIPp writes the address that it sends to, which a server behind a translator does not have.
+    /// Compares the digest's `uri`: false if it is the Request-URI, true if it is the server, `None` if it is anything
+    /// else (RFC 7616 §3.4.6, RFC 3261 §22.4). SIPp writes the address that it sends to, which a server behind a NAT does
+    /// not have.
     fn names_server(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
         if given == request_uri.as_bytes() {
             return Some(false);
@@ -129,7 +132,7 @@ impl<S: Services> Verifier<'_, S> {
         (given.user().is_none() && names_server).then_some(true)
     }
 
-    /// Checks one password, if it may be checked, and has the result noted.
+    /// Checks one password, unless there were too many wrong ones, and reports the result.
     fn check(
         &self,
         message: &Message<'_>,
@@ -140,7 +143,7 @@ impl<S: Services> Verifier<'_, S> {
         let login = Login { user, domain: self.domain, source: self.source };
         let result = if self.services.may_log_in(self.now, &login) {
             let ha1 = self.services.credentials(user, self.domain);
-            // Nobody learns from the time taken whether the user exists.
+            // The time must not reveal if the user exists.
             let proven = algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), given);
             if proven && ha1.is_some() { LoginResult::Proven } else { LoginResult::Wrong }
         } else {
@@ -155,5 +158,5 @@ fn is_auth(given: &Credentials<'_>) -> bool {
     given.qop.is_some_and(|qop| qop.eq_ignore_ascii_case(b"auth")) && given.cnonce.is_some()
 }
 
-/// What an unknown user's password is compared with; nobody has it.
+/// Password hash for unknown users; no password has it.
 const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };
