@@ -60,6 +60,15 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// No report requested.
+    pub const NONE: Self = Self(0);
+}
+
 /// Received message: a datagram, or one frame of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -77,7 +86,7 @@ pub enum Event {
     /// The packet with this token could not be sent: no connection was established, or it ended before the peer sent a
     /// message over it. Only the sending shard gets this event. A connection over which the peer sent a message is only
     /// reported as closed.
-    Unreachable(crate::Token),
+    Unreachable(Token),
     /// Result of the DNS lookup that an action requested. `None`: no address, or no answer in time.
     Resolved {
         /// Number from the action.

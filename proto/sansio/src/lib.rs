@@ -28,10 +28,10 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, source_of};
+pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Token, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
-pub use outbox::{Outbox, Packet, Token};
+pub use outbox::{Outbox, Packet};
 pub use paced::{PacedNode, tick_after};
 pub use part_hasher::PartHasher;
 pub use seed::{Rng, Seed};

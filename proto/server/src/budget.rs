@@ -1,10 +1,10 @@
 //! Memory limits of pending requests.
 
-use crate::rate::SeededHash;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use ringway_auth::SeededHash;
 use ringway_sansio::{MemoryBound, Seed, source_of};
 
 /// Limits of the bytes of all pending requests, and of those of each source (an IPv6 /64 network counts as one).

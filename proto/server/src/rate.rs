@@ -3,8 +3,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, source_of};
-use siphasher::sip::SipHasher13;
 
 /// Token buckets by source: `rate` requests a second, and at most the requests of one second at once. Full buckets are
 /// removed; sources above [`SourceRates::SOURCES_MAX`] share one bucket.
@@ -54,26 +54,6 @@ fn take(full_at: &mut Instant, now: Instant, interval: Duration) -> bool {
     }
     *full_at = from + interval;
     true
-}
-
-/// SipHash with a key from the seed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeededHash([u8; 16]);
-
-impl SeededHash {
-    pub(crate) fn new(seed: &Seed) -> Self {
-        let mut key = [0; 16];
-        key.copy_from_slice(seed.bytes().get(..16).unwrap_or(&[0; 16]));
-        Self(key)
-    }
-}
-
-impl core::hash::BuildHasher for SeededHash {
-    type Hasher = SipHasher13;
-
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
-    }
 }
 
 #[cfg(test)]

@@ -10,44 +10,19 @@
 //!   it does not move and [`Writer::failed`] is true.
 
 use crate::record::{RECORD_HEADER_BYTES, encode};
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer_thread::WriterThread;
-use crate::{Journal, Recovery, SnapshotSource};
+use crate::writer_thread::{Durability, WriterEvent, WriterThread};
+use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 /// Bytes that may wait for the disk. Over it records are dropped and counted, and the whole table is written once the
 /// disk works again.
 pub const BUFFER_BYTES_MAX: usize = 128 << 20;
-
-/// Time at which a record counts as kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Once it is appended; it is on the disk within 1 s.
-    #[default]
-    Relaxed,
-    /// Once it is on the disk.
-    Strict,
-}
-
-/// Report of the journal's thread.
-#[derive(Debug)]
-pub enum WriterEvent<'a> {
-    /// All records up to this number are on the disk; the number has grown.
-    Durable(u64),
-    /// The disk refuses; reported once until it works again.
-    Failing(&'a io::Error),
-    /// The disk works again, so long after [`WriterEvent::Failing`].
-    Recovered(Duration),
-    /// The writer stopped while the disk failed, and the last records are lost.
-    StoppedWithLoss,
-    /// The thread panicked: nothing is written any more.
-    Panicked,
-}
 
 /// The journal's writing end, for any number of threads.
 pub struct Writer {
@@ -253,70 +228,5 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         self.pending.bytes.truncate(self.good);
-    }
-}
-
-/// State that appending threads, the journal's thread and the snapshot's thread share.
-pub(crate) struct Shared {
-    pending: Mutex<Pending>,
-    pub(crate) wake: Condvar,
-    pub(crate) durable: AtomicU64,
-    pub(crate) failed: AtomicBool,
-    pub(crate) writes: AtomicU64,
-    pub(crate) written_bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) snapshots: AtomicU64,
-    pub(crate) failures: AtomicU64,
-    pub(crate) disk_bytes: AtomicU64,
-    buffer_bytes_max: usize,
-    lost_records: u64,
-    damaged_files: u64,
-}
-
-/// Records that the journal's thread has not taken yet.
-#[derive(Default)]
-pub(crate) struct Pending {
-    /// Records, not sealed.
-    pub(crate) bytes: Vec<u8>,
-    /// The number of the last record given out.
-    pub(crate) last: u64,
-    /// Records that found no room.
-    pub(crate) dropped: u64,
-    /// Records that are too long.
-    pub(crate) refused: u64,
-    /// The thread waits to be woken.
-    pub(crate) sleeping: bool,
-    pub(crate) stop: bool,
-    /// Result of a snapshot: its length.
-    pub(crate) snapshot: Option<io::Result<u64>>,
-}
-
-impl Shared {
-    fn new(buffer_bytes_max: usize, found: &Recovery) -> Self {
-        Self {
-            pending: Mutex::default(),
-            wake: Condvar::new(),
-            durable: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            writes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            snapshots: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            disk_bytes: AtomicU64::new(0),
-            buffer_bytes_max,
-            lost_records: found.lost_records(),
-            damaged_files: found.damaged_files(),
-        }
-    }
-
-    /// A thread that panicked under this lock left whole records only (see [`Batch`]).
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn snapshot_ended(&self, result: io::Result<u64>) {
-        self.lock().snapshot = Some(result);
-        self.wake.notify_one();
     }
 }

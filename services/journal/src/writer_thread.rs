@@ -13,8 +13,8 @@
 //! snapshot it could only bring an older state of some key back.
 
 use crate::Journal;
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer::{Durability, Pending, Shared, WriterEvent};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -36,6 +36,31 @@ const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
 const STOP_RETRY_EVERY: Duration = Duration::from_millis(50);
 /// A buffer that grew beyond this while the disk was slow is given back.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// Time at which a record counts as kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is appended; it is on the disk within 1 s.
+    #[default]
+    Relaxed,
+    /// Once it is on the disk.
+    Strict,
+}
+
+/// Report of the journal's thread.
+#[derive(Debug)]
+pub enum WriterEvent<'a> {
+    /// All records up to this number are on the disk; the number has grown.
+    Durable(u64),
+    /// The disk refuses; reported once until it works again.
+    Failing(&'a io::Error),
+    /// The disk works again, so long after [`WriterEvent::Failing`].
+    Recovered(Duration),
+    /// The writer stopped while the disk failed, and the last records are lost.
+    StoppedWithLoss,
+    /// The thread panicked: nothing is written any more.
+    Panicked,
+}
 
 pub(crate) struct WriterThread {
     shared: Arc<Shared>,

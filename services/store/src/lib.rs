@@ -12,6 +12,7 @@
 //! REGISTER. Start reading at [`Store`].
 
 mod bindings;
+mod change_log;
 mod changes;
 mod directory;
 mod error;

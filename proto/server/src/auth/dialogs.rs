@@ -1,7 +1,7 @@
 //! Record-Route marks that were extended by target refreshes.
 
-use crate::rate::SeededHash;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed};
 
 /// Ends of the extended marks, by mark.

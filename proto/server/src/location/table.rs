@@ -1,19 +1,18 @@
 //! Location table: all addresses-of-record of one shard, and their bindings.
 
-use super::binding::{Binding, Kind, Text};
+use super::binding::{Binding, Bindings, Kind, Text};
 use super::change::{Change, Room, SaveError, apply, check};
 use super::record::{self, BadRecord};
-use crate::rate::SeededHash;
 use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::{HashMap, HashSet, HashTable};
+use ringway_auth::SeededHash;
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use smallvec::SmallVec;
 
 /// Bindings of the users of one shard.
 #[derive(Debug)]
@@ -36,9 +35,6 @@ struct Named {
     rest: u64,
     key: SlabKey,
 }
-
-/// Most users have one binding, which is stored without an allocation.
-pub(crate) type Bindings = SmallVec<[Binding; 1]>;
 
 #[derive(Debug)]
 struct User {

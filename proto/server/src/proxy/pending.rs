@@ -1,8 +1,8 @@
 //! Pending requests of strangers, for each user that they are for.
 
-use crate::rate::SeededHash;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::Seed;
 
 /// Numbers of requests, by user. A user without any has no entry, so there are no more entries than contexts.

@@ -41,8 +41,13 @@ pub enum AudioError {
     #[error("the sound server does not speak PulseAudio's protocol: {0}")]
     Protocol(#[from] ProtocolError),
     /// The server sent a message that is too long.
-    #[error("the sound server sent a message of {0} bytes; {max} are the limit", max = super::connection::FRAME_MAX)]
-    TooLong(usize),
+    #[error("the sound server sent a message of {length} bytes; {max} are the limit")]
+    TooLong {
+        /// Length of the message.
+        length: usize,
+        /// Maximum length.
+        max: usize,
+    },
     /// The server ended a stream, for example because its device is gone.
     #[error("the sound server ended the stream")]
     Killed,

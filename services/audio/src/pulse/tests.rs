@@ -247,7 +247,7 @@ fn what_is_not_the_protocol_is_an_error_and_grows_nothing() {
     protocol::write_descriptor(&mut client.socket, &descriptor).unwrap();
     assert!(matches!(
         events.recv_timeout(PATIENCE),
-        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong(_)))
+        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong { .. }))
     ));
 }
 

@@ -1,7 +1,7 @@
 //! Nonce counts that were used.
 
-use super::NonceId;
-use crate::rate::SeededHash;
+use crate::NonceId;
+use crate::SeededHash;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Instant, Seed};
@@ -36,7 +36,7 @@ pub enum NonceUse {
     Forgotten,
 }
 
-/// Highest count, the use of the 64 counts below it, and the request that used the highest.
+/// Highest count, the use of it and of the 63 counts below it, and the request that used the highest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     highest: u32,
@@ -60,8 +60,8 @@ impl ReplayWindows {
         }
     }
 
-    /// Uses a count of a nonce that [`NonceMaker`](crate::auth::NonceMaker) verified. `request` identifies the request
-    /// and its source.
+    /// Uses a count of a nonce that [`NonceMaker`](crate::NonceMaker) verified. `request` identifies the request and its
+    /// source.
     pub fn use_count(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
         if now.since(self.young_since) >= self.generation_life || self.young.len() >= self.nonces_max {
             self.turn(now);
