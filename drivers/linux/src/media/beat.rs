@@ -10,7 +10,7 @@ use super::counts::Counters;
 use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
 use crate::clock::Clock;
 use crate::sys::{Epoll, EventFd, Interest, ReadyList, StampedBatch, Timer, monotonic};
-use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, tick_after};
 use rtrb::{Consumer, Producer};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -66,7 +66,7 @@ impl<C, R> Beat<C, R> {
         // What the timer is set to; once it is due it has to be set anew.
         let mut armed = Instant::default();
         let mut now = self.clock.now();
-        let mut due = now + machine.beat();
+        let mut due = now + machine.packet_interval();
         machine.prepare(now, due, &mut next);
         loop {
             let wanted = machine.next_deadline().map_or(Instant::FAR, |deadline| deadline.at);
@@ -81,7 +81,7 @@ impl<C, R> Beat<C, R> {
             now = self.clock.now();
             if now >= due {
                 self.send(&mut next);
-                due = self.after_beat(now, due, machine.beat());
+                due = self.after_beat(now, due, machine.packet_interval());
                 self.watch_ports(&mut left);
                 now = self.clock.now();
                 machine.prepare(now, due, &mut next);
@@ -119,7 +119,7 @@ impl<C, R> Beat<C, R> {
         if late > LATE {
             beats_late.one();
         }
-        let (next, skipped) = beat_after(due, now, beat);
+        let (next, skipped) = tick_after(due, now, beat);
         beats_skipped.add(skipped);
         next
     }
