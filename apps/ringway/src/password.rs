@@ -1,10 +1,10 @@
-//! Passwords from standard input, so that no command line shows them.
+//! Passwords from standard input, so that they do not appear on a command line.
 
 use crate::failure::Failure;
 use std::io::{self, BufRead, Read};
 
-/// The first line of standard input, without its end. It does not wait for the end of the input, so that a person can type
-/// it and a program need not close its pipe.
+/// Reads the first line of standard input, without its end. It does not wait for the end of the input, so that it works
+/// for typed input and for an open pipe.
 pub(crate) fn from_stdin() -> Result<String, Failure> {
     let mut text = String::new();
     io::stdin()
@@ -22,7 +22,7 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
-/// The longest password that is read.
+/// Maximum length of a password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 1024;
 
 /// CR and LF.
