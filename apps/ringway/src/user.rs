@@ -12,10 +12,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Symbols of generated passwords: 32, without similar ones.
-const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// Length of a generated password; 5 bits per symbol, 100 bits in total.
-const MADE_PASSWORD_SYMBOLS: usize = 20;
 /// Time after which an import shows its progress.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -226,18 +222,9 @@ impl Users {
 /// Returns the password, and true if it was generated.
 fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
     if !args.password_stdin {
-        return Ok((made_password()?, true));
+        return Ok((password::generated()?, true));
     }
     Ok((password::from_stdin()?, false))
-}
-
-/// Generates a random password.
-pub(crate) fn made_password() -> Result<String, Failure> {
-    let mut random = [0; MADE_PASSWORD_SYMBOLS];
-    getrandom::fill(&mut random).map_err(|error| {
-        Failure::failed(format!("the operating system returned no random bytes ({error}); use --password-stdin"))
-    })?;
-    Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
 }
 
 fn progress(bytes: u64) -> ProgressBar {

@@ -12,6 +12,7 @@
 
 mod action;
 mod clock;
+mod config;
 mod counters;
 mod held;
 mod inbox;
@@ -22,6 +23,7 @@ pub mod memory;
 pub mod resolve;
 mod runtime;
 mod shard;
+mod shared;
 pub mod signals;
 mod sources;
 mod stream;
@@ -33,6 +35,7 @@ mod worker;
 
 pub use action::{ActionSink, NoActions};
 pub use clock::Clock;
+pub use config::Config;
 pub use counters::Counts;
 pub use held::MarkedPackets;
 pub use inbox::Inboxes;
@@ -40,6 +43,6 @@ pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;
 pub use ringway_stream::StreamLimits;
-pub use runtime::{Config, Runtime, StartError, Tally};
+pub use runtime::{Runtime, StartError, Tally};
 pub use shard::{Shards, shard_of_token};
 pub use trace::{Direction, MessageTrace};

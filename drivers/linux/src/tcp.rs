@@ -6,7 +6,7 @@
 use crate::counters::Counters;
 use crate::listen::set_stream_options;
 use crate::listing::OpenConnection;
-use crate::runtime::Common;
+use crate::shared::Common;
 use crate::stream::{Filled, More, Stream, Written};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};

@@ -6,7 +6,7 @@
 use crate::Disk;
 use crate::record::{RECORD_BYTES_MAX, encode, encode_end, seal};
 use crate::segment::{Header, Kind, Names};
-use crate::writer::Shared;
+use crate::shared::Shared;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

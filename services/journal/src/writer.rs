@@ -10,44 +10,19 @@
 //!   fails it does not advance, and [`Writer::failed`] is true.
 
 use crate::record::{RECORD_HEADER_BYTES, encode};
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer_thread::WriterThread;
-use crate::{Journal, Recovery, SnapshotSource};
+use crate::writer_thread::{Durability, WriterEvent, WriterThread};
+use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 /// Maximum number of bytes that wait for the disk. Further records are dropped and counted, and a snapshot is written
 /// when the disk works again.
 pub const BUFFER_BYTES_MAX: usize = 128 << 20;
-
-/// Moment at which a record counts as stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The record is appended; it is durable within 1 s.
-    #[default]
-    Relaxed,
-    /// The record is durable.
-    Strict,
-}
-
-/// Report of the journal's thread.
-#[derive(Debug)]
-pub enum WriterEvent<'a> {
-    /// All records up to this number are durable.
-    Durable(u64),
-    /// The disk fails; reported once until it works again.
-    Failing(&'a io::Error),
-    /// The disk works again after this duration.
-    Recovered(Duration),
-    /// The writer was stopped while the disk failed, and the last records are lost.
-    StoppedWithLoss,
-    /// The thread panicked, and nothing is written any more.
-    Panicked,
-}
 
 /// The journal's writing end, for any number of threads.
 pub struct Writer {
@@ -253,70 +228,5 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         self.pending.bytes.truncate(self.good);
-    }
-}
-
-/// State shared by appending threads, the journal's thread and the snapshot thread.
-pub(crate) struct Shared {
-    pending: Mutex<Pending>,
-    pub(crate) wake: Condvar,
-    pub(crate) durable: AtomicU64,
-    pub(crate) failed: AtomicBool,
-    pub(crate) writes: AtomicU64,
-    pub(crate) written_bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) snapshots: AtomicU64,
-    pub(crate) failures: AtomicU64,
-    pub(crate) disk_bytes: AtomicU64,
-    buffer_bytes_max: usize,
-    lost_records: u64,
-    damaged_files: u64,
-}
-
-/// Records that the journal's thread has not taken yet.
-#[derive(Default)]
-pub(crate) struct Pending {
-    /// Unsealed records.
-    pub(crate) bytes: Vec<u8>,
-    /// Number of the last record.
-    pub(crate) last: u64,
-    /// Records dropped because the buffer was full.
-    pub(crate) dropped: u64,
-    /// Records refused because they were too long.
-    pub(crate) refused: u64,
-    /// True while the journal's thread waits to be woken.
-    pub(crate) sleeping: bool,
-    pub(crate) stop: bool,
-    /// Result of a finished snapshot: its length.
-    pub(crate) snapshot: Option<io::Result<u64>>,
-}
-
-impl Shared {
-    fn new(buffer_bytes_max: usize, found: &Recovery) -> Self {
-        Self {
-            pending: Mutex::default(),
-            wake: Condvar::new(),
-            durable: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            writes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            snapshots: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            disk_bytes: AtomicU64::new(0),
-            buffer_bytes_max,
-            lost_records: found.lost_records(),
-            damaged_files: found.damaged_files(),
-        }
-    }
-
-    /// Ignores poisoning: a thread that panicked under this lock left complete records only (see [`Batch`]).
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn snapshot_ended(&self, result: io::Result<u64>) {
-        self.lock().snapshot = Some(result);
-        self.wake.notify_one();
     }
 }

@@ -13,8 +13,8 @@
 //! because the table contains their state: after the snapshot they could only restore an older state of a key.
 
 use crate::Journal;
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer::{Durability, Pending, Shared, WriterEvent};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -36,6 +36,31 @@ const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
 const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// A buffer that is larger than this after a write is freed.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// Moment at which a record counts as stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The record is appended; it is durable within 1 s.
+    #[default]
+    Relaxed,
+    /// The record is durable.
+    Strict,
+}
+
+/// Report of the journal's thread.
+#[derive(Debug)]
+pub enum WriterEvent<'a> {
+    /// All records up to this number are durable.
+    Durable(u64),
+    /// The disk fails; reported once until it works again.
+    Failing(&'a io::Error),
+    /// The disk works again after this duration.
+    Recovered(Duration),
+    /// The writer was stopped while the disk failed, and the last records are lost.
+    StoppedWithLoss,
+    /// The thread panicked, and nothing is written any more.
+    Panicked,
+}
 
 pub(crate) struct WriterThread {
     shared: Arc<Shared>,

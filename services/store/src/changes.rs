@@ -1,7 +1,7 @@
 //! Changes of subscribers and contacts since a given number.
 
-use super::subscribers::SubscriberRow;
-use super::{Store, StoreError};
+use super::change_log::Kind;
+use super::{Store, StoreError, SubscriberRow};
 use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
@@ -32,15 +32,6 @@ pub enum ChangeKind {
     Contacts(Vec<String>),
 }
 
-/// Kind of a change, as stored in the table `changed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Subscriber = 1,
-    Contacts = 2,
-    /// A subscriber was removed; it may have been added again.
-    Removed = 3,
-}
-
 impl Store {
     /// Reads up to 10,000 changes after number `seq`, oldest first; call it until it returns none. Several changes of a
     /// user result in one, with the current state; a user that was removed and added again has both changes.
@@ -51,9 +42,7 @@ impl Store {
         let connection = self.lock();
         read(&connection, seq).map_err(self.sql())
     }
-}
 
-impl Store {
     /// Stores that a server has applied all changes up to number `seq`, for its next start.
     ///
     /// # Errors
@@ -94,27 +83,4 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
         changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
     }
     Ok(changes)
-}
-
-/// Records a change of a user.
-pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO changed (domain, name, kind) VALUES (?1, ?2, ?3)")?
-        .execute(params![domain, name, kind as i64])?;
-    Ok(())
-}
-
-/// Number up to which a server has applied the changes, if stored.
-pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(row.get::<_, i64>(0)?.unsigned_abs()))
-}
-
-/// Number of the latest change.
-pub(super) fn last(connection: &Connection) -> rusqlite::Result<u64> {
-    connection
-        .query_row("SELECT coalesce(max(seq), 0) FROM changed", [], |row| row.get::<_, i64>(0))
-        .map(i64::unsigned_abs)
 }

@@ -12,6 +12,7 @@
 //! [`Store`].
 
 mod bindings;
+mod change_log;
 mod changes;
 mod directory;
 mod error;

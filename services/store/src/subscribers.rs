@@ -3,7 +3,7 @@
 //! Only hashes of passwords are stored (RFC 7616 §3.4.2: H(A1) is H(name ":" realm ":" password)). Commands and a
 //! running server use the file at the same time.
 
-use super::changes::{Kind, note};
+use super::change_log::{self, Kind, note};
 use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
@@ -295,8 +295,8 @@ impl Store {
         let mut connection = self.lock();
         let mut load = || {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            let seq = super::changes::last(&transaction)?;
-            let applied = super::changes::applied(&transaction)?.unwrap_or(seq);
+            let seq = change_log::last(&transaction)?;
+            let applied = change_log::applied(&transaction)?.unwrap_or(seq);
             let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
                 transaction.prepare("SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber")?;

@@ -66,7 +66,10 @@ fn a_request_that_was_answered_twice_makes_one_transfer() {
     let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
     network.faults.duplicated = 1000;
     assert_eq!(network.run(), Ok(file(5_000)));
-    assert!(network.server.received_errors().iter().any(|(code, _)| *code == 5), "the second one gets an error");
+    assert!(
+        network.server.received_errors().iter().any(|(code, _)| *code == 5),
+        "the second one gets an error"
+    );
     assert_eq!(network.server.sessions.len(), 1);
 }
 

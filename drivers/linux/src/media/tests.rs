@@ -1,9 +1,8 @@
 //! Tested: the beat and the stamps of a call on loopback, that a beat allocates nothing, commands, reports, deadlines, floods, long datagrams, ports.
 //! Bounds are wide, because a test machine is busy; the benchmarks have the strict ones.
 
-use super::beat::Beat;
+use super::beat::{Beat, Shared};
 use super::counts::Counters;
-use super::thread::Shared;
 use super::*;
 use crate::clock::Clock;
 use crate::sys::EventFd;

@@ -1,15 +1,15 @@
 //! Loudspeaker and microphone of a sound server, as a [`SoundCard`].
 
 use super::devices::Names;
-use super::error::AudioError;
+use super::event::AudioEvent;
 use super::server::SoundServer;
-use super::stream;
+use super::stream::{self, Shared};
 use ringway_media::headset::SoundCard;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Loudspeaker and microphone of a sound server.
@@ -21,44 +21,6 @@ pub struct PulseCard {
     to_play: Producer<i16>,
     captured: Consumer<i16>,
     shared: Arc<Shared>,
-}
-
-/// Change of a card's state, to be shown to the user.
-#[derive(Debug)]
-pub enum AudioEvent {
-    /// A part failed. The call continues, and the part is retried every second.
-    Lost(Part, AudioError),
-    /// A lost part works again.
-    Restored(Part),
-}
-
-/// Part of a card that can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Both directions.
-    Sound,
-    /// The microphone alone.
-    Microphone,
-}
-
-impl fmt::Display for AudioEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(Part::Sound, why) => write!(f, "no sound, retrying: {why}"),
-            Self::Lost(Part::Microphone, why) => write!(f, "no microphone, retrying: {why}"),
-            Self::Restored(Part::Sound) => f.write_str("there is sound again"),
-            Self::Restored(Part::Microphone) => f.write_str("the microphone works again"),
-        }
-    }
-}
-
-/// State that the card and its thread share.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) wants_microphone: AtomicBool,
-    pub(super) is_closing: AtomicBool,
-    /// Microphone samples dropped because the queue was full.
-    pub(super) overruns: AtomicU64,
 }
 
 impl PulseCard {

@@ -159,7 +159,7 @@ impl Connection {
         let Some(head) = self.received.get(..DESCRIPTOR_SIZE) else { return Ok(None) };
         let payload = protocol::read_descriptor(&mut Cursor::new(head))?.length as usize;
         if payload > FRAME_MAX {
-            return Err(AudioError::TooLong(payload));
+            return Err(AudioError::TooLong { length: payload, max: FRAME_MAX });
         }
         let length = DESCRIPTOR_SIZE + payload;
         Ok((self.received.len() >= length).then_some(length))

@@ -41,8 +41,13 @@ pub enum AudioError {
     #[error("the sound server violated PulseAudio's protocol: {0}")]
     Protocol(#[from] ProtocolError),
     /// The server sent a message that exceeds the limit.
-    #[error("the sound server sent a message of {0} bytes; the limit is {max}", max = super::connection::FRAME_MAX)]
-    TooLong(usize),
+    #[error("the sound server sent a message of {length} bytes; the limit is {max}")]
+    TooLong {
+        /// Length of the message in bytes.
+        length: usize,
+        /// Maximum length in bytes.
+        max: usize,
+    },
     /// The server ended a stream, for example because its device was removed.
     #[error("the sound server ended the stream")]
     Killed,

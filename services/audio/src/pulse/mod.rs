@@ -11,12 +11,14 @@ mod card;
 mod connection;
 mod devices;
 mod error;
+mod event;
 mod server;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use card::{AudioEvent, Part, PulseCard};
+pub use card::PulseCard;
 pub use devices::{Device, Devices, Names};
 pub use error::AudioError;
+pub use event::{AudioEvent, Part};
 pub use server::SoundServer;

@@ -3,10 +3,10 @@
 //! The server's clock drives it. Each `Request` for samples is answered at once with queued samples, padded with
 //! silence, so that the server never waits. Each fragment of the microphone is queued for the call.
 
-use super::card::{AudioEvent, Part, Shared};
 use super::connection::{Connection, Frame, Reply};
 use super::devices::Names;
 use super::error::AudioError;
+use super::event::{AudioEvent, Part};
 use super::server::SoundServer;
 use crate::SAMPLE_RATE_HZ;
 use pulseaudio::protocol::{
@@ -18,9 +18,18 @@ use ringway_media::headset::MARGIN;
 use rtrb::{Consumer, Producer};
 use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
+
+/// State that the card and its thread share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) wants_microphone: AtomicBool,
+    pub(super) is_closing: AtomicBool,
+    /// Microphone samples dropped because the queue was full.
+    pub(super) overruns: AtomicU64,
+}
 
 /// The thread's ends of the queues to a card.
 pub(super) struct Ends {

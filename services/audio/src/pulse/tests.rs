@@ -247,7 +247,7 @@ fn protocol_violations_are_errors_and_allocate_nothing() {
     protocol::write_descriptor(&mut client.socket, &descriptor).unwrap();
     assert!(matches!(
         events.recv_timeout(PATIENCE),
-        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong(_)))
+        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong { .. }))
     ));
 }
 

@@ -6,13 +6,13 @@ mod likeness;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
+use crate::password;
 use crate::phone::args::DemoArgs;
 use crate::phone::attend::Attended;
 use crate::phone::outcome::{Outcome, Security, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
 use crate::phone::telephone::{Happening, Telephone};
 use crate::serve::Running;
-use crate::user::made_password;
 use ladder::{Ladder, Who};
 use likeness::likeness;
 use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Shows a call, and fails when anything about it is not as it should be.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let begun = Instant::now();
-    let password = made_password()?;
+    let password = password::generated()?;
     let server = start_server(&password)?;
     let address = server.listeners().iter().find(|listen| listen.transport == Transport::Udp);
     let address = address.map(|listen| listen.address).ok_or_else(|| Failure::failed("no listener"))?;
