@@ -26,7 +26,9 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
 pub(crate) fn generated() -> Result<String, Failure> {
     let mut random = [0; GENERATED_SYMBOLS];
     getrandom::fill(&mut random).map_err(|error| {
-        Failure::failed(format!("the operating system returned no random bytes ({error}); use --password-stdin"))
+        Failure::failed(format!(
+            "the operating system returned no random bytes ({error}); use --password-stdin"
+        ))
     })?;
     Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
 }

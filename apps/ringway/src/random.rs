@@ -11,7 +11,8 @@ pub(crate) fn seed() -> Result<Seed, Failure> {
 /// Random bytes.
 pub(crate) fn bytes<const LEN: usize>() -> Result<[u8; LEN], Failure> {
     let mut bytes = [0; LEN];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::failed(format!("the operating system returned no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::failed(format!("the operating system returned no random bytes: {error}"))
+    })?;
     Ok(bytes)
 }

@@ -7,7 +7,7 @@
 
 mod program;
 
-use program::{TIME_LIMIT, Running};
+use program::{Running, TIME_LIMIT};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};

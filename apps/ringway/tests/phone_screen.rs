@@ -13,7 +13,7 @@ mod picture;
 mod program;
 
 use picture::{Glyph, Look};
-use program::{POLL_INTERVAL, Output, TIME_LIMIT, Running};
+use program::{Output, POLL_INTERVAL, Running, TIME_LIMIT};
 use std::fs;
 use std::io::Write;
 use std::num::NonZero;

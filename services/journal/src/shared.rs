@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// A thread that panicked under this lock left whole records only (see [`Batch`](crate::Batch)).
+    /// Ignores poisoning: a thread that panicked under this lock left complete records only (see [`Batch`](crate::Batch)).
     pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }

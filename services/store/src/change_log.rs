@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-/// The kind of a change.
+/// Kind of a change, as stored in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Subscriber = 1,
@@ -19,7 +19,7 @@ pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind
     Ok(())
 }
 
-/// The number up to which the last server applied the changes.
+/// Number up to which the last server applied the changes, if stored.
 pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
     let mut rows = statement.query([])?;

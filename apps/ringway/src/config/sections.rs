@@ -92,7 +92,8 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
         match text.parse() {
             Ok(address) => listen = address,
             Err(_) => {
-                let message = format!("{text:?} is not an address; write ADDRESS:PORT, as \"127.0.0.1:8060\"");
+                let message =
+                    format!("{text:?} is not an address; write ADDRESS:PORT, as \"127.0.0.1:8060\"");
                 reader.error(at, section.path("listen"), message);
             }
         }

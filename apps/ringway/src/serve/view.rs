@@ -160,7 +160,11 @@ impl ServerView {
             Stat::counter("nonces_evicted", "Nonces evicted early because there were too many.", evicted),
             Stat::gauge("store_failed", "1 while bindings cannot be written to the disk.", failed),
             Stat::counter("store_records", "Records appended to the journal.", store.appended),
-            Stat::counter("store_records_dropped", "Records dropped because the journal was too slow.", store.dropped),
+            Stat::counter(
+                "store_records_dropped",
+                "Records dropped because the journal was too slow.",
+                store.dropped,
+            ),
             Stat::counter("store_writes", "Batches written to the disk.", store.writes),
             Stat::counter("store_failures", "Writes, syncs and snapshots that failed.", store.failures),
             Stat::counter("store_snapshots", "Snapshots written.", store.snapshots),
@@ -175,7 +179,11 @@ impl ServerView {
                 store.damaged_files,
             ),
             Stat::gauge("store_disk_bytes", "Bytes of the binding journal.", store.disk_bytes as f64),
-            Stat::gauge("store_waiting_bytes", "Bytes not written to the disk yet.", store.waiting_bytes as f64),
+            Stat::gauge(
+                "store_waiting_bytes",
+                "Bytes not written to the disk yet.",
+                store.waiting_bytes as f64,
+            ),
         ]
     }
 }
@@ -183,8 +191,16 @@ impl ServerView {
 fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
     vec![
         Stat::counter("requests_retransmitted", "Requests retransmitted.", counters.requests_retransmitted),
-        Stat::counter("responses_retransmitted", "Responses retransmitted.", counters.responses_retransmitted),
-        Stat::counter("requests_absorbed", "Requests recognised as retransmissions.", counters.requests_absorbed),
+        Stat::counter(
+            "responses_retransmitted",
+            "Responses retransmitted.",
+            counters.responses_retransmitted,
+        ),
+        Stat::counter(
+            "requests_absorbed",
+            "Requests recognised as retransmissions.",
+            counters.requests_absorbed,
+        ),
         Stat::counter("client_timeouts", "Requests without a response in time.", counters.client_timeouts),
         Stat::counter(
             "responses_limited",
@@ -192,7 +208,11 @@ fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
             counters.unverified_limited,
         ),
         Stat::counter("acks_missed", "Failed INVITEs without an ACK.", counters.acks_missed),
-        Stat::counter("stray_responses", "Responses that match no request of this server.", counters.stray_responses),
+        Stat::counter(
+            "stray_responses",
+            "Responses that match no request of this server.",
+            counters.stray_responses,
+        ),
         Stat::counter(
             "transactions_refused",
             "Requests refused because of the limit of transactions.",
