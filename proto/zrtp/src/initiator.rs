@@ -1,4 +1,4 @@
-//! The end whose Commit counts (RFC 6189 §4.4.1.1, §4.4.1.3).
+//! States of the initiator, the end whose Commit counts (RFC 6189 §4.4.1.1, §4.4.1.3).
 
 use crate::algorithm::Chosen;
 use crate::confirm::Confirm;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use ringway_sansio::Instant;
 
 impl Zrtp {
-    /// Chooses, makes the DHPart2 that will be sent later, and commits to it.
+    /// Chooses the algorithms, creates the DHPart2 that is sent later, and commits to it.
     pub(crate) fn commit(&mut self, now: Instant, out: PacketSink<'_>) -> State {
         let Some(peer) = &self.peer else { return State::Discovering };
         let chosen = Chosen::from_lists(&self.config.algorithms, &peer.hello.algorithms);
@@ -119,7 +119,7 @@ impl Zrtp {
         let confirm2 = self.write_confirm(&agreed, MessageType::Confirm2);
         self.send(&confirm2, out);
         self.retransmission = Some(Retransmission::message(now, confirm2, "Conf2ACK"));
-        self.tell(ZrtpEvent::ReadyToReceive {
+        self.emit(ZrtpEvent::ReadyToReceive {
             suite: agreed.chosen.suite(),
             receive: agreed.keys.of(Role::Responder).master_key(),
         });

@@ -9,7 +9,7 @@ use crate::output;
 use crate::password;
 use crate::phone::args::DemoArgs;
 use crate::phone::attend::Attended;
-use crate::phone::outcome::{Outcome, Security, Verdict};
+use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
 use crate::phone::telephone::{Happening, Telephone};
 use crate::serve::Running;
@@ -18,6 +18,7 @@ use likeness::likeness;
 use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_audio::{Input, SAMPLE_RATE_HZ, Source};
 use ringway_linux::media::PortRange;
+use ringway_phone::Protection;
 use ringway_sansio::Transport;
 use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
@@ -215,7 +216,7 @@ fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
             continue;
         };
         let received = &heard.received;
-        if heard.security == Security::None {
+        if heard.security == Protection::None {
             findings.push(format!("{who}'s sound was not protected"));
         }
         if received.packets < PACKETS_MIN {
