@@ -24,8 +24,8 @@ pub mod reception;
 pub mod rtcp;
 pub mod rtp;
 pub mod session;
-pub mod stun;
 mod sound;
+pub mod stun;
 mod time_scale;
 pub mod tone;
 

@@ -99,6 +99,11 @@ impl<S: Sound> CallMedia<S> {
         self.session.params().is_some()
     }
 
+    /// Encoding name of the codec that was negotiated last.
+    pub fn codec(&self) -> Option<&'static str> {
+        self.session.params().map(|params| params.codec.name())
+    }
+
     /// The sound.
     pub const fn sound(&self) -> &S {
         &self.sound
@@ -151,7 +156,7 @@ impl<S: Sound> PacedNode for CallMedia<S> {
     type Command = MediaCommand;
     type Report = CallMediaEvent;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         self.session.packet_time()
     }
 

@@ -1,7 +1,7 @@
 //! Commands of the user.
 
 use crate::call::Origin;
-use crate::phone::Phone;
+use crate::phone::{ACCOUNT, Phone};
 use crate::{
     Action, Call, CallEnd, CallNumber, Digit, MediaCommand, Phase, PhoneCommand, PhoneEvent, Protection,
     SasStatus, Side,
@@ -37,6 +37,13 @@ impl Phone {
             PhoneCommand::Quit => self.with_agent(cx, UserAgent::shut_down),
         }
         self.settle(cx);
+    }
+
+    /// Sends OPTIONS to a URI; the result is [`PhoneEvent::OptionsAnswered`].
+    pub fn query_options(&mut self, cx: &mut Context<'_, Action>, to: &str) -> Result<(), CallError> {
+        let sent = self.with_agent(cx, |agent, cx| agent.query(cx, ACCOUNT, to));
+        self.settle(cx);
+        sent.map(|_| ())
     }
 
     fn start_call(&mut self, cx: &mut Context<'_, Action>, origin: Origin, to: String) {

@@ -35,6 +35,6 @@ pub use event::{
 };
 pub use phone::{Phone, PhoneCounters};
 pub use protection::{Protection, SasStatus, SrtpPolicy, UnknownSrtpPolicy};
-pub use ringway_agent::MessageDirection;
+pub use ringway_agent::{Abilities, MessageDirection};
 pub use ringway_media::Sound;
 pub use ringway_sdp::CryptoSuite;

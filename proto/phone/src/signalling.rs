@@ -33,7 +33,10 @@ impl Phone {
                     bytes: whole,
                 }));
             }
-            AgentEvent::Incoming { call, from, display_name, replaces, .. } => {
+            AgentEvent::Incoming { call, from, display_name, proven_user, replaces, .. } => {
+                if let Some(user) = proven_user {
+                    cx.emit(PhoneEvent::CallerProven { uri: from.clone(), user });
+                }
                 self.on_incoming(cx, call, display_name, from, replaces.is_some());
             }
             AgentEvent::Progress { call, .. }
@@ -52,7 +55,12 @@ impl Phone {
                     self.on_call_event(cx, number, event);
                 }
             }
-            AgentEvent::QueryAnswered { .. } => {}
+            AgentEvent::CallerRefused { from: uri, user, source } => {
+                cx.emit(PhoneEvent::CallerRefused { uri, user, source });
+            }
+            AgentEvent::QueryAnswered { status, reason, abilities, .. } => {
+                cx.emit(PhoneEvent::OptionsAnswered { status, reason, abilities });
+            }
         }
     }
 
@@ -110,6 +118,7 @@ impl Phone {
             | AgentEvent::RegistrationFailed { .. }
             | AgentEvent::Unregistered { .. }
             | AgentEvent::Incoming { .. }
+            | AgentEvent::CallerRefused { .. }
             | AgentEvent::QueryAnswered { .. }
             | AgentEvent::Message { .. } => {}
         }
