@@ -281,10 +281,10 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             AgentEvent::Progress { call, status: 180 } => PhoneEvent::Ringing { call: number(call) },
             AgentEvent::EarlyMedia { call, .. } => PhoneEvent::Early { call: number(call) },
             AgentEvent::Answered { call, params } => {
-                let codec = params.codec.name().to_owned();
-                (self.tell)(PhoneEvent::Answered { call: number(call), codec });
+                let (call, codec) = (number(call), params.codec.name().to_owned());
+                (self.tell)(PhoneEvent::Answered { call, codec });
                 if matches!(params.protection, Protection::Zrtp { .. }) {
-                    (self.tell)(PhoneEvent::Securing { call: number(call) });
+                    (self.tell)(PhoneEvent::Securing { call });
                 }
                 return;
             }
@@ -318,11 +318,11 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 let step = TransferStep::Trying { status, reason: String::new() };
                 PhoneEvent::Transfer { call: number(call), step }
             }
+            AgentEvent::TransferDone { call, status: 200..300, .. } => {
+                PhoneEvent::Transfer { call: number(call), step: TransferStep::Done }
+            }
             AgentEvent::TransferDone { call, status, reason } => {
-                let step = match status {
-                    200..300 => TransferStep::Done,
-                    _ => TransferStep::Failed { status, reason },
-                };
+                let step = TransferStep::Failed { status, reason };
                 PhoneEvent::Transfer { call: number(call), step }
             }
             AgentEvent::Message { direction, flow, whole, .. } => PhoneEvent::Message(SeenMessage {
