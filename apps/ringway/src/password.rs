@@ -1,4 +1,4 @@
-//! Passwords from standard input, so that no command line shows them.
+//! Passwords: generated, and read from standard input, so that no command line shows them.
 
 use crate::failure::Failure;
 use std::io::{self, BufRead, Read};
@@ -22,8 +22,23 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
     Ok(password.to_owned())
 }
 
+/// Generates a password from 100 random bits.
+pub(crate) fn generated() -> Result<String, Failure> {
+    let mut random = [0; GENERATED_SYMBOLS];
+    getrandom::fill(&mut random).map_err(|error| {
+        Failure::failed(format!("the operating system gave no random bytes ({error}); use --password-stdin"))
+    })?;
+    Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
+}
+
 /// The longest password that is read.
 const PASSWORD_BYTES_MAX: u64 = 1024;
 
 /// CR and LF.
 const LINE_END_BYTES_MAX: u64 = 2;
+
+/// Symbols of generated passwords: 32 of them, none that is mistaken for another.
+const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+
+/// 5 bits each: 100 bits.
+const GENERATED_SYMBOLS: usize = 20;

@@ -12,10 +12,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Symbols of made passwords: 32 of them, none that is mistaken for another.
-const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// 5 bits each: 100 bits.
-const MADE_PASSWORD_SYMBOLS: usize = 20;
 /// An import that takes longer shows how far it is.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -226,18 +222,9 @@ impl Users {
 /// The password, and whether it was made here.
 fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
     if !args.password_stdin {
-        return Ok((made_password()?, true));
+        return Ok((password::generated()?, true));
     }
     Ok((password::from_stdin()?, false))
-}
-
-/// A password that nobody guesses.
-pub(crate) fn made_password() -> Result<String, Failure> {
-    let mut random = [0; MADE_PASSWORD_SYMBOLS];
-    getrandom::fill(&mut random).map_err(|error| {
-        Failure::failed(format!("the operating system gave no random bytes ({error}); use --password-stdin"))
-    })?;
-    Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
 }
 
 fn progress(bytes: u64) -> ProgressBar {

@@ -1,69 +1,21 @@
 //! The whole: worker threads over bound listeners and shards, from start to stop.
 
 use crate::action::ActionSink;
-use crate::clock::Clock;
+use crate::config::Config;
 use crate::counters::{Counters, Counts};
-use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
 use crate::listen::{Bound, Listen};
 use crate::listing::Connections;
 use crate::shard::Shards;
-use crate::sources::Sources;
+use crate::shared::{Common, Phase};
 use crate::sys;
-use crate::trace::{Direction, MessageTrace};
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Flow, MemoryBound, Node, Seed, ShardKey};
-use ringway_stream::StreamLimits;
-use std::hash::{BuildHasher, RandomState};
+use ringway_sansio::{Event, Node};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// How a runtime works.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The time the nodes see; give the one they were made with.
-    pub clock: Clock,
-    /// Treatment of packets that confirm that something is stored.
-    pub marked_packets: MarkedPackets,
-    /// The longest message a stream may bring, bytes.
-    pub max_message_bytes: usize,
-    /// Connections open at a time, accepted and dialled together; more are refused.
-    pub max_connections: usize,
-    /// Accepted connections of one source at a time; 0: no limit, nor on the bytes that a source's connections hold. An IPv6
-    /// source is a /64 network.
-    pub max_connections_per_source: usize,
-    /// Datagrams received or sent with one call, 1 to 64.
-    pub datagram_batch: usize,
-    /// What one stream connection may take.
-    pub streams: StreamLimits,
-    /// Bound on the bytes that stream connections hold: begun messages and unread output. `None`: no bound on all together.
-    pub memory: Option<Arc<MemoryBound>>,
-    /// Spreads messages over the nodes; secret, the same that the nodes were filled by.
-    pub shard_key: ShardKey,
-    /// Gets every message, if somebody wants to see them.
-    pub trace: Option<MessageTrace>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            clock: Clock::new(),
-            marked_packets: MarkedPackets::SendAtOnce,
-            max_message_bytes: 65_535,
-            max_connections: 20_000,
-            max_connections_per_source: 0,
-            datagram_batch: 32,
-            streams: StreamLimits::default(),
-            memory: None,
-            shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
-            trace: None,
-        }
-    }
-}
 
 /// Nodes running on worker threads. Dropping it ends the threads without grace.
 pub struct Runtime<N: Node> {
@@ -252,83 +204,6 @@ impl Tally {
             counts
         };
         self.counters.iter().map(one).collect()
-    }
-}
-
-/// What all workers of a runtime share.
-pub(crate) struct Common {
-    pub(crate) clock: Clock,
-    pub(crate) marked_packets: MarkedPackets,
-    pub(crate) max_message_bytes: usize,
-    pub(crate) max_connections: usize,
-    pub(crate) datagram_batch: usize,
-    pub(crate) streams: StreamLimits,
-    pub(crate) trace: Option<MessageTrace>,
-    pub(crate) sources: Sources,
-    /// Connections of all workers, accepted or dialled.
-    pub(crate) open: AtomicUsize,
-    pub(crate) connections: Connections,
-    pub(crate) inboxes: Inboxes,
-    spread: RandomState,
-    phase: AtomicU8,
-    failed: AtomicBool,
-}
-
-/// Where a runtime is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Running,
-    /// No new connections.
-    Draining,
-    /// One more turn, and out.
-    Ending,
-}
-
-impl Common {
-    fn new(config: &Config, inboxes: Inboxes) -> Self {
-        Self {
-            clock: config.clock,
-            marked_packets: config.marked_packets,
-            max_message_bytes: config.max_message_bytes,
-            max_connections: config.max_connections,
-            datagram_batch: config.datagram_batch,
-            streams: config.streams,
-            trace: config.trace,
-            sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
-            open: AtomicUsize::new(0),
-            connections: Connections::new(inboxes.len()),
-            inboxes,
-            spread: RandomState::new(),
-            phase: AtomicU8::new(Phase::Running as u8),
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {
-        if let Some(trace) = self.trace {
-            trace(direction, flow, bytes);
-        }
-    }
-
-    /// The worker that dials an address.
-    pub(crate) fn dialler_of(&self, remote: SocketAddr) -> usize {
-        match self.inboxes.len() {
-            0 | 1 => 0,
-            workers => (self.spread.hash_one(remote) % workers as u64) as usize,
-        }
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::SeqCst) {
-            0 => Phase::Running,
-            1 => Phase::Draining,
-            _ => Phase::Ending,
-        }
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
-        self.inboxes.wake();
     }
 }
 

@@ -19,6 +19,7 @@ mod agent;
 mod call;
 mod config;
 mod context;
+mod core_context;
 mod counters;
 mod dialog;
 mod draft;

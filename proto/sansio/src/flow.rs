@@ -60,6 +60,15 @@ pub fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// No report requested.
+    pub const NONE: Self = Self(0);
+}
+
 /// One message as it arrived: a datagram, or one frame of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -76,7 +85,7 @@ pub enum Event {
     Closed(ConnectionId),
     /// The packet with this token could not be sent: no connection could be made, or it ended before a message came back by
     /// it. Only the shard that sent it is told. A connection by which a message has come is reported as closed only.
-    Unreachable(crate::Token),
+    Unreachable(Token),
     /// A name asked for by an action was looked up. `None`: it has no address, or nobody answered in time.
     Resolved {
         /// The number the action carried.

@@ -1,7 +1,7 @@
 //! A whole description (RFC 8866 §5).
 
 use crate::text::{RawLine, fields, is_number, lines, number};
-use crate::{Attribute, Connection, Direction, Fault, Limits, Malformed, MediaDescription};
+use crate::{Attribute, Connection, Direction, Fault, Limits, Line, Malformed, MediaDescription};
 use alloc::vec::Vec;
 
 /// A session description: what it says, and every line that is not understood, so that it can be written again.
@@ -32,15 +32,6 @@ pub struct Origin {
     pub version: Vec<u8>,
     /// Network, address type and address, as written: nothing is ever sent there.
     pub address: Vec<u8>,
-}
-
-/// A line that is kept as it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// The letter before the `=`.
-    pub letter: u8,
-    /// What follows it.
-    pub value: Vec<u8>,
 }
 
 impl SessionDescription {
@@ -122,8 +113,8 @@ impl SessionDescription {
     /// Which way a section's media goes, seen from who wrote this: the section says it, or the session for all of its
     /// sections, or nobody and it is both ways (RFC 8866 §6.7).
     pub fn direction_of(&self, section: &MediaDescription) -> Direction {
-        let of_section = crate::attributes::direction(&section.attributes);
-        of_section.or_else(|| crate::attributes::direction(&self.attributes)).unwrap_or_default()
+        let of_section = crate::attribute::direction(&section.attributes);
+        of_section.or_else(|| crate::attribute::direction(&self.attributes)).unwrap_or_default()
     }
 
     fn read_session_line(&mut self, line: &RawLine<'_>, limits: &Limits) -> Result<(), Malformed> {

@@ -17,6 +17,15 @@ impl RawLine<'_> {
     }
 }
 
+/// A line that is kept as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The letter before the `=`.
+    pub letter: u8,
+    /// What follows it.
+    pub value: Vec<u8>,
+}
+
 /// Cuts a description into lines that end in CRLF or LF (RFC 8866 §5: a reader should take both). Blank lines are taken
 /// at the end only, where many phones leave some.
 pub(crate) fn lines<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<RawLine<'a>>, Malformed> {

@@ -4,14 +4,15 @@ mod stream;
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
-use crate::phone::outcome::{Heard, Received, Security, Sent};
+use crate::phone::outcome::{Heard, Received, Sent};
 use crate::phone::settings::{MediaSettings, Recording, Wish};
 use ringway_agent::Role;
 use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_media::session::{MediaEvent, MediaSession, PortRow, Report, Sas, SessionConfig, ZrtpSettings};
+use ringway_media::session::{MediaEvent, MediaSession, PortRow, Report, SessionConfig, ZrtpSettings};
+use ringway_phone::Protection;
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
 use ringway_srtp::SrtpSettings;
@@ -29,7 +30,7 @@ pub(crate) struct Line {
     /// Events of its sound card.
     card: Option<Receiver<AudioEvent>>,
     digits: String,
-    security: Security,
+    security: Protection,
     codec: Option<&'static str>,
     /// Where our RTP is received.
     rtp: SocketAddr,
@@ -51,7 +52,7 @@ pub(crate) enum Mute {
 #[derive(Debug)]
 pub(crate) enum Told {
     /// What protects it now.
-    Secured(Security),
+    Secured(Protection),
     /// What was to protect it did not come about; why, for a person. Nothing is sent or heard.
     SecurityFailed(String),
     /// The other side pressed a key.
@@ -110,7 +111,7 @@ impl Line {
             levels,
             card: events,
             digits: String::new(),
-            security: Security::None,
+            security: Protection::None,
             codec: None,
             rtp,
             untold: VecDeque::new(),
@@ -274,17 +275,12 @@ impl Line {
                 Some(Told::Digit(digit))
             }
             MediaEvent::Secured { suite, sas } => {
-                self.security = match sas {
-                    None => Security::Sdes(suite),
-                    Some(Sas { text: sas, is_verified, continuity, .. }) => {
-                        Security::Zrtp { suite, sas, is_verified, continuity }
-                    }
-                };
+                self.security = Protection::new(suite, sas);
                 Some(Told::Secured(self.security.clone()))
             }
             MediaEvent::Unprotected => {
-                self.security = Security::None;
-                Some(Told::Secured(Security::None))
+                self.security = Protection::None;
+                Some(Told::Secured(Protection::None))
             }
             MediaEvent::SecurityFailed(why) => Some(Told::SecurityFailed(why.to_string())),
             MediaEvent::PeerNotZrtp => Some(Told::SecurityFailed(

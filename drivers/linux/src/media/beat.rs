@@ -8,17 +8,23 @@
 
 use super::counts::Counters;
 use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
-use super::thread::Shared;
 use crate::clock::Clock;
-use crate::sys::{Epoll, Interest, ReadyList, StampedBatch, Timer, monotonic};
+use crate::sys::{Epoll, EventFd, Interest, ReadyList, StampedBatch, Timer, monotonic};
 use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, beat_after};
 use rtrb::{Consumer, Producer};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+
+/// State that the thread and its handles share.
+pub(super) struct Shared {
+    pub(super) counters: Counters,
+    pub(super) wake: EventFd,
+    pub(super) ending: AtomicBool,
+}
 
 /// All but the machine.
 pub(super) struct Beat<C, R> {

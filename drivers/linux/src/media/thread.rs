@@ -1,6 +1,6 @@
 //! The media thread from outside: start it, ask it, hear from it, stop it.
 
-use super::beat::Beat;
+use super::beat::{Beat, Shared};
 use super::counts::{Counters, MediaCounts, Priority};
 use super::ports::MediaPorts;
 use crate::clock::Clock;
@@ -136,13 +136,6 @@ impl MediaTally {
     pub fn priority(&self) -> Priority {
         self.0.counters.priority()
     }
-}
-
-/// What both sides touch.
-pub(super) struct Shared {
-    pub(super) counters: Counters,
-    pub(super) wake: EventFd,
-    pub(super) ending: AtomicBool,
 }
 
 fn raise_priority(real_time: u8) -> Priority {

@@ -3,7 +3,8 @@
 //! Nothing is kept of an INVITE without proof: the 401 and its To tag follow from the request and the time. Used nonce counts
 //! are kept of proven passwords only; wrong passwords are counted for each user and each source, with a limit.
 
-use crate::context::{AgentContext, Shared};
+use crate::context::Shared;
+use crate::core_context::CoreContext;
 use crate::request::reply::{IncomingRequest, finish};
 use crate::text::text;
 use crate::{AgentEvent, CallerAuth, Config};
@@ -13,7 +14,7 @@ use ringway_auth::{
     Algorithm, GuessLimits, Ha1, Login, LoginResult, Logins, NonceId, NonceMaker, NonceUse, Outcome,
     ReplayWindows, Verifier, request_mark,
 };
-use ringway_sansio::{Instant, Seed, Token};
+use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::Challenge;
 use ringway_sip::{HeaderName, Message, ResponseWriter, Uri};
 use ringway_transaction::{Allowance, reply_flow, to_tag};
@@ -45,7 +46,7 @@ impl CallerAuthenticator {
     /// The user whose password the INVITE proves; `None`: it was answered.
     pub(crate) fn authenticate(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         auth: &CallerAuth,
         incoming: &IncomingRequest<'_, '_>,
     ) -> Option<String> {
@@ -98,7 +99,7 @@ impl CallerAuthenticator {
 
     fn challenge(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         auth: &CallerAuth,
         incoming: &IncomingRequest<'_, '_>,
         is_stale: bool,
@@ -119,7 +120,7 @@ impl CallerAuthenticator {
     /// address is not sent.
     fn reply(
         &self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
@@ -128,18 +129,14 @@ impl CallerAuthenticator {
         let (message, flow) = (incoming.message, incoming.flow);
         let tag = to_tag(&self.tag_key, message);
         let config = cx.config;
-        let before = cx.io.out.len();
-        cx.io.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
+        let bytes_max = Allowance::generated_max(message.as_bytes().len());
+        cx.send_at_most(bytes_max, reply_flow(message.via(), flow), |arena| {
             let response = ResponseWriter::answer(arena, message, status, phrase, flow.remote, Some(&tag));
             finish(response, config, |response, _| {
                 add(response);
                 None
             });
         });
-        let most = Allowance::generated_max(message.as_bytes().len());
-        if cx.io.out.len() > before && cx.io.out.last_bytes().len() > most {
-            cx.io.out.drop_last();
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::Uri;
+use smallvec::SmallVec;
 
 /// A contact and what is known of it.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub(crate) struct Binding {
     /// How the REGISTER came.
     pub(crate) flow: Flow,
 }
+
+/// Bindings of a user. Nearly every user has one: it needs no allocation of its own.
+pub(crate) type Bindings = SmallVec<[Binding; 1]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -1,8 +1,7 @@
 //! What a REGISTER does to the bindings of one address-of-record (RFC 3261 §10.3 step 7).
 
-use super::binding::{Binding, Kind, Text};
+use super::binding::{Binding, Bindings, Kind, Text};
 use super::record;
-use super::table::Bindings;
 use crate::StoreFailed;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::Uri;

@@ -1,6 +1,6 @@
 //! All addresses-of-record of one shard, and their bindings.
 
-use super::binding::{Binding, Kind, Text};
+use super::binding::{Binding, Bindings, Kind, Text};
 use super::change::{Change, Room, SaveError, apply, check};
 use super::record::{self, BadRecord};
 use crate::{Aor, Authenticated, StoreFailed};
@@ -13,7 +13,6 @@ use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Tr
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use smallvec::SmallVec;
 
 /// Where the users of one shard are.
 #[derive(Debug)]
@@ -36,9 +35,6 @@ struct Named {
     rest: u64,
     key: SlabKey,
 }
-
-/// Nearly every user has one binding: it stands with the user.
-pub(crate) type Bindings = SmallVec<[Binding; 1]>;
 
 #[derive(Debug)]
 struct User {

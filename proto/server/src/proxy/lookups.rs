@@ -1,13 +1,14 @@
 //! DNS lookups that forwarding waits for.
 
 use super::context::BranchId;
-use super::stateless::Waiting;
 use crate::Action;
+use crate::auth::Grant;
 use alloc::boxed::Box;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Instant, Seed, Wheel};
+use ringway_sansio::{Context, Flow, Instant, Seed, Transport, Wheel};
+use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup of a host's address.
 #[derive(Debug)]
@@ -16,6 +17,26 @@ pub(super) enum Lookup {
     Branch(BranchId),
     /// A request that is forwarded without state.
     Stateless(Box<Waiting>),
+}
+
+/// A request that is forwarded without state and waits for the address of its target.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) request: Box<[u8]>,
+    pub(super) source: Flow,
+    pub(super) key: Option<MatchKey>,
+    pub(super) grant: Grant,
+    pub(super) uri: Box<[u8]>,
+    pub(super) keeps_uri: bool,
+    pub(super) port: u16,
+    pub(super) transport: Transport,
+}
+
+impl Waiting {
+    /// Length of the request.
+    const fn bytes_len(&self) -> usize {
+        self.request.len()
+    }
 }
 
 /// Lookups under way, by query number. The numbers are ours, never a peer's.

@@ -4,11 +4,10 @@ use super::Proxy;
 use super::breadth::Share;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
-use super::lookups::Lookup;
+use super::lookups::{Lookup, Waiting};
 use super::reach::{hop_to_target, resolved};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
-use crate::auth::Grant;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{Hop, preprocess};
@@ -17,27 +16,7 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{ConnectionId, Flow, Instant, Token, Transport};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
-use ringway_transaction::{MatchKey, reply_address, stamped_address};
-
-/// A request that is forwarded without state and waits for the address of its target.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    request: Box<[u8]>,
-    source: Flow,
-    key: Option<MatchKey>,
-    grant: Grant,
-    uri: Box<[u8]>,
-    keeps_uri: bool,
-    port: u16,
-    transport: Transport,
-}
-
-impl Waiting {
-    /// Length of the request.
-    pub(super) const fn bytes_len(&self) -> usize {
-        self.request.len()
-    }
-}
+use ringway_transaction::{reply_address, stamped_address};
 
 impl Proxy {
     /// Forwards to the first target. The branch follows from the request, so that its retransmissions, its ACK and its CANCEL

@@ -1,20 +1,18 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
-use super::event::{Compared, Lock, MediaReport, NetworkFacts, PhoneEvent, Secret};
+use super::event::Secret;
 use super::settings::{self, Account, Srtp};
 use crate::failure::Failure;
 use crate::phone::args::{AccountArgs, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
-use crate::phone::outcome::Security;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
 use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_media::session::Report;
+use ringway_phone::{MediaReport, NetworkFacts, PhoneEvent};
 use ringway_sansio::Transport;
-use ringway_sdp::CryptoSuite;
-use ringway_zrtp::Continuity;
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.
@@ -115,23 +113,6 @@ impl Wired {
             return uri.to_owned();
         }
         format!("{uri}{}", self.transport.uri_parameter())
-    }
-}
-
-/// What protects a call, in the screen's words.
-pub(super) fn lock(security: Security) -> Lock {
-    let named = |suite: CryptoSuite| suite.name().to_owned();
-    match security {
-        Security::None => Lock::None,
-        Security::Sdes(suite) => Lock::SdesPlain { suite: named(suite) },
-        Security::Zrtp { suite, sas, is_verified, continuity } => {
-            let compared = match (continuity, is_verified) {
-                (Continuity::Broken, _) => Compared::Broken,
-                (Continuity::FirstCall | Continuity::Continued, true) => Compared::Yes,
-                (Continuity::FirstCall | Continuity::Continued, false) => Compared::No,
-            };
-            Lock::Zrtp { suite: named(suite), sas, compared }
-        }
     }
 }
 

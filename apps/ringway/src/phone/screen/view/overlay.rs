@@ -43,8 +43,8 @@ const HELP: [&str; 38] = [
     "  k             show or hide SRTP keys in a message",
     "",
     "The lock says what protects the sound now: none;",
-    "SDES over plain SIP (weak); ZRTP with the SAS",
-    "that you read to each other.",
+    "SDES over plain SIP (weak); ZRTP",
+    "with the SAS that you read to each other.",
 ];
 
 pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, overlay: &Overlay) -> Option<Position> {
