@@ -171,8 +171,8 @@ impl Logins for CallerLogins<'_> {
     }
 }
 
-/// RFC 8760 §2.4: the best first.
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
+/// The only set that all phones answer: docs/decisions/0003-digest-order.md.
+const ALGORITHMS: [Algorithm; 1] = [Algorithm::Md5];
 
 /// How long a nonce is good: longer than a person takes to type a password.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
