@@ -63,7 +63,7 @@ pub(crate) struct AnswerArgs {
     /// Let it ring so many seconds before answering
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) ring_s: u16,
-    /// Ask callers for a password (401). FILE lists who may call, as `ringway user import` takes it, with the header
+    /// Challenge callers with 401. FILE lists the users who may call, as `ringway user import` takes it, with the header
     /// username,password; nobody else may read it (mode 600). The realm is USER@HOST of --as
     #[arg(long, value_name = "FILE")]
     pub(crate) challenge: Option<PathBuf>,
@@ -77,8 +77,8 @@ pub(crate) struct AnswerArgs {
 /// Arguments of `ringway options`.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "It prints the status, what the other side can do, and the round-trip time of the request. Without --server
-it asks the host in the URI itself. It waits 32 s for an answer.
+    after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time. Without --server the request
+goes to the host in the URI. Without a response it fails after 32 s.
 
 Examples:
   ringway options sip:192.0.2.5
@@ -89,9 +89,9 @@ Examples:
 Exit status: 0 answered with 2xx, 1 refused or not answered, 2 bad usage."
 )]
 pub(crate) struct OptionsArgs {
-    /// Whom to ask: a SIP URI
+    /// SIP URI to send OPTIONS to
     pub(crate) uri: String,
-    /// Who asks: a SIP URI (default: sip:ringway@ and this machine's address)
+    /// SIP URI of the sender (default: sip:ringway@ and this machine's address)
     #[arg(long, value_name = "URI")]
     pub(crate) from: Option<String>,
     #[command(flatten)]

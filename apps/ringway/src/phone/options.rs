@@ -1,4 +1,4 @@
-//! `ringway options`: sends OPTIONS, and prints what the other side can do.
+//! `ringway options`: sends OPTIONS, and prints the response.
 
 use crate::failure::Failure;
 use crate::output::{self, printable};
