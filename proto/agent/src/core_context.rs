@@ -6,6 +6,7 @@ use crate::request::reply::{IncomingRequest, phrase_of, warning_agent, write_ref
 use crate::request::{Cancelled, NotSent, Requests};
 use crate::session::NotAcceptable;
 use crate::{Action, AgentEvent, CallId, Config, Counters};
+use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Token};
 use ringway_sip::ResponseWriter;
 use ringway_transaction::{ServerId, SlabKey};
@@ -53,6 +54,16 @@ impl CoreContext<'_> {
     /// Sends bytes that are no SIP message, such as a keep-alive.
     pub(crate) fn send(&mut self, flow: Flow, bytes: &[u8]) {
         self.io.out.send(flow, Token::NONE, bytes);
+    }
+
+    /// Sends a message that no transaction retransmits, unless it is longer than `bytes_max`.
+    pub(crate) fn send_at_most(&mut self, bytes_max: usize, flow: Flow, write: impl FnOnce(&mut Vec<u8>)) {
+        let out = &mut self.io.out;
+        let before = out.len();
+        out.send_with(flow, Token::NONE, write);
+        if out.len() > before && out.last_bytes().len() > bytes_max {
+            out.drop_last();
+        }
     }
 
     /// Sends a request, at once or after a lookup.

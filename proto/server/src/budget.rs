@@ -1,10 +1,10 @@
 //! Memory that peers make a server keep for requests under way.
 
-use crate::rate::SeededHash;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use ringway_auth::SeededHash;
 use ringway_sansio::{MemoryBound, Seed, source_of};
 
 /// A bound on the bytes of all requests under way, and on those of each source (an IPv6 /64 network counts as one).

@@ -3,8 +3,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, source_of};
-use siphasher::sip::SipHasher13;
 
 /// Token buckets by source address: `rate` requests a second, a second's worth at once. Sources that are quiet are
 /// forgotten; more than [`SourceRates::SOURCES_MAX`] at once share what is left.
@@ -54,26 +54,6 @@ fn take(full_at: &mut Instant, now: Instant, interval: Duration) -> bool {
     }
     *full_at = from + interval;
     true
-}
-
-/// SipHash keyed from the seed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeededHash([u8; 16]);
-
-impl SeededHash {
-    pub(crate) fn new(seed: &Seed) -> Self {
-        let mut key = [0; 16];
-        key.copy_from_slice(seed.bytes().get(..16).unwrap_or(&[0; 16]));
-        Self(key)
-    }
-}
-
-impl core::hash::BuildHasher for SeededHash {
-    type Hasher = SipHasher13;
-
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
-    }
 }
 
 #[cfg(test)]

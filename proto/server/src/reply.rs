@@ -5,11 +5,9 @@ use crate::env::Env;
 use crate::request::Request;
 use crate::{Action, Aor, CallStep, Services};
 use alloc::vec::Vec;
-use core::hash::Hasher;
-use ringway_sansio::{Context, Flow, PartHasher, Token};
+use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, write_number};
-use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow};
-use siphasher::sip::SipHasher13;
+use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow, to_tag};
 
 impl<S: Services> Env<'_, S> {
     /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again. Towards an address that is not
@@ -149,19 +147,6 @@ pub(crate) fn write_reply(
         // What was refused as unsafe is not sent: the client asks again and gives up.
         let _ = response.finish();
     });
-}
-
-/// The To tag of our own responses. It follows from the request, so that a retransmitted request gets it again and the ACK of a
-/// response that left no state is recognized (RFC 3261 §8.2.7).
-pub(crate) fn to_tag(key: &[u8; 16], message: &Message<'_>) -> [u8; 16] {
-    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
-    let (call_id, from_tag) = (message.call_id(), message.from().tag().unwrap_or_default());
-    // Both are parts of one message and shorter than 65,536 bytes.
-    let lengths = (call_id.len() as u64) << 16 | from_tag.len() as u64;
-    hash.fixed(&(u64::from(message.cseq().number) << 32 | lengths).to_le_bytes());
-    hash.fixed(call_id);
-    hash.fixed(from_tag);
-    ringway_sip::hex16(hash.into_hasher().finish())
 }
 
 /// Appends a value of a message without its folds, so that it can stand on one line of an answer.

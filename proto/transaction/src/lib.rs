@@ -30,6 +30,7 @@ mod serving;
 mod slab;
 mod stored;
 mod stream;
+mod to_tag;
 mod token;
 mod via;
 
@@ -44,4 +45,5 @@ pub use rejected::answer_rejected;
 pub use server::ServerId;
 pub use slab::{Slab, SlabKey};
 pub use stream::SipFramer;
+pub use to_tag::to_tag;
 pub use via::{reply_address, reply_flow, stamped_address};

@@ -1,4 +1,4 @@
-//! From the Commit to the Confirms, as initiator and as responder (RFC 6189 §4.4.1), and the contention of two Commits
+//! States of the key exchange, from the Commit to the Confirms, in both roles (RFC 6189 §4.4.1), and the contention of two Commits
 //! (§4.2).
 
 use crate::CONFIRM_FAILURES_MAX;
@@ -18,7 +18,7 @@ use ringway_sansio::Instant;
 use zeroize::Zeroizing;
 
 impl Zrtp {
-    /// Chooses, makes the DHPart2 that will be sent later, and commits to it.
+    /// Chooses the algorithms, creates the DHPart2 that is sent later, and commits to it.
     pub(crate) fn commit(&mut self, now: Instant, out: PacketSink<'_>) -> State {
         let Some(peer) = &self.peer else { return State::Discovering };
         let chosen = Chosen::from_lists(&self.config.algorithms, &peer.hello.algorithms);
@@ -108,7 +108,7 @@ impl Zrtp {
         let confirm2 = self.write_confirm(&agreed, MessageType::Confirm2);
         self.send(&confirm2, out);
         self.retransmission = Some(Retransmission::message(now, confirm2, "Conf2ACK"));
-        self.tell(ZrtpEvent::ReadyToReceive {
+        self.emit(ZrtpEvent::ReadyToReceive {
             suite: agreed.chosen.suite(),
             receive: agreed.keys.of(Role::Responder).master_key(),
         });
@@ -129,7 +129,7 @@ impl Zrtp {
         State::AwaitConf2Ack(agreed, confirm)
     }
 
-    /// A Commit came in `state`: discovering, waiting for it, or with a Commit of our own out.
+    /// Handles a Commit in `state`: discovering, waiting for a Commit, or after our own Commit.
     pub(crate) fn on_commit(
         &mut self,
         now: Instant,
@@ -160,7 +160,7 @@ impl Zrtp {
         let State::AwaitDhPart1(offer) = state else {
             return self.respond(now, commit, message, None, out);
         };
-        // RFC 6189 §4.2: the lower one is discarded. The peer does the same with ours.
+        // RFC 6189 §4.2: the lower hvi is discarded. The peer decides the same.
         if offer.hvi >= commit.hvi {
             self.counts.unexpected += 1;
             return State::AwaitDhPart1(offer);
@@ -239,7 +239,7 @@ impl Zrtp {
         }
     }
 
-    /// Checks the peer's Confirm. `None`: to be passed over, the right one may still come.
+    /// Checks the peer's Confirm. `None`: ignored, because the authentic one may still arrive.
     pub(crate) fn check_confirm(
         &mut self,
         agreed: &Agreed,
@@ -261,8 +261,8 @@ impl Zrtp {
         }
     }
 
-    /// Our Confirm. Without a cache the V flag is false (RFC 6189 §4.9.1), and so it is when the peer is not the one
-    /// whose string was compared.
+    /// Writes our Confirm. The V flag is false without a cache (RFC 6189 §4.9.1) and if the retained secrets
+    /// do not match.
     pub(crate) fn write_confirm(&mut self, agreed: &Agreed, kind: MessageType) -> Vec<u8> {
         let confirm = Confirm {
             h0: self.chain.h0,
@@ -274,13 +274,13 @@ impl Zrtp {
         confirm.write(kind, agreed.chosen.hash, agreed.keys.of(agreed.role), iv)
     }
 
-    /// True when our user compared the string in an earlier call and the secrets lead from there to here.
+    /// True if our user compared the string in an earlier call and the retained secrets match.
     pub(crate) fn is_sas_verified(&self, continuity: Continuity) -> bool {
         let retained = self.peer.as_ref().and_then(|peer| self.cache.find(&peer.hello.zid));
         continuity == Continuity::Continued && retained.is_some_and(|retained| retained.sas_verified)
     }
 
-    /// DHResult with the peer's public value.
+    /// Computes DHResult with the peer's public value.
     pub(crate) fn agree(
         &mut self,
         key_pair: &KeyPair,
@@ -307,7 +307,8 @@ impl Zrtp {
             CommitRefusal::AuthTag => "auth tag",
             CommitRefusal::KeyAgreement => "key agreement",
             CommitRefusal::SasType => "SAS type",
-            // RFC 6189 §4.4.2.3: a Commit with Diffie-Hellman turns the roles, and beats the other where both are out.
+            // RFC 6189 §4.4.2.3: our Commit with Diffie-Hellman exchanges the roles, and has precedence if
+            // both were sent.
             CommitRefusal::Preshared => match (&state, self.config.commit_mode) {
                 (State::AwaitDhPart1(_), _) => return state,
                 (_, CommitMode::Active) => return self.commit(now, out),
@@ -318,7 +319,7 @@ impl Zrtp {
         self.fail(now, ZrtpFailure::NotOffered(what), out)
     }
 
-    /// Follows the Commit. A key pair that we have already is used if it serves (RFC 6189 §4.2).
+    /// Answers the Commit. An existing key pair is used if it is strong enough (RFC 6189 §4.2).
     fn respond(
         &mut self,
         now: Instant,

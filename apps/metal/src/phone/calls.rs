@@ -116,6 +116,7 @@ impl<C: Card> PhoneMachine<C> {
             | AgentEvent::TransferProgress { .. }
             | AgentEvent::TransferDone { .. }
             | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::CallerRefused { .. }
             | AgentEvent::Message { .. } => {}
         }
     }

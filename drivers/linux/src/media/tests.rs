@@ -111,7 +111,7 @@ fn start(ports: MediaPorts, machine: Metronome) -> MediaThread<Metronome> {
 }
 
 #[test]
-fn two_hundred_packets_leave_at_their_beats_and_arrive_stamped() {
+fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
     let (here, there) = (ports(), ports());
     let listener = Metronome::new(Some(here.rtp_address()));
     let speaker = Metronome::new(Some(there.rtp_address()));
@@ -174,12 +174,12 @@ fn allocations_in(beats: u32) -> u64 {
 }
 
 #[test]
-fn a_beat_allocates_nothing() {
+fn a_tick_allocates_nothing() {
     assert_eq!(allocations_in(10), allocations_in(100));
 }
 
 #[test]
-fn commands_deadlines_and_reports_pass_between_the_beats() {
+fn commands_deadlines_and_reports_are_handled_between_ticks() {
     let mut thread = start(ports(), Metronome::new(None));
     let ear = UdpSocket::bind("127.0.0.1:0").unwrap();
     ear.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -199,7 +199,7 @@ fn commands_deadlines_and_reports_pass_between_the_beats() {
 }
 
 #[test]
-fn rtcp_has_its_own_port_and_is_answered_from_there() {
+fn rtcp_is_received_and_sent_on_its_own_port() {
     let ports = ports();
     let mut rtcp = ports.rtp_address();
     assert_eq!(rtcp.port() % 2, 0);
@@ -214,7 +214,7 @@ fn rtcp_has_its_own_port_and_is_answered_from_there() {
 }
 
 #[test]
-fn a_long_pause_is_skipped_in_whole_beats_and_a_short_one_is_made_up_for() {
+fn ticks_of_a_long_pause_are_skipped_and_of_a_short_one_run_late() {
     let mut thread = start(ports(), Metronome::new(None));
     assert!(thread.command(Ask::Sleep(Duration::from_millis(200))).is_ok());
     until("the beats after the pause", || thread.counts().beats_skipped >= 30);
@@ -226,7 +226,7 @@ fn a_long_pause_is_skipped_in_whole_beats_and_a_short_one_is_made_up_for() {
 }
 
 #[test]
-fn a_flood_does_not_move_the_beat_nor_take_the_processor() {
+fn a_flood_neither_delays_ticks_nor_uses_up_the_processor() {
     let ports = ports();
     let target = ports.rtp_address();
     let thread = start(ports, Metronome::new(None));
@@ -244,7 +244,7 @@ fn a_flood_does_not_move_the_beat_nor_take_the_processor() {
 }
 
 #[test]
-fn what_is_too_long_for_media_is_counted_and_dropped() {
+fn too_long_datagrams_are_counted_and_dropped() {
     let ports = ports();
     let target = ports.rtp_address();
     let mut thread = start(ports, Metronome::new(None));
@@ -258,7 +258,7 @@ fn what_is_too_long_for_media_is_counted_and_dropped() {
 }
 
 #[test]
-fn ranges_are_read_and_wrong_ones_are_named() {
+fn ranges_are_parsed_and_invalid_ones_are_errors() {
     for (text, written) in [("4000-4001", "4000-4001"), ("4000", "4000-4001"), ("4001-4004", "4001-4004")] {
         assert_eq!(text.parse::<PortRange>().unwrap().to_string(), written);
     }
@@ -269,7 +269,7 @@ fn ranges_are_read_and_wrong_ones_are_named() {
 }
 
 #[test]
-fn a_range_is_used_up_and_then_says_so() {
+fn an_exhausted_range_is_an_error() {
     let range = "20000-20005".parse().unwrap();
     let mut held: Vec<MediaPorts> = Vec::new();
     let error = loop {

@@ -28,7 +28,7 @@ impl UserAgent {
             Incoming::New(_) if method == Method::Ack => return calls.on_ack(cx, message),
             Incoming::New(key) => key,
         };
-        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None };
+        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None, proven_user: None };
         if method == Method::Cancel {
             return calls.on_cancel(cx, incoming);
         }

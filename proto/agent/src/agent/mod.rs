@@ -34,7 +34,8 @@ impl UserAgent {
         let mut shared = Shared::new(config, &seed);
         let requests = Requests::new(&mut shared, now);
         let registrations = Registrations::new(&mut shared, now);
-        Ok(Self { shared, requests, registrations, calls: Calls::new(now) })
+        let calls = Calls::new(&mut shared, now);
+        Ok(Self { shared, requests, registrations, calls })
     }
 
     /// Registers every account whose configuration says so.
@@ -133,7 +134,8 @@ impl UserAgent {
             }
             Purpose::Query(query) if is_final => {
                 let (status, reason) = (answer.status, answer.reason.clone());
-                cx.emit(AgentEvent::QueryAnswered { query, status, reason });
+                let abilities = self.requests.abilities(cx.now, key, answer);
+                cx.emit(AgentEvent::QueryAnswered { query, status, reason, abilities });
             }
             Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => {}
         }

@@ -32,6 +32,14 @@ impl Calls {
         if incoming.message.to().tag().is_some() {
             return self.on_reinvite(cx, incoming);
         }
+        let proven_user = match &cx.config.caller_auth {
+            Some(auth) => match self.authenticator.authenticate(cx, auth, incoming) {
+                Some(user) => Some(user),
+                None => return,
+            },
+            None => None,
+        };
+        let incoming = &IncomingRequest { proven_user: proven_user.as_deref(), ..*incoming };
         if self.is_merged(incoming.message) {
             return cx.refuse(incoming, 482, "Loop Detected");
         }
@@ -154,6 +162,7 @@ impl Calls {
             from: text(message.from().uri.as_bytes()),
             to: text(message.to().uri.as_bytes()),
             display_name: text(&digest::unescape(&unfolded(name))),
+            proven_user: incoming.proven_user.map(Into::into),
             has_offer: !message.body().is_empty(),
             replaces,
         });
@@ -366,7 +375,7 @@ impl Calls {
             acceptance.is_some_and(|acceptance| acceptance.cseq == message.cseq().number)
         });
         let Some(id) = found else {
-            cx.counters.stray += 1;
+            cx.counters.stray += u64::from(!self.authenticator.is_acknowledged_by(message));
             return;
         };
         let Some(acceptance) = self.end_acceptance(id) else { return };

@@ -22,6 +22,7 @@
 //! `transfer.rs` and `referral.rs` the two sides of a transfer.
 
 mod acceptance;
+mod callers;
 mod change;
 mod error;
 mod incoming;
@@ -33,9 +34,11 @@ mod transfer;
 pub use error::CallError;
 pub use state::{CallState, Role};
 
+use crate::call::callers::CallerAuthenticator;
 use crate::call::referral::Report;
 use crate::call::state::Call;
 use crate::call::transfer::is_token_before_params;
+use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::dialog::Order;
 use crate::draft::{CallRequest, Purpose};
@@ -52,6 +55,7 @@ use ringway_transaction::{Slab, SlabKey};
 pub(crate) struct Calls {
     calls: Slab<Call>,
     timers: Wheel<Timer>,
+    authenticator: CallerAuthenticator,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +75,9 @@ enum Timer {
 }
 
 impl Calls {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self { calls: Slab::default(), timers: Wheel::new(now) }
+    pub(crate) fn new(shared: &mut Shared, now: Instant) -> Self {
+        let authenticator = CallerAuthenticator::new(shared, now);
+        Self { calls: Slab::default(), timers: Wheel::new(now), authenticator }
     }
 
     pub(crate) fn len(&self) -> usize {

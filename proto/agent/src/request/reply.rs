@@ -21,6 +21,8 @@ pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) key: MatchKey,
     /// Its transaction, if that was started before the response was known.
     pub(crate) server: Option<ServerId>,
+    /// The user whose password it proves.
+    pub(crate) proven_user: Option<&'m str>,
 }
 
 impl Requests {

@@ -71,14 +71,25 @@ pub enum SymmetricRtp {
     SignalledOnly,
 }
 
-/// A row of ports of the peer, to which our sound goes as well while nobody is heard: a NAT that counts its ports up
-/// has opened one of them (port, port + 2, …).
+/// A row of consecutive ports of the peer, to which our sound goes as well while nobody is heard: a NAT that counts its ports up
+/// has opened one of them (port + 1, port + 2, …), and lets nobody in but whom the peer sends to; a NAT on our side lets the peer in
+/// at the port that we have sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRow {
-    /// How many ports beside the signalled one; 0: none.
+    /// How many ports beside the signalled one: up to [`Self::PORTS_MAX`]; 0: none.
     pub ports: u8,
     /// How long nobody must have been heard.
     pub after: Duration,
+}
+
+impl PortRow {
+    /// The longest row: each of its ports gets a packet every 1.28 s.
+    pub const PORTS_MAX: u8 = 64;
+
+    /// A row of this length, tried when nobody was heard for 2 s.
+    pub fn of(ports: u8) -> Self {
+        Self { ports: ports.min(Self::PORTS_MAX), ..Self::default() }
+    }
 }
 
 impl Default for PortRow {

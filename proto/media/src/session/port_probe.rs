@@ -41,8 +41,8 @@ impl PortProbe {
         }
         self.due = Some(now + INTERVAL);
         self.next = self.next % self.row.ports.max(1) + 1;
-        // RFC 3550 §11: RTP has the even ports.
-        let port = signalled.port().checked_add(2 * u16::from(self.next))?;
+        // RTP and RTCP take a port each of a NAT that counts, and so does whatever else the peer sends: parity says nothing.
+        let port = signalled.port().checked_add(u16::from(self.next))?;
         Some(SocketAddr::new(signalled.ip(), port))
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         for _ in 0..5 {
             ports.extend(search.next(search.due().unwrap(), signalled).map(|address| address.port()));
         }
-        assert_eq!(ports, [4002, 4004, 4006, 4002, 4004]);
+        assert_eq!(ports, [4001, 4002, 4003, 4001, 4002]);
         search.stop();
         assert_eq!(search.due(), None);
     }
@@ -75,7 +75,7 @@ mod tests {
     fn there_is_no_port_behind_the_last() {
         let mut search = PortProbe::new(PortRow { ports: 2, after: Duration::ZERO });
         search.start(Instant::from_secs(1));
-        let last = SocketAddr::from(([192, 0, 2, 1], 65_534));
+        let last = SocketAddr::from(([192, 0, 2, 1], 65_535));
         assert_eq!(search.next(Instant::from_secs(1), last), None);
         assert!(search.due().is_some());
     }

@@ -1,17 +1,15 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
-use super::verify::{Outcome, Verifier};
-use super::{NonceAge, NonceMaker};
+use super::{Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use crate::env::{Env, derive};
 use crate::request::Request;
 use crate::{Aor, Authenticated, Config, LogEvent, LoginRefusal, Services};
 use alloc::vec::Vec;
-use core::hash::Hasher;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Seed};
-use ringway_sip::digest::{Challenge, Credentials, unescape};
-use ringway_sip::{HeaderName, Message, ResponseWriter};
-use siphasher::sip::SipHasher13;
+use ringway_auth::{Logins, Outcome, Verifier, request_mark};
+use ringway_sansio::{Instant, Seed};
+use ringway_sip::digest::{Challenge, Credentials, Ha1, unescape};
+use ringway_sip::{HeaderName, ResponseWriter, Uri};
 
 /// Authenticates the senders of requests.
 ///
@@ -78,18 +76,19 @@ impl Authenticator {
     ) -> Option<Vec<u8>> {
         let now = env.cx.now;
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow);
-        let verifier = Verifier {
+        let mut verifier = Verifier {
             now,
-            config: env.config,
-            services: env.services,
+            realm: env.config.auth.realm.as_bytes(),
+            algorithms: &env.config.auth.algorithms,
+            logins: ServerLogins { config: env.config, services: env.services },
             nonces: &self.nonces,
             domain,
             source: request.flow.remote.ip(),
         };
         match verifier.verify(request.message, &request.uri, header, mark) {
-            Outcome::Proven { user, names_server } => {
+            Outcome::Proven { user, is_other_name } => {
                 env.counters.authenticated += 1;
-                env.counters.digest_uri_server += u64::from(names_server);
+                env.counters.digest_uri_server += u64::from(is_other_name);
                 return Some(user);
             }
             Outcome::Challenge { is_stale } => {
@@ -180,6 +179,36 @@ impl Authenticator {
     }
 }
 
+/// [`Services`] as a verifier uses them.
+struct ServerLogins<'s, S> {
+    config: &'s Config,
+    services: &'s S,
+}
+
+impl<S: Services> Logins for ServerLogins<'_, S> {
+    fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        self.services.credentials(user, domain)
+    }
+
+    fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        self.services.use_nonce(now, nonce, count, request)
+    }
+
+    fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
+        self.services.may_log_in(now, login)
+    }
+
+    fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        self.services.on_login(now, login, result);
+    }
+
+    /// True for the server itself. SIPp writes the address that it sends to, which a server behind a translator does not have.
+    fn is_other_name(&self, uri: &Uri<'_>) -> bool {
+        let is_address = uri.host().ip().is_some() && self.config.may_be_behind_translator();
+        uri.user().is_none() && (is_address || self.config.domain_of(uri).is_some())
+    }
+}
+
 /// True when `user` is that of `address`; a request of another user is refused.
 fn is_address_of(
     env: &mut Env<'_, impl Services>,
@@ -198,23 +227,6 @@ fn is_address_of(
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
     let address = request.flow.remote;
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
-}
-
-/// A number that stands for a request and its source; on a stream also for its time.
-fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
-    // All of it: a request that differs in anything is another one.
-    hash.write(message.as_bytes());
-    match flow.remote.ip() {
-        core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
-        core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
-    }
-    hash.write_u16(flow.remote.port());
-    // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
-    if flow.transport.is_reliable() {
-        hash.write_u64(now.as_nanos());
-    }
-    hash.finish()
 }
 
 /// Retry-After for a client whose password was not checked, in seconds.

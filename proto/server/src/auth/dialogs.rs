@@ -1,7 +1,7 @@
 //! Dialogs whose Record-Route mark was extended by a target refresh.
 
-use crate::rate::SeededHash;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed};
 
 /// Ends of marks that target refreshes moved, by mark.

@@ -3,12 +3,12 @@
 use super::binding::{Binding, Bindings, Kind, Text};
 use super::change::{Change, Room, SaveError, apply, check};
 use super::record::{self, BadRecord};
-use crate::rate::SeededHash;
 use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::{HashMap, HashSet, HashTable};
+use ringway_auth::SeededHash;
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};

@@ -3,10 +3,10 @@
 use super::context::BranchId;
 use crate::Action;
 use crate::auth::Grant;
-use crate::rate::SeededHash;
 use alloc::boxed::Box;
 use core::time::Duration;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Transport, Wheel};
 use ringway_transaction::MatchKey;
 

@@ -1,8 +1,8 @@
 //! Requests of strangers under way, for each user that they are for.
 
-use crate::rate::SeededHash;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
+use ringway_auth::SeededHash;
 use ringway_sansio::Seed;
 
 /// Counts of requests, by user. A user without any has no entry, so there are no more entries than contexts.

@@ -4,13 +4,12 @@ use super::Proxy;
 use super::context::{Best, BranchId, BranchState, Transactions};
 use super::remote_target::{self, Response};
 use crate::env::Env;
-use crate::reply::to_tag;
 use crate::{CallStep, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
-use ringway_transaction::{ServerId, SlabKey};
+use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
     /// Handles the response of a branch.

@@ -1,6 +1,6 @@
 //! Bounds on guessing passwords.
 
-use crate::rate::SeededHash;
+use crate::SeededHash;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;

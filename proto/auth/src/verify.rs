@@ -1,16 +1,17 @@
-//! From a request to who sent it.
+//! Checking of the credentials in a request.
 
-use super::{Algorithm, Login, LoginResult, NonceAge, NonceMaker, NonceUse};
-use crate::{Config, Ha1, Services};
+use crate::{Algorithm, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use alloc::vec::Vec;
+use core::hash::Hasher;
 use core::net::IpAddr;
-use ringway_sansio::Instant;
+use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{HeaderName, Message, Uri};
+use siphasher::sip::SipHasher13;
 
 /// What the credentials of a request are worth.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// None for our realm, or none that could be right.
     Challenge {
         /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the password is
@@ -35,31 +36,55 @@ pub(crate) enum Outcome {
     Proven {
         /// The digest's `username`, escapes undone.
         user: Vec<u8>,
-        /// The digest's `uri` is the server and not the Request-URI.
-        names_server: bool,
+        /// The digest's `uri` is not the Request-URI (see [`Logins::is_other_name`]).
+        is_other_name: bool,
     },
+}
+
+/// The surroundings of a [`Verifier`]: passwords, used nonce counts, wrong passwords.
+pub trait Logins {
+    /// H(A1) of a user.
+    fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
+
+    /// Marks a nonce count as used (see [`ReplayWindows`](crate::ReplayWindows)).
+    fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
+
+    /// False when too many passwords were guessed (see [`GuessLimits`](crate::GuessLimits)): then the password is not checked.
+    fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool;
+
+    /// Records how an attempt to log in ended.
+    fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult);
+
+    /// True for a URI that clients write as the digest's `uri` in place of the Request-URI that came.
+    fn is_other_name(&self, uri: &Uri<'_>) -> bool;
 }
 
 /// Everything that the worth of credentials depends on, but the request.
 #[derive(Debug)]
-pub(crate) struct Verifier<'v, S> {
-    pub(crate) now: Instant,
-    pub(crate) config: &'v Config,
-    pub(crate) services: &'v S,
-    pub(crate) nonces: &'v NonceMaker,
+pub struct Verifier<'v, L> {
+    /// The current time.
+    pub now: Instant,
+    /// The realm of the challenges.
+    pub realm: &'v [u8],
+    /// The algorithms of the challenges.
+    pub algorithms: &'v [Algorithm],
+    /// The maker of the nonces.
+    pub nonces: &'v NonceMaker,
     /// The domain whose users are looked up.
-    pub(crate) domain: &'v [u8],
+    pub domain: &'v [u8],
     /// The address that the request came from.
-    pub(crate) source: IpAddr,
+    pub source: IpAddr,
+    /// Passwords, used nonce counts, wrong passwords.
+    pub logins: L,
 }
 
-impl<S: Services> Verifier<'_, S> {
+impl<L: Logins> Verifier<'_, L> {
     /// Checks the credentials for our realm in `header` (Authorization or Proxy-Authorization).
     ///
     /// `request_uri` is the one that came. `request` makes what stands for the request and its source; it is asked once a
     /// password is proven. A user that does not exist takes the same work and gets the same answer as a wrong password.
-    pub(crate) fn verify(
-        &self,
+    pub fn verify(
+        &mut self,
         message: &Message<'_>,
         request_uri: &Uri<'_>,
         header: HeaderName,
@@ -72,19 +97,18 @@ impl<S: Services> Verifier<'_, S> {
                 Ok(None) => continue,
                 Err(ringway_sip::Malformed) => return Outcome::Malformed,
             };
-            if unescape(given.realm).as_ref() != self.config.auth.realm.as_bytes() {
+            if unescape(given.realm).as_ref() != self.realm {
                 continue;
             }
             let algorithm = match given.algorithm {
                 None => Some(Algorithm::Md5),
                 Some(name) => Algorithm::from_name(name),
             };
-            let algorithms = &self.config.auth.algorithms;
-            let Some(algorithm) = algorithm.filter(|algorithm| algorithms.contains(algorithm)) else {
+            let Some(algorithm) = algorithm.filter(|algorithm| self.algorithms.contains(algorithm)) else {
                 continue;
             };
             let Some(count) = given.nonce_count().filter(|_| is_auth(&given)) else { continue };
-            let Some(names_server) = self.names_server(request_uri, given.uri) else {
+            let Some(is_other_name) = self.is_other_name(request_uri, given.uri) else {
                 return Outcome::OtherUri;
             };
             let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
@@ -103,9 +127,9 @@ impl<S: Services> Verifier<'_, S> {
                 }
                 LoginResult::Slowed => return Outcome::Slowed { user: user.into_owned() },
             }
-            outcome = match self.services.use_nonce(self.now, id, count, request()) {
+            outcome = match self.logins.use_nonce(self.now, id, count, request()) {
                 NonceUse::First | NonceUse::Repeated => {
-                    return Outcome::Proven { user: user.into_owned(), names_server };
+                    return Outcome::Proven { user: user.into_owned(), is_other_name };
                 }
                 NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
             };
@@ -113,9 +137,9 @@ impl<S: Services> Verifier<'_, S> {
         outcome
     }
 
-    /// Whether the digest's `uri` names the server instead of the Request-URI; `None` when it names anything else (RFC 7616
-    /// §3.4.6, RFC 3261 §22.4). SIPp writes the address that it sends to, which a server behind a translator does not have.
-    fn names_server(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
+    /// False for a digest's `uri` that is the Request-URI, true for another name of ours; `None`: it is neither (RFC 7616
+    /// §3.4.6, RFC 3261 §22.4).
+    fn is_other_name(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
         if given == request_uri.as_bytes() {
             return Some(false);
         }
@@ -124,31 +148,46 @@ impl<S: Services> Verifier<'_, S> {
         if given.equals(request_uri) {
             return Some(false);
         }
-        let is_address = given.host().ip().is_some() && self.config.may_be_behind_translator();
-        let names_server = is_address || self.config.domain_of(&given).is_some();
-        (given.user().is_none() && names_server).then_some(true)
+        self.logins.is_other_name(&given).then_some(true)
     }
 
     /// Checks one password, if it may be checked, and has the result noted.
     fn check(
-        &self,
+        &mut self,
         message: &Message<'_>,
         algorithm: Algorithm,
         given: &Credentials<'_>,
         user: &[u8],
     ) -> LoginResult {
         let login = Login { user, domain: self.domain, source: self.source };
-        let result = if self.services.may_log_in(self.now, &login) {
-            let ha1 = self.services.credentials(user, self.domain);
+        let result = if self.logins.may_log_in(self.now, &login) {
+            let ha1 = self.logins.credentials(user, self.domain);
             // Nobody learns from the time taken whether the user exists.
             let proven = algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), given);
             if proven && ha1.is_some() { LoginResult::Proven } else { LoginResult::Wrong }
         } else {
             LoginResult::Slowed
         };
-        self.services.on_login(self.now, &login, result);
+        self.logins.on_login(self.now, &login, result);
         result
     }
+}
+
+/// A number that stands for a request and its source, for [`Verifier::verify`]; on a stream also for its time.
+pub fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
+    let mut hash = SipHasher13::new_with_key(key);
+    // All of it: a request that differs in anything is another one.
+    hash.write(message.as_bytes());
+    match flow.remote.ip() {
+        IpAddr::V4(v4) => hash.write(&v4.octets()),
+        IpAddr::V6(v6) => hash.write(&v6.octets()),
+    }
+    hash.write_u16(flow.remote.port());
+    // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
+    if flow.transport.is_reliable() {
+        hash.write_u64(now.as_nanos());
+    }
+    hash.finish()
 }
 
 fn is_auth(given: &Credentials<'_>) -> bool {

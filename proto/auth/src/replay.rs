@@ -1,7 +1,7 @@
 //! Which nonce counts were used.
 
-use super::NonceId;
-use crate::rate::SeededHash;
+use crate::NonceId;
+use crate::SeededHash;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Instant, Seed};
