@@ -1,12 +1,14 @@
-//! Bytes and time on Linux for the protocol machines.
+//! Linux driver: runs protocol machines on sockets.
 //!
-//! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]), keeps its time
-//! ([`Clock`]), looks names up ([`Resolver`]), takes the process's signals ([`signals`]) and moves
-//! sound. [`Shards`], [`Connections`] and [`Tally`] are handles for those who look from outside.
+//! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
+//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), resolves host names
+//! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and [`Tally`] are
+//! handles for other threads.
 //!
-//! Does not: know SIP beyond what a node says of itself; store anything; serve administrators; look up SRV or NAPTR records; speak TLS or WebSocket.
+//! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; support TLS or
+//! WebSocket.
 //!
-//! Start reading at [`Runtime::start`], then `worker.rs`, which is the life of a message here.
+//! Start reading at [`Runtime::start`], then `worker.rs`, which handles every message.
 
 mod action;
 mod clock;

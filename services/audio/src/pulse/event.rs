@@ -3,16 +3,16 @@
 use super::error::AudioError;
 use std::fmt;
 
-/// A change of a card's state that a person should learn.
+/// Change of a card's state, to be shown to the user.
 #[derive(Debug)]
 pub enum AudioEvent {
-    /// A part does not work; the call goes on, and it is tried again every second.
+    /// A part failed. The call continues, and the part is retried every second.
     Lost(Part, AudioError),
     /// A lost part works again.
     Restored(Part),
 }
 
-/// What a card can lose.
+/// Part of a card that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Both directions.

@@ -276,6 +276,18 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         Ok(())
     }
 
+    fn on_incoming(&mut self, call: CallId, uri: String, name: String, replaces: Option<CallId>) {
+        self.begin(call);
+        let number = CallNumber(call.0);
+        (self.tell)(PhoneEvent::Incoming { call: number, name, uri });
+        // A call that replaces another (RFC 3891 §3) is answered without asking the user.
+        let done = match replaces {
+            Some(_) => self.obey(PhoneCommand::Answer { call: number }),
+            None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
+        };
+        self.complain_of(done);
+    }
+
     fn on_agent(&mut self, event: AgentEvent) {
         let number = |call: CallId| CallNumber(call.0);
         let told = match event {
@@ -285,15 +297,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             }
             AgentEvent::Unregistered { .. } => PhoneEvent::Unregistered,
             AgentEvent::Incoming { call, from, display_name, replaces, .. } => {
-                self.begin(call);
-                let (number, name) = (number(call), display_name);
-                (self.tell)(PhoneEvent::Incoming { call: number, name, uri: from });
-                // A call that takes the place of another is that call: nobody needs to be asked (RFC 3891 §3).
-                let done = match replaces {
-                    Some(_) => self.obey(PhoneCommand::Answer { call: number }),
-                    None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
-                };
-                return self.complain_of(done);
+                return self.on_incoming(call, from, display_name, replaces);
             }
             AgentEvent::Progress { call, status: 180 } => PhoneEvent::Ringing { call: number(call) },
             AgentEvent::EarlyMedia { call, .. } => PhoneEvent::Early { call: number(call) },
@@ -341,10 +345,11 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 PhoneEvent::Transfer { call: number(call), step }
             }
             AgentEvent::Message { direction, flow, line, cseq, bytes, whole, .. } => {
+                let (transport, peer) = (flow.transport, flow.remote);
                 PhoneEvent::Message(SipMessage {
                     direction,
-                    transport: flow.transport,
-                    peer: flow.remote,
+                    transport,
+                    peer,
                     line,
                     cseq,
                     length: bytes,
