@@ -36,6 +36,7 @@ const SWEPT: &[&str] = &[
     "drivers/linux/",
     "drivers/screen/",
     "drivers/sim/",
+    "proto/agent/",
     "proto/auth/",
     "proto/sansio/",
     "proto/sdp/",
