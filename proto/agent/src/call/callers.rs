@@ -171,8 +171,8 @@ impl Logins for CallerLogins<'_> {
     }
 }
 
-/// Order of RFC 8760 §2.4: the preferred first.
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
+/// Only MD5, which all phones support: docs/decisions/0003-digest-order.md.
+const ALGORITHMS: [Algorithm; 1] = [Algorithm::Md5];
 
 /// Lifetime of a nonce: longer than a user needs to type a password.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);

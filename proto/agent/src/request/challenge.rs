@@ -134,16 +134,16 @@ impl Unanswered {
     pub(super) fn reason(&self) -> String {
         match self {
             Self::NotOurServer => "asked for a password by something that is not our server; \
-                 for a called phone that asks give --peer-credentials"
+                 if it is the called phone, give its realm and password: --peer-realm, --peer-password-file"
                 .into(),
             Self::InDialog => "asked for a password inside a call".into(),
             Self::OtherRealm { asked, own: None } => alloc::format!(
                 "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
-                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm)"
+                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm); if the called phone's, --peer-realm"
             ),
             Self::OtherRealm { asked, own: Some(own) } => alloc::format!(
                 "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
-                 --realm (phone.toml: realm) sets another"
+                 --realm (phone.toml: realm) sets another, --peer-realm is for that of a called phone"
             ),
             Self::Unsupported => "asked for a password in a way that is not supported".into(),
             Self::NoSecret => "asked for a password, and none is known".into(),

@@ -57,7 +57,8 @@ fn an_invite_without_proof_is_challenged_and_leaves_nothing() {
     assert_eq!(first.line(), "SIP/2.0 401 Unauthorized");
     let challenges: Vec<&str> =
         first.text.lines().filter(|line| line.starts_with("WWW-Authenticate: ")).collect();
-    assert!(challenges[0].contains("algorithm=SHA-256") && challenges[1].contains("algorithm=MD5"));
+    assert_eq!(challenges.len(), 1, "a second one is the end for baresip: {challenges:?}");
+    assert!(challenges[0].contains("algorithm=MD5"), "{challenges:?}");
     assert!(challenges[0].contains("realm=\"alice@example.org\""), "{challenges:?}");
     table.receive(PEER, &bare("c1"));
     assert_eq!(table.only().field("To"), first.field("To"));
