@@ -6,7 +6,7 @@
 //! them, or use them in our name.
 //!
 //! A called phone may challenge too (RFC 3261 §22.2). It gets an answer only if the account has credentials for its realm
-//! ([`PeerCredentials`]); they are for the one request that it challenged.
+//! ([`PeerCredentials`](crate::PeerCredentials)); they are for the one request that it challenged.
 //!
 //! The account's realm is the configured one. Without one it is learnt from the first challenge to a REGISTER, which no
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
