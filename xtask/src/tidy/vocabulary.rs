@@ -35,6 +35,8 @@ const SWEPT: &[&str] = &[
     "drivers/ethernet/",
     "drivers/linux/",
     "drivers/screen/",
+    "drivers/sim/",
+    "proto/agent/",
     "proto/auth/",
     "proto/sansio/",
     "proto/sdp/",
@@ -49,6 +51,7 @@ const SWEPT: &[&str] = &[
     "services/audio/",
     "services/journal/",
     "services/store/",
+    "tests/",
     "xtask/src/tidy/",
 ];
 
