@@ -86,7 +86,7 @@ pub(crate) struct CheckArgs {
 /// Arguments of `ringway show`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
-    /// What to show
+    /// Listing to show
     pub(crate) what: Shown,
     /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
     #[arg(long, value_name = "FILE")]

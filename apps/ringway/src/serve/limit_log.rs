@@ -29,7 +29,7 @@ impl LimitLog {
     }
 
     /// Returns the limits to be logged now, with the number of times that each was reached since it was logged last.
-    pub(super) fn look<'c>(
+    pub(super) fn reached<'c>(
         &mut self,
         now: Instant,
         counters: impl Iterator<Item = (&'c str, u64)>,
