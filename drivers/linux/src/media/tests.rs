@@ -44,7 +44,7 @@ impl PacedNode for Metronome {
     type Command = Ask;
     type Report = u32;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         BEAT
     }
 

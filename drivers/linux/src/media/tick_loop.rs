@@ -9,7 +9,7 @@ use super::counts::Counters;
 use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
 use crate::clock::Clock;
 use crate::sys::{Epoll, EventFd, Interest, ReadyList, StampedBatch, Timer, monotonic};
-use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, tick_after};
 use rtrb::{Consumer, Producer};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -65,7 +65,7 @@ impl<C, R> TickLoop<C, R> {
         // Time to which the timer is set; after it is due it must be set again.
         let mut armed = Instant::default();
         let mut now = self.clock.now();
-        let mut due = now + machine.beat();
+        let mut due = now + machine.packet_interval();
         machine.prepare(now, due, &mut next);
         loop {
             let wanted = machine.next_deadline().map_or(Instant::FAR, |deadline| deadline.at);
@@ -80,7 +80,7 @@ impl<C, R> TickLoop<C, R> {
             now = self.clock.now();
             if now >= due {
                 self.send(&mut next);
-                due = self.after_tick(now, due, machine.beat());
+                due = self.after_tick(now, due, machine.packet_interval());
                 self.reset_limit(&mut left);
                 now = self.clock.now();
                 machine.prepare(now, due, &mut next);
@@ -118,7 +118,7 @@ impl<C, R> TickLoop<C, R> {
         if late > LATE {
             beats_late.one();
         }
-        let (next, skipped) = beat_after(due, now, beat);
+        let (next, skipped) = tick_after(due, now, beat);
         beats_skipped.add(skipped);
         next
     }
