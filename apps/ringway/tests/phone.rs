@@ -349,7 +349,7 @@ fn a_stun_server_without_an_answer_ends_no_call() {
     let (bob, uri) = bob(&["--play", "speech"]);
     let args = ["--stun", &server, "--ring-s", "2", "--duration", "2", "--play", "speech"];
     let alice = alice(&uri, &args);
-    assert!(alice.err.contains("no address from outside, the own one is offered"), "{alice:?}");
+    assert!(alice.err.contains("no public address, the local one is offered"), "{alice:?}");
     assert_is_a_good_call(&alice.json());
     assert_is_a_good_call(&bob.done().json());
     let mut request = [0; 100];
