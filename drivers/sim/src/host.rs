@@ -13,6 +13,10 @@ pub fn shard_key() -> ShardKey {
     ShardKey::new(&Seed::from_number(0))
 }
 
+/// Index of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
 /// What the simulation runs: one host with one or more shards of whatever is inside. [`Hosted`] makes one of any
 /// [`Node`]; a scripted peer can be one by itself.
 pub trait SimNode: Any {

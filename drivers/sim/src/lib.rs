@@ -18,8 +18,8 @@ mod trace;
 
 pub use connection::{SimConnection, Socket};
 pub use faults::Faults;
-pub use host::{Effects, Hosted, SimNode, shard_key};
-pub use sim::{AddressInUse, HostId, Reading, Sim};
+pub use host::{Effects, HostId, Hosted, SimNode, shard_key};
+pub use sim::{AddressInUse, Reading, Sim};
 pub use trace::{Fate, Seen, Trace};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod streams;
 pub use streams::Reading;
 
 use crate::faults::Faults;
-use crate::host::{Effects, SimNode};
+use crate::host::{Effects, HostId, SimNode};
 use crate::stream::Connections;
 use crate::trace::{Fate, Seen, Trace};
 use ringway_sansio::{
@@ -37,10 +37,6 @@ pub struct Sim {
     alarms: usize,
     trace: Trace,
 }
-
-/// Names a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(usize);
 
 /// Two hosts cannot listen at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

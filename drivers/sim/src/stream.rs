@@ -1,7 +1,7 @@
 //! Stream connections: two ends, each with a number of its own.
 
 use crate::connection::{SimConnection, Socket};
-use crate::sim::HostId;
+use crate::host::HostId;
 use ringway_sansio::{ConnectionId, Instant, ListenerId, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

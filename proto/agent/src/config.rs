@@ -23,6 +23,8 @@ pub struct Config {
     pub timers: Timers,
     /// How long a call may ring, in either direction: 180 s.
     pub ring: Duration,
+    /// Passwords that callers are asked for; `None`: anybody may call.
+    pub caller_auth: Option<CallerAuth>,
     /// What is done with requests that do not fit a datagram.
     pub large_requests: LargeRequests,
     /// Whether every message becomes an event.
@@ -91,6 +93,34 @@ pub struct Account {
     pub keep_alive: Option<Duration>,
     /// What is done with challenges inside dialogs.
     pub in_dialog: InDialogChallenges,
+    /// Passwords for called phones that challenge (RFC 3261 §22.2), each for the challenges of its realm alone.
+    pub peer_credentials: Vec<PeerCredentials>,
+}
+
+/// A password for the challenges of a called phone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// The realm whose challenges it answers.
+    pub realm: String,
+    /// The `username` of digest.
+    pub username: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for PeerCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PeerCredentials({:?}, {:?}, ..)", self.realm, self.username)
+    }
+}
+
+/// The users who may call, and the realm of their passwords. Other INVITEs get 401 (RFC 3261 §22.2).
+#[derive(Clone, Debug)]
+pub struct CallerAuth {
+    /// The realm of the challenges; never the realm of a server, whose passwords callers would answer with.
+    pub realm: String,
+    /// User names and H(A1) for this realm.
+    pub users: Vec<(String, Ha1)>,
 }
 
 /// A challenge inside a dialog can come from the other side as well as from the server, and nothing in it tells which.
@@ -196,6 +226,7 @@ impl Config {
             user_agent: String::from(concat!("Ringway/", env!("CARGO_PKG_VERSION"))),
             timers: Timers::default(),
             ring: Duration::from_secs(180),
+            caller_auth: None,
             large_requests: LargeRequests::default(),
             trace: Trace::default(),
             limits: Limits::default(),
@@ -243,6 +274,7 @@ impl Account {
             contact: None,
             keep_alive: None,
             in_dialog: InDialogChallenges::default(),
+            peer_credentials: Vec::new(),
         }
     }
 

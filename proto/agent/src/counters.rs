@@ -52,6 +52,16 @@ counters! {
     challenges_answered,
     /// Challenges not answered: of another realm, from elsewhere, inside a dialog, or once too often.
     challenges_ignored,
+    /// Challenges of called phones answered with their own credentials.
+    peer_challenges_answered,
+    /// INVITEs answered with 401 because callers must prove a password.
+    callers_challenged,
+    /// INVITEs that proved a password.
+    callers_proven,
+    /// Wrong passwords in INVITEs, and unknown users.
+    caller_passwords_wrong,
+    /// INVITEs whose password was not checked because too many were wrong (503).
+    callers_slowed,
     /// Accepted calls whose ACK never came.
     acks_missed,
     /// Answers and ACKs that belong to nothing.

@@ -4,6 +4,8 @@ use crate::{AccountId, CallId, QueryId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sdp::MediaParams;
 
@@ -69,10 +71,21 @@ pub enum AgentEvent {
         to: String,
         /// The caller's name, as the caller says; may be empty.
         display_name: String,
+        /// The user whose password the caller proved; `None`: callers are not challenged.
+        proven_user: Option<String>,
         /// False: what sound it wants is known only when it has been answered.
         has_offer: bool,
         /// The call that this one takes the place of (RFC 3891). Answering ends that one; a program answers without asking.
         replaces: Option<CallId>,
+    },
+    /// A caller was refused because its password is wrong, or it has none here.
+    CallerRefused {
+        /// The caller's URI, as the caller says.
+        from: String,
+        /// The user that it tried to be.
+        user: String,
+        /// Address that the INVITE came from.
+        source: SocketAddr,
     },
     /// A provisional answer came.
     Progress {
@@ -170,6 +183,8 @@ pub enum AgentEvent {
         status: u16,
         /// The reason phrase.
         reason: String,
+        /// Contents of the response; `None`: there was no response.
+        abilities: Option<Box<Abilities>>,
     },
     /// A message was sent or received; only with [`Config::trace`](crate::Config::trace).
     Message {
@@ -188,6 +203,21 @@ pub enum AgentEvent {
         /// Itself, as it was on the wire, with [`Trace::Whole`](crate::Trace::Whole); else empty.
         whole: Vec<u8>,
     },
+}
+
+/// Contents of a response to OPTIONS (RFC 3261 §11.2); header fields that are missing are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Allow.
+    pub allow: String,
+    /// Supported.
+    pub supported: String,
+    /// Accept.
+    pub accept: String,
+    /// User-Agent, or Server.
+    pub user_agent: String,
+    /// Time from the request, without the challenged ones before it, to its response.
+    pub round_trip: Duration,
 }
 
 /// Which way a message went.

@@ -216,6 +216,11 @@ impl MediaSession {
         self.zrtp.as_ref().map(|zrtp| zrtp.machine.hello_hash())
     }
 
+    /// True while sound is sent: there is a target, the agreed direction sends, and what must protect it does.
+    pub fn is_sending(&self) -> bool {
+        self.sound_target().is_some()
+    }
+
     /// Current parameters.
     pub const fn params(&self) -> Option<&MediaParams> {
         self.params.as_ref()

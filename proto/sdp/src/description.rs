@@ -1,7 +1,7 @@
 //! Session descriptions (RFC 8866 §5).
 
 use crate::text::{RawLine, fields, is_number, lines, number};
-use crate::{Attribute, Connection, Direction, Fault, Limits, Malformed, MediaDescription};
+use crate::{Attribute, Connection, Direction, Fault, Limits, Line, Malformed, MediaDescription};
 use alloc::vec::Vec;
 
 /// A session description. Unknown lines are kept and written again.
@@ -33,15 +33,6 @@ pub struct Origin {
     pub version: Vec<u8>,
     /// Network type, address type and address, not parsed: nothing is ever sent there.
     pub address: Vec<u8>,
-}
-
-/// A line that is kept as received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Letter before the `=`.
-    pub letter: u8,
-    /// Value after the `=`.
-    pub value: Vec<u8>,
 }
 
 impl SessionDescription {
@@ -126,8 +117,8 @@ impl SessionDescription {
     /// Direction of a section, as seen from the sender of the description: from the section, else from the
     /// session, else `sendrecv` (RFC 8866 §6.7).
     pub fn direction_of(&self, section: &MediaDescription) -> Direction {
-        let of_section = crate::attributes::direction(&section.attributes);
-        of_section.or_else(|| crate::attributes::direction(&self.attributes)).unwrap_or_default()
+        let of_section = crate::attribute::direction(&section.attributes);
+        of_section.or_else(|| crate::attribute::direction(&self.attributes)).unwrap_or_default()
     }
 
     fn read_session_line(&mut self, line: &RawLine<'_>, limits: &Limits) -> Result<(), Malformed> {

@@ -17,6 +17,15 @@ impl RawLine<'_> {
     }
 }
 
+/// A line that is kept as received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Letter before the `=`.
+    pub letter: u8,
+    /// Value after the `=`.
+    pub value: Vec<u8>,
+}
+
 /// Splits a description into lines that end in CRLF or LF (RFC 8866 §5 recommends to accept both). Empty
 /// lines are accepted only at the end, where many phones send some.
 pub(crate) fn lines<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<RawLine<'a>>, Malformed> {

@@ -1,58 +1,58 @@
-//! A TFTP server (RFC 1350, 2347-2349) with the faults that servers have.
+//! A TFTP server (RFC 1350, 2347-2349) with typical faults.
 
 use super::network::{CLIENT, SERVER};
 use ringway_sansio::Instant;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// One file, and how it is given away.
+/// A server with one file.
 #[derive(Clone)]
 pub(crate) struct FileServer {
     pub(crate) file: Vec<u8>,
-    /// What it makes of options.
+    /// Handling of options.
     pub(crate) options: Options,
-    /// The largest block it agrees to.
+    /// Maximum block size that it accepts.
     pub(crate) block_bytes_max: usize,
-    /// What it says of the file's size; `None`: the truth.
-    pub(crate) size_told: Option<String>,
-    /// Sent in every OACK besides.
+    /// Announced size of the file; `None`: the real size.
+    pub(crate) announced_size: Option<String>,
+    /// Additional option of every OACK.
     pub(crate) option_added: Option<(&'static str, &'static str)>,
-    /// Answers every request with this.
+    /// Error with which it answers every request.
     pub(crate) refuses_with: Option<(u16, &'static str)>,
-    /// Sends the next block for every acknowledgement, a second one for the same block too (RFC 1123 §4.2.3.1).
+    /// Sends the next block for every acknowledgement, including duplicates (RFC 1123 §4.2.3.1).
     pub(crate) is_sorcerers_apprentice: bool,
     /// Sends nothing after this block.
     pub(crate) silent_after: Option<u16>,
-    /// Changes each DATA packet before it is sent.
+    /// Modifies each DATA packet before it is sent.
     pub(crate) spoil: fn(&mut Vec<u8>),
-    /// Every request gets another one (RFC 1350 §4).
+    /// Port of the next transfer; every request gets its own (RFC 1350 §4).
     pub(crate) next_port: u16,
     pub(crate) sessions: Vec<Session>,
-    /// Everything it sent and received, by the codes of RFC 1350.
+    /// Packets sent and received.
     pub(crate) sent: Vec<Vec<u8>>,
-    pub(crate) heard: Vec<Vec<u8>>,
+    pub(crate) received: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Options {
     Understood,
-    /// As if there were none.
+    /// As a server that does not support them.
     Ignored,
-    /// With this error.
+    /// With an error code.
     Refused(u16),
 }
 
-/// One transfer: it has a port of its own.
+/// A transfer with its own port.
 #[derive(Clone)]
 pub(crate) struct Session {
     port: u16,
     block_bytes: usize,
-    /// The last packet, and its number as it counts on without end.
+    /// Last packet, and its block number without wrap-around.
     last: Vec<u8>,
     number: u64,
     wake_at: Option<Instant>,
     tries: u32,
-    /// It got the acknowledgement of its last block.
+    /// True after the acknowledgement of the last block.
     pub(crate) is_complete: bool,
 }
 
@@ -64,7 +64,7 @@ impl FileServer {
             file,
             options: Options::Understood,
             block_bytes_max: 65_464,
-            size_told: None,
+            announced_size: None,
             option_added: None,
             refuses_with: None,
             is_sorcerers_apprentice: false,
@@ -73,24 +73,24 @@ impl FileServer {
             next_port: 50_000,
             sessions: Vec::new(),
             sent: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    /// How many packets of this kind it sent.
+    /// Number of sent packets with this opcode.
     pub(crate) fn sent_of(&self, code: u8) -> usize {
         self.sent.iter().filter(|packet| packet[1] == code).count()
     }
 
-    /// The errors that it was sent: code, and their text.
-    pub(crate) fn errors_heard(&self) -> Vec<(u8, String)> {
-        let errors = self.heard.iter().filter(|packet| packet[1] == 5);
+    /// Received ERROR packets: code and text.
+    pub(crate) fn received_errors(&self) -> Vec<(u8, String)> {
+        let errors = self.received.iter().filter(|packet| packet[1] == 5);
         errors
             .map(|packet| (packet[3], String::from_utf8(packet[4..packet.len() - 1].to_vec()).unwrap()))
             .collect()
     }
 
-    /// A packet came to one of its ports; what it answers goes from `port`.
+    /// Processes a packet; `port` is the port of the reply.
     pub(crate) fn on_packet(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl FileServer {
         packet: &[u8],
         out: &mut Vec<(u16, Vec<u8>)>,
     ) {
-        self.heard.push(packet.to_vec());
+        self.received.push(packet.to_vec());
         if to == SERVER && packet[1] == 1 {
             self.on_request(now, packet, out);
         } else if packet[1] == 4 {
@@ -155,7 +155,7 @@ impl FileServer {
         if has_options && self.options == Options::Understood {
             assert_eq!(words[2..], ["blksize", "1428", "tsize", "0", ""]);
             session.block_bytes = self.block_bytes_max.min(1428);
-            let size = self.size_told.clone().unwrap_or_else(|| self.file.len().to_string());
+            let size = self.announced_size.clone().unwrap_or_else(|| self.file.len().to_string());
             let mut oack = format!("\0\u{6}BLKSIZE\0{}\0tsize\0{size}\0", session.block_bytes).into_bytes();
             if let Some((name, value)) = self.option_added {
                 oack.extend_from_slice(format!("{name}\0{value}\0").as_bytes());
@@ -217,7 +217,7 @@ pub(crate) fn data(block: u16, bytes: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Where the download is; the server knows nobody else.
+/// True for the address of the download.
 pub(crate) fn is_client(to: SocketAddrV4) -> bool {
     to == CLIENT
 }

@@ -1,7 +1,8 @@
 //! The stream connections of a simulation: handshakes, bytes under way, deadlines, ends.
 
-use super::{Happening, Host, HostId, Sim};
+use super::{Happening, Host, Sim};
 use crate::connection::{SimConnection, Socket};
+use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Packet, Token, Transport};

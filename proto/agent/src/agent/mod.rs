@@ -5,6 +5,7 @@ mod dispatch;
 
 use crate::call::Calls;
 use crate::context::Shared;
+use crate::core_context::CoreContext;
 use crate::draft::{CallRequest, Purpose};
 use crate::registration::Registrations;
 use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
@@ -33,7 +34,8 @@ impl UserAgent {
         let mut shared = Shared::new(config, &seed);
         let requests = Requests::new(&mut shared, now);
         let registrations = Registrations::new(&mut shared, now);
-        Ok(Self { shared, requests, registrations, calls: Calls::new(now) })
+        let calls = Calls::new(&mut shared, now);
+        Ok(Self { shared, requests, registrations, calls })
     }
 
     /// Registers every account whose configuration says so.
@@ -48,14 +50,16 @@ impl UserAgent {
     /// Registers an account at once and keeps it registered. A registered account is refreshed.
     pub fn register(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
         let added_from = cx.out.len();
-        self.registrations.register(&mut self.shared.lend(cx), &mut self.requests, account);
+        let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+        self.registrations.register(core, account);
         self.settle(cx, added_from);
     }
 
     /// Removes an account's binding.
     pub fn unregister(&mut self, cx: &mut Context<'_, Action>, account: AccountId) {
         let added_from = cx.out.len();
-        self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, account);
+        let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+        self.registrations.remove(core, account);
         self.settle(cx, added_from);
     }
 
@@ -69,9 +73,10 @@ impl UserAgent {
     pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
         let added_from = cx.out.len();
         self.shared.is_stopping = true;
-        self.calls.end_all(&mut self.shared.lend(cx), &mut self.requests);
-        for place in 0..self.shared.config.accounts.len() {
-            self.registrations.remove(&mut self.shared.lend(cx), &mut self.requests, AccountId(place));
+        let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+        self.calls.end_all(core);
+        for place in 0..core.config.accounts.len() {
+            self.registrations.remove(core, AccountId(place));
         }
         self.settle(cx, added_from);
     }
@@ -120,16 +125,17 @@ impl UserAgent {
         let is_final = answer.status >= 200;
         match purpose {
             Purpose::Register(account) => {
-                let cx = &mut self.shared.lend(cx);
-                self.registrations.on_answer(cx, &mut self.requests, account, key, answer);
+                let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+                self.registrations.on_answer(core, account, key, answer);
             }
             Purpose::Call(call, request) => {
-                let cx = &mut self.shared.lend(cx);
-                self.calls.on_answer(cx, &mut self.requests, (call, request), key, answer);
+                let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+                self.calls.on_answer(core, (call, request), key, answer);
             }
             Purpose::Query(query) if is_final => {
                 let (status, reason) = (answer.status, answer.reason.clone());
-                cx.emit(AgentEvent::QueryAnswered { query, status, reason });
+                let abilities = self.requests.abilities(cx.now, key, answer);
+                cx.emit(AgentEvent::QueryAnswered { query, status, reason, abilities });
             }
             Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => {}
         }
@@ -257,7 +263,8 @@ impl Node for UserAgent {
         let added_from = cx.out.len();
         match event {
             Event::Closed(connection) => {
-                self.registrations.on_closed(&mut self.shared.lend(cx), connection);
+                let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+                self.registrations.on_closed(core, connection);
                 self.requests.on_closed(connection);
             }
             Event::Unreachable(token) => {
@@ -276,8 +283,9 @@ impl Node for UserAgent {
         self.settle(cx, added_from);
         let added_from = cx.out.len();
         self.requests.on_timeout(&mut self.shared.lend(cx));
-        self.registrations.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
-        self.calls.on_timeout(&mut self.shared.lend(cx), &mut self.requests);
+        let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+        self.registrations.on_timeout(core);
+        self.calls.on_timeout(core);
         self.settle(cx, added_from);
     }
 

@@ -1,18 +1,14 @@
 //! A call's state.
 
 use crate::call::acceptance::Acceptance;
-use crate::call::change::Reoffer;
-use crate::call::incoming::Unanswered;
-use crate::call::outgoing::Early;
-use crate::call::referral::Referral;
-use crate::call::transfer::Transfer;
 use crate::dialog::Dialog;
 use crate::session::Session;
 use crate::{AccountId, CallId};
 use alloc::vec::Vec;
-use ringway_sansio::TimerKey;
-use ringway_sip::Message;
-use ringway_transaction::SlabKey;
+use ringway_sansio::{Flow, TimerKey};
+use ringway_sdp::MediaParams;
+use ringway_sip::{HeaderName, Message};
+use ringway_transaction::{ServerId, SlabKey};
 
 /// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +76,68 @@ pub(super) struct Hold {
     pub(super) reached: bool,
     /// The other side keeps us on hold.
     pub(super) by_peer: bool,
+}
+
+/// A dialog that a provisional answer has made.
+#[derive(Debug)]
+pub(super) struct Early {
+    pub(super) dialog: Dialog,
+    /// What its description was answered with, should the final answer bring none.
+    pub(super) agreed: Option<(Session, MediaParams)>,
+}
+
+/// Target and additional header fields of an INVITE.
+#[derive(Debug)]
+pub(super) struct Invitation {
+    pub(super) account: AccountId,
+    /// A SIP URI without headers.
+    pub(super) target: Vec<u8>,
+    pub(super) fields: Vec<(HeaderName, Vec<u8>)>,
+    pub(super) referred_by: Option<CallId>,
+}
+
+/// The INVITE of a call that is not answered.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) server: ServerId,
+    /// As received; the responses are made from it.
+    pub(super) request: Vec<u8>,
+    pub(super) flow: Flow,
+    pub(super) cseq: u32,
+}
+
+/// A change of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Reoffer {
+    /// None is under way.
+    #[default]
+    Nothing,
+    /// An INVITE waits for its answer.
+    Sent {
+        /// Whether it puts the call on hold.
+        hold: bool,
+        retries: u8,
+    },
+    /// It met one of the other side's, and is tried again (RFC 3261 §14.1).
+    Waiting { timer: TimerKey, retries: u8 },
+}
+
+/// A transfer that we requested.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) timer: TimerKey,
+}
+
+/// A transfer that the peer requested.
+#[derive(Debug)]
+pub(super) struct Referral {
+    /// The URI to call, without headers.
+    pub(super) target: Vec<u8>,
+    /// Additional header fields of the INVITE: `Referred-By`, `Replaces`.
+    pub(super) fields: Vec<(HeaderName, Vec<u8>)>,
+    /// True once the program has accepted.
+    pub(super) is_accepted: bool,
+    pub(super) timer: TimerKey,
 }
 
 impl Call {

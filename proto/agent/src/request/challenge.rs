@@ -5,6 +5,9 @@
 //! the server, of another realm, or (unless configured) inside a dialog gets nothing: whoever sends it wants to guess
 //! the password with our answer, or to use it in our name.
 //!
+//! A called phone may challenge too (RFC 3261 §22.2). It gets an answer only if the account has credentials for its realm
+//! ([`PeerCredentials`]); they are for the one request that it challenged.
+//!
 //! The account's realm is the configured one. Without one it is learnt from the first challenge to a REGISTER, which no
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
 //! [Decision 0009](../../../../docs/decisions/0009-the-phones-realm-and-srtp.md).
@@ -76,6 +79,34 @@ struct Known {
     ha1: Ha1,
 }
 
+/// An answer to the challenge of a called phone.
+#[derive(Debug)]
+pub(super) struct PeerAnswer {
+    /// As it stands between quotes.
+    username: Vec<u8>,
+    known: Known,
+}
+
+impl PeerAnswer {
+    /// The header field of the credentials.
+    pub(super) fn write(
+        &mut self,
+        method: Method<'_>,
+        uri: &[u8],
+        cnonces: &mut Entropy,
+    ) -> (HeaderName, Vec<u8>) {
+        self.known.next(&self.username, method, uri, cnonces)
+    }
+}
+
+/// A challenge that is to be answered.
+enum Judged {
+    /// With the account's own password.
+    Own(Known),
+    /// With a password for the called phone.
+    Peer(PeerAnswer),
+}
+
 /// Why a challenge gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
@@ -102,15 +133,17 @@ impl Unanswered {
     /// In words, for a person.
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::NotOurServer => "asked for a password by something that is not our server".into(),
+            Self::NotOurServer => "asked for a password by something that is not our server; \
+                 if it is the called phone, give its realm and password: --peer-realm, --peer-password-file"
+                .into(),
             Self::InDialog => "asked for a password inside a call".into(),
             Self::OtherRealm { asked, own: None } => alloc::format!(
                 "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
-                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm)"
+                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm); if the called phone's, --peer-realm"
             ),
             Self::OtherRealm { asked, own: Some(own) } => alloc::format!(
                 "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
-                 --realm (phone.toml: realm) sets another"
+                 --realm (phone.toml: realm) sets another, --peer-realm is for that of a called phone"
             ),
             Self::Unsupported => "asked for a password in a way that is not supported".into(),
             Self::NoSecret => "asked for a password, and none is known".into(),
@@ -135,10 +168,7 @@ impl Wallet {
     ) {
         let Some(username) = username_of(account) else { return };
         for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
-            known.count = known.count.saturating_add(1);
-            let mut value = Vec::new();
-            known.write(&username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
-            out.push((known.field, value));
+            out.push(known.next(&username, method, uri, entropy));
         }
     }
 
@@ -150,6 +180,20 @@ impl Wallet {
 }
 
 impl Known {
+    /// The header field of the next request with this nonce.
+    fn next(
+        &mut self,
+        username: &[u8],
+        method: Method<'_>,
+        uri: &[u8],
+        entropy: &mut Entropy,
+    ) -> (HeaderName, Vec<u8>) {
+        self.count = self.count.saturating_add(1);
+        let mut value = Vec::new();
+        self.write(username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
+        (self.field, value)
+    }
+
     fn write(&self, username: &[u8], method: Method<'_>, uri: &[u8], cnonce: &[u8], out: &mut Vec<u8>) {
         let nc = alloc::format!("{:08x}", self.count);
         let mut given = Credentials {
@@ -180,7 +224,15 @@ impl Requests {
         status: u16,
     ) -> Result<(), Unanswered> {
         match self.judge_challenge(cx.config, key, (message, source), status) {
-            Ok(known) => {
+            Ok(Judged::Peer(answer)) => {
+                let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
+                request.rounds += 1;
+                request.answered.push(answer.known.field);
+                request.peer_credentials = Some(answer);
+                cx.counters.peer_challenges_answered += 1;
+                Ok(())
+            }
+            Ok(Judged::Own(known)) => {
                 let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
                 request.answered.push(known.field);
@@ -206,13 +258,13 @@ impl Requests {
         key: SlabKey,
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
-    ) -> Result<Known, Unanswered> {
+    ) -> Result<Judged, Unanswered> {
         let request = self.active.get(key).ok_or(Unanswered::NotOurServer)?;
         let account = config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
         let credentials = self.credentials.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
         // A callee sees the branch of an INVITE and could answer it past the server (RFC 3581 §4: responses come from
         // where the request went).
-        if credentials.server != Some(source) || request.flow.is_none_or(|flow| flow.remote != source) {
+        if request.flow.is_none_or(|flow| flow.remote != source) {
             return Err(Unanswered::NotOurServer);
         }
         if request.draft.scope == Scope::InDialog
@@ -224,17 +276,33 @@ impl Requests {
             401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
             _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
         };
-        let realms =
-            Realms { account, learnt: credentials.realm.as_deref(), area: Area::of(request.draft.method) };
-        let (challenge, algorithm) = realms.choose(message, asks)?;
+        let area = Area::of(request.draft.method);
+        let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
+        let own = match credentials.server == Some(source) {
+            true => realms.choose(message, asks),
+            false => Err(Unanswered::NotOurServer),
+        };
+        let peers = account.peer_credentials.as_slice();
+        let peer = peers.iter().filter(|_| own.is_err() && area == Area::Proxy).find_map(|peer| {
+            let chosen =
+                strongest(message, asks, |realm| (realm == peer.realm.as_bytes()).then_some(Fit::Own));
+            chosen.ok().map(|chosen| (peer, chosen))
+        });
+        let (peer, (challenge, algorithm)) = match peer {
+            Some((peer, chosen)) => (Some(peer), chosen),
+            None => (None, own?),
+        };
         // A nonce that was new to this request and is not merely stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
         if (was_answered && !challenge.is_stale) || request.rounds >= config.limits.challenge_rounds_max {
             return Err(Unanswered::Refused);
         }
-        let ha1 = ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?;
-        Ok(Known {
-            area: Area::of(request.draft.method),
+        let ha1 = match peer {
+            Some(peer) => Ha1::new(peer.username.as_bytes(), peer.realm.as_bytes(), peer.password.as_bytes()),
+            None => ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?,
+        };
+        let known = Known {
+            area,
             field: answers,
             realm: unfolded(challenge.realm),
             nonce: unfolded(challenge.nonce),
@@ -244,6 +312,10 @@ impl Requests {
             has_qop: challenge.qop.is_some(),
             count: 0,
             ha1,
+        };
+        Ok(match peer {
+            Some(peer) => Judged::Peer(PeerAnswer { username: quoted(peer.username.as_bytes()), known }),
+            None => Judged::Own(known),
         })
     }
 }
@@ -265,37 +337,18 @@ enum Fit {
 }
 
 impl Realms<'_> {
-    /// The challenge of the best realm; of its challenges SHA-256 before MD5, whatever their order.
+    /// The challenge of the best realm.
     fn choose<'m>(
         &self,
         message: &Message<'m>,
         asks: HeaderName,
     ) -> Result<(ReceivedChallenge<'m>, Algorithm), Unanswered> {
-        let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
-        let (mut first_realm, mut has_ours) = (None, false);
-        for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
-            first_realm = first_realm.or(Some(challenge.realm));
-            let Some(fit) = self.fit(&unescape(challenge.realm)) else { continue };
-            has_ours = true;
-            let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
-                continue;
-            };
-            let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
-                let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
-                fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
-            });
-            if is_better {
-                best = Some((fit, challenge, algorithm));
+        strongest(message, asks, |realm| self.fit(realm)).map_err(|none| match none {
+            NoChallenge::OtherRealm(realm) => {
+                Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) }
             }
-        }
-        match (best, first_realm) {
-            (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
-            (None, Some(realm)) if !has_ours => {
-                Err(Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) })
-            }
-            (None, _) => Err(Unanswered::Unsupported),
-        }
+            NoChallenge::Unsupported => Unanswered::Unsupported,
+        })
     }
 
     /// `None`: a challenge of this realm is not answered.
@@ -325,6 +378,44 @@ impl Realms<'_> {
     }
 }
 
+/// Why a response has no challenge that fits.
+enum NoChallenge<'m> {
+    /// The realm of the first one.
+    OtherRealm(&'m [u8]),
+    Unsupported,
+}
+
+/// The challenge whose realm fits best by `fit_of`; of its challenges SHA-256 before MD5, whatever their order.
+fn strongest<'m>(
+    message: &Message<'m>,
+    asks: HeaderName,
+    fit_of: impl Fn(&[u8]) -> Option<Fit>,
+) -> Result<(ReceivedChallenge<'m>, Algorithm), NoChallenge<'m>> {
+    let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
+    let (mut first_realm, mut has_ours) = (None, false);
+    for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
+        first_realm = first_realm.or(Some(challenge.realm));
+        let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
+        has_ours = true;
+        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+            continue;
+        };
+        let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
+            let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
+            fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
+        });
+        if is_better {
+            best = Some((fit, challenge, algorithm));
+        }
+    }
+    match (best, first_realm) {
+        (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
+        (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
+        (None, _) => Err(NoChallenge::Unsupported),
+    }
+}
+
 fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {
     match &account.secret {
         Secret::None => None,
@@ -350,15 +441,19 @@ fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
 
 /// The user name as it stands between quotes.
 fn username_of(account: &Account) -> Option<Vec<u8>> {
-    let plain = plain_username_of(account)?;
+    plain_username_of(account).map(|plain| quoted(&plain))
+}
+
+/// With `\` before what needs it between quotes.
+fn quoted(plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(plain.len());
-    for byte in plain {
+    for &byte in plain {
         if matches!(byte, b'"' | b'\\') {
             out.push(b'\\');
         }
         out.push(byte);
     }
-    Some(out)
+    out
 }
 
 /// Challenges of one response that are looked at.

@@ -15,11 +15,12 @@
 use crate::context::{AgentContext, Shared};
 use crate::draft::{Draft, Purpose};
 use crate::ids::key_of;
-use crate::request::challenge::{AccountCredentials, Unanswered};
+use crate::request::challenge::{AccountCredentials, PeerAnswer, Unanswered};
 use crate::request::names::ResolvedNames;
 use crate::request::peers::Peers;
 use crate::text::text;
-use crate::{CallId, QueryId};
+use crate::{Abilities, CallId, QueryId};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,10 +63,14 @@ struct Request {
     flow: Option<Flow>,
     /// The connection it was sent on, if known: see [`Peers`].
     connection: Option<ConnectionId>,
+    /// When it was sent for the last time, retransmissions not counted.
+    sent_at: Instant,
     /// Number of challenges it was sent again for.
     rounds: u8,
     /// Fields whose challenges it has answered.
     answered: SmallVec<[HeaderName; 2]>,
+    /// Credentials for the challenge of a called phone.
+    peer_credentials: Option<PeerAnswer>,
     /// Its credentials; its ACK has the same (RFC 3261 §22.1).
     credentials: Vec<(HeaderName, Vec<u8>)>,
     /// ACKs of its 2xx responses.
@@ -201,8 +206,10 @@ impl Requests {
             client: None,
             flow: None,
             connection: None,
+            sent_at: cx.now(),
             rounds: 0,
             answered: SmallVec::new(),
+            peer_credentials: None,
             credentials: Vec::new(),
             acks: Vec::new(),
             switched: Switched::NotYet,
@@ -222,6 +229,29 @@ impl Requests {
         let query = QueryId(self.next_query);
         self.next_query += 1;
         self.submit(cx, draft, Purpose::Query(query)).map(|_| query)
+    }
+
+    /// Contents of a response to OPTIONS.
+    pub(crate) fn abilities(
+        &self,
+        now: Instant,
+        key: SlabKey,
+        answer: &Answer<'_, '_>,
+    ) -> Option<Box<Abilities>> {
+        let message = answer.message?;
+        let sent_at = self.active.get(key)?.sent_at;
+        let field = |name| {
+            let lines: Vec<String> = message.lines_of(name).map(text).collect();
+            lines.join(", ")
+        };
+        let user_agent = [HeaderName::UserAgent, HeaderName::Server].map(field);
+        Some(Box::new(Abilities {
+            allow: field(HeaderName::Allow),
+            supported: field(HeaderName::Supported),
+            accept: field(HeaderName::Accept),
+            user_agent: user_agent.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
+            round_trip: now.since(sent_at),
+        }))
     }
 
     /// Sends the request again with another CSeq.

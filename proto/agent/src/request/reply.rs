@@ -21,6 +21,8 @@ pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) key: MatchKey,
     /// Its transaction, if that was started before the response was known.
     pub(crate) server: Option<ServerId>,
+    /// The user whose password it proves.
+    pub(crate) proven_user: Option<&'m str>,
 }
 
 impl Requests {
@@ -74,52 +76,6 @@ impl Requests {
         if !was_sent {
             self.transactions.drop_server(id);
         }
-    }
-
-    /// Refuses a request with a status alone.
-    pub(crate) fn refuse(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        status: u16,
-        phrase: &str,
-    ) {
-        self.refuse_with(cx, incoming, status, phrase, |_| {});
-    }
-
-    /// Refuses a request with additional header fields.
-    pub(crate) fn refuse_with(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        status: u16,
-        phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
-    ) {
-        match status {
-            481 => cx.counters.no_dialog += 1,
-            482 => cx.counters.merged += 1,
-            500 => cx.counters.out_of_order += 1,
-            513 => cx.counters.body_too_large += 1,
-            _ => cx.counters.refused += 1,
-        }
-        self.respond(cx, incoming, status, phrase, None, |response, _| {
-            add(response);
-            None
-        });
-    }
-
-    /// Refuses a session description.
-    pub(crate) fn refuse_session(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        why: &NotAcceptable,
-    ) {
-        cx.counters.sessions_refused += 1;
-        let agent = warning_agent(cx.config, incoming.flow);
-        let phrase = phrase_of(why.status);
-        self.refuse_with(cx, incoming, why.status, phrase, |response| write_refusal(response, why, &agent));
     }
 
     /// Passes a received request to its transaction.

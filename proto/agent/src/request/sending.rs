@@ -106,7 +106,7 @@ impl Requests {
         if let Purpose::Ack(invite) = request.purpose {
             return self.transmit_ack(cx, key, invite, flow);
         }
-        let (config, credentials) = (cx.config, &request.credentials);
+        let (config, credentials, now) = (cx.config, &request.credentials, cx.now());
         let is_invite = request.draft.method == Method::Invite;
         let outgoing = Outgoing { flow, is_invite, owner: key };
         let client = self.transactions.start_client(&mut cx.io, outgoing, |arena, branch| {
@@ -118,6 +118,7 @@ impl Requests {
         };
         if let Some(request) = self.active.get_mut(key) {
             request.client = Some(client);
+            request.sent_at = now;
             request.connection = self.peers.connection_to(flow);
         }
         Ok(())
@@ -162,11 +163,15 @@ impl Requests {
         }
     }
 
-    /// Writes the credentials of a request to the account's server; inside a dialog only after a challenge.
+    /// Writes the credentials of a request: for the called phone's challenge, and to the account's server; there inside a dialog
+    /// only after a challenge.
     fn write_credentials(&mut self, cx: &mut AgentContext<'_>, key: SlabKey, to: SocketAddr) {
         let Some(request) = self.active.get_mut(key) else { return };
         request.credentials.clear();
-        let draft = &request.draft;
+        let (draft, cnonces) = (&request.draft, &mut cx.random.visible);
+        if let Some(peer) = &mut request.peer_credentials {
+            request.credentials.push(peer.write(draft.method, &draft.uri, cnonces));
+        }
         let (Some(account), Some(credentials)) =
             (cx.config.account(draft.account), self.credentials.get_mut(draft.account.0))
         else {
@@ -175,9 +180,9 @@ impl Requests {
         if credentials.server != Some(to) || (draft.scope == Scope::InDialog && request.rounds == 0) {
             return;
         }
-        let cnonces = &mut cx.random.visible;
         credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);
     }
+
     /// The flow of a request to `to`; for a stream the connection of the peer's last request in the dialog, if that has this address.
     fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr) -> Option<Flow> {
         let transport = self.active.get(key)?.draft.next_hop.transport;

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod called;
+mod callers;
 mod calling;
 mod challenges;
 mod changes;

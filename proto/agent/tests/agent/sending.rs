@@ -2,8 +2,8 @@
 
 use crate::harness::{ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, sdp};
 use ringway_agent::{
-    Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection, ServerAddress,
-    Trace,
+    Abilities, Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection,
+    ServerAddress, Trace,
 };
 use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
 
@@ -237,11 +237,23 @@ fn queries_are_asked_and_answered() {
     let query = table.ask(|agent, cx| agent.query(cx, ALICE, &target)).unwrap();
     let options = table.only();
     assert!(options.line().starts_with("OPTIONS "));
-    table.receive(PEER, &answer(&options, 200, "b", "", None));
-    assert_eq!(
-        table.events(),
-        [AgentEvent::QueryAnswered { query, status: 200, reason: "Reason 200".into() }]
-    );
+    table.pass(std::time::Duration::from_millis(30));
+    let fields = "Allow: INVITE\r\nAllow: ACK\r\nSupported: 100rel\r\nServer: Peer 1.0\r\n";
+    table.receive(PEER, &answer(&options, 200, "b", fields, None));
+    let abilities = Abilities {
+        allow: "INVITE, ACK".into(),
+        supported: "100rel".into(),
+        accept: String::new(),
+        user_agent: "Peer 1.0".into(),
+        round_trip: std::time::Duration::from_millis(30),
+    };
+    let answered = |status, reason: &str, abilities| AgentEvent::QueryAnswered {
+        query,
+        status,
+        reason: reason.into(),
+        abilities,
+    };
+    assert_eq!(table.events(), [answered(200, "Reason 200", Some(Box::new(abilities)))]);
     table.receive(PEER, &invite("o", 1, None).replace("INVITE", "OPTIONS"));
     let ok = table.only();
     assert_eq!(ok.line(), "SIP/2.0 200 OK");

@@ -72,14 +72,25 @@ pub enum SymmetricRtp {
     SignalledOnly,
 }
 
-/// Further ports of the peer to which our packets are also sent while no packet arrives: a NAT that assigns
-/// ports consecutively has opened one of them (port + 2, port + 4, …).
+/// Consecutive ports of the peer to which our packets are also sent while no packet arrives. A NAT that assigns ports
+/// consecutively has opened one of them (port + 1, port + 2, …) and accepts packets only from addresses that the peer
+/// sends to; a NAT on our side accepts the peer's packets at the port that we have sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRow {
-    /// Number of ports in addition to the signalled one; 0 disables the probing.
+    /// Number of ports in addition to the signalled one, up to [`Self::PORTS_MAX`]; 0 disables the probing.
     pub ports: u8,
     /// Time without a packet after which the probing starts.
     pub after: Duration,
+}
+
+impl PortRow {
+    /// The longest row: each of its ports gets a packet every 1.28 s.
+    pub const PORTS_MAX: u8 = 64;
+
+    /// A row of this length, tried when nobody was heard for 2 s.
+    pub fn of(ports: u8) -> Self {
+        Self { ports: ports.min(Self::PORTS_MAX), ..Self::default() }
+    }
 }
 
 impl Default for PortRow {

@@ -378,7 +378,7 @@ fn consecutive_ports_are_probed_until_a_packet_arrives() {
         session.on_timeout(now, &mut out);
     }
     let ports: Vec<u16> = out.packets().map(|(packet, _)| packet.flow.remote.port()).collect();
-    assert_eq!(ports, [4002, 4004, 4006, 4008, 4002, 4004, 4006, 4008, 4002, 4004]);
+    assert_eq!(ports, [4001, 4002, 4003, 4004, 4001, 4002, 4003, 4004, 4001, 4002]);
     out.clear();
     for number in 0..6 {
         session.on_rtp(

@@ -1,17 +1,9 @@
-//! Attributes, and parsers for the supported ones (RFC 8866 §6).
+//! Attributes of a media section (RFC 8866 §6).
 
 use crate::connection::ip;
 use crate::text::{fields, number, split_at_byte};
-use crate::{Connection, Direction, MediaDescription};
-use alloc::vec::Vec;
+use crate::{Connection, MediaDescription};
 use core::net::IpAddr;
-
-/// An `a=` line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribute {
-    pub(crate) name: Vec<u8>,
-    pub(crate) value: Option<Vec<u8>>,
-}
 
 /// Meaning of a payload type (RFC 8866 §6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,33 +23,6 @@ pub struct RtcpAttribute {
     pub port: u16,
     /// RTCP address; `None` for the address of the stream.
     pub address: Option<IpAddr>,
-}
-
-impl Attribute {
-    pub(crate) fn parse(line: &[u8]) -> Self {
-        let (name, value) = split_at_byte(line, b':');
-        Self { name: name.to_vec(), value: value.map(<[u8]>::to_vec) }
-    }
-
-    /// A property attribute, which has no value.
-    pub(crate) fn flag(name: &str) -> Self {
-        Self { name: name.into(), value: None }
-    }
-
-    /// A value attribute; the value must not contain a line break.
-    pub(crate) fn with(name: &str, value: impl Into<Vec<u8>>) -> Self {
-        Self { name: name.into(), value: Some(value.into()) }
-    }
-
-    /// Name of the attribute.
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// Part after the colon, if there is one.
-    pub fn value(&self) -> Option<&[u8]> {
-        self.value.as_deref()
-    }
 }
 
 impl MediaDescription {
@@ -149,15 +114,6 @@ impl MediaDescription {
     }
 }
 
-/// Direction by these attributes. Of contradicting ones, the intersection.
-pub(crate) fn direction(attributes: &[Attribute]) -> Option<Direction> {
-    let named = attributes.iter().filter(|attribute| attribute.value.is_none());
-    let directions = named.filter_map(|attribute| {
-        DIRECTIONS.into_iter().find(|direction| direction.name().as_bytes() == attribute.name)
-    });
-    directions.reduce(Direction::and)
-}
-
 fn rtpmap(value: &[u8]) -> Option<RtpMap<'_>> {
     let mut parts = value.split(|&byte| byte == b'/');
     let encoding = core::str::from_utf8(parts.next()?).ok().filter(|name| !name.is_empty())?;
@@ -175,6 +131,3 @@ fn hash(digits: &[u8]) -> Option<[u8; 32]> {
     base16ct::mixed::decode(digits, &mut hash).ok().filter(|decoded| decoded.len() == 32)?;
     Some(hash)
 }
-
-const DIRECTIONS: [Direction; 4] =
-    [Direction::SendRecv, Direction::SendOnly, Direction::RecvOnly, Direction::Inactive];
