@@ -6,6 +6,7 @@ use crate::phone::args::AnswerArgs;
 use crate::phone::attend::{Attended, say, say_any, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
+use crate::phone::passwords;
 use crate::phone::settings::{ScriptSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{register, tell};
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Answers calls until there were as many as asked for, or a signal comes.
 pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
-    let settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
+    let mut settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
+    settings.caller_auth =
+        args.challenge.as_deref().map(|file| passwords::of_callers(file, &args.aor)).transpose()?;
     let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let behaviour = Behaviour {
@@ -89,6 +92,13 @@ impl Answering<'_> {
     fn on_event(&mut self, at: Instant, event: &PhoneEvent) -> Result<(), Failure> {
         say_any(event);
         match event {
+            PhoneEvent::CallerProven { uri, user } => {
+                say(&format!("{} has proved the password of {}", printable(uri), printable(user)));
+            }
+            PhoneEvent::CallerRefused { uri, user, source } => {
+                let (uri, user) = (printable(uri), printable(user));
+                say(&format!("{uri} at {source} gave a wrong password of {user}, and was refused"));
+            }
             PhoneEvent::Incoming { call, uri, .. } => {
                 say(&format!("{} calls", printable(uri)));
                 self.attended = Some(Attended::new(*call, Role::Callee, uri, at));
@@ -107,7 +117,7 @@ impl Answering<'_> {
         self.done += 1;
         let outcome = attended.outcome(end, self.telephone)?;
         self.has_failed |= outcome.verdict == Verdict::Failed;
-        tell(&outcome, self.args.phone.json)
+        tell(&outcome, self.args.phone.account.json)
     }
 
     fn answer_when_due(&mut self) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let outcome = make(&mut telephone, &settings, (&args.uri, ring), &signals);
     telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
-    tell(&outcome, args.phone.json)?;
+    tell(&outcome, args.phone.account.json)?;
     match outcome.verdict {
         Verdict::Answered => Ok(()),
         Verdict::Rejected | Verdict::Failed | Verdict::Cancelled => Err(Failure::said()),

@@ -15,11 +15,13 @@ use ringway_audio::Ringer;
 use ringway_linux::media::Priority;
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
 use ringway_media::MediaSession;
+use ringway_media::session::{PortRow, SessionConfig};
 use ringway_phone::{
     Action, Call, CallNumber, IncomingPolicy, Phone, PhoneCommand, PhoneConfig, PhoneEvent, PhoneLimits,
     StunServer, TransferPolicy,
 };
 use ringway_sansio::{Context, Event, Seed, Transport};
+use ringway_srtp::SrtpSettings;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -110,6 +112,13 @@ impl Telephone {
             newest(phone).filter(|call| Some(*call) != before)
         })?;
         call.ok_or_else(|| Failure::failed("cannot call: there are too many calls"))
+    }
+
+    /// Sends OPTIONS to a URI.
+    pub(crate) fn query_options(&self, to: &str) -> Result<(), Failure> {
+        let to = to.to_owned();
+        let sent = self.with_phone(move |phone, cx| phone.query_options(cx, &to))?;
+        sent.map_err(|error| Failure::failed(format!("cannot ask: {error}")))
     }
 
     /// The URI that is called for one that a user gave.
@@ -314,6 +323,7 @@ fn phone_config(
     };
     let mut agent = Config::new(vec![settings.account.clone()], listening.iter().map(listener).collect());
     agent.ring = behaviour.ring;
+    agent.caller_auth.clone_from(&settings.caller_auth);
     agent.large_requests = settings.large_requests;
     agent.trace = settings.trace;
     let media = &settings.media;
@@ -324,6 +334,11 @@ fn phone_config(
         codecs: media.codecs.clone(),
         stun: settings.stun.map(|server| StunServer { host: server.ip().to_string(), port: server.port() }),
         zrtp: known.map(KnownPhones::settings),
+        session: SessionConfig {
+            port_row: PortRow::of(media.port_row),
+            srtp: SrtpSettings { window_packets: media.replay_window.into(), ..SrtpSettings::default() },
+            ..SessionConfig::default()
+        },
         incoming: behaviour.incoming,
         transfers: behaviour.transfers,
         limits: PhoneLimits { calls_max: behaviour.calls_max, ..PhoneLimits::default() },

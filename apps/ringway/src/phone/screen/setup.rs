@@ -3,11 +3,10 @@
 use super::event::Secret;
 use super::settings::{self, Account};
 use crate::failure::Failure;
-use crate::phone::args::{PhoneArgs, TransportArg};
+use crate::phone::args::{AccountArgs, PhoneArgs, TransportArg};
 use crate::phone::settings::{Recording, Settings};
 use clap::ValueEnum;
 use ringway_agent::Trace;
-use ringway_linux::media::PortRange;
 use std::path::Path;
 
 /// Reads `phone.toml` as the options of `ringway answer`: what they refuse is refused here.
@@ -18,34 +17,24 @@ pub(super) fn phone_settings(
     password: &Secret,
 ) -> Result<Settings, Failure> {
     let args = PhoneArgs {
-        password_stdin: false,
-        username: account.auth_user.clone(),
-        realm: account.realm.clone(),
-        server: account.server.clone(),
+        account: AccountArgs {
+            username: account.auth_user.clone(),
+            realm: account.realm.clone(),
+            server: account.server.clone(),
+            transport: TransportArg::from_str(account.transport.name(), false).ok(),
+            bind: of.network.bind,
+            ..AccountArgs::default()
+        },
         register: account.registration == settings::Registration::Wanted,
-        transport: TransportArg::from_str(account.transport.name(), false).ok(),
-        bind: of.network.bind,
-        srtp: None,
-        suite: Vec::new(),
-        // The telephone has its own, beside `phone.toml`.
-        zrtp_cache: None,
-        allow_downgrade: false,
-        codec: Vec::new(),
+        replay_window: of.call.replay_window,
         audio: of.audio.is_some(),
         audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
         audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
         // Without a sound card nothing is sent.
         play: Some(of.call.play.clone()).filter(|play| play != settings::MICROPHONE),
-        record: None,
-        duration: None,
-        dtmf: None,
-        hold_at: Vec::new(),
-        hold_s: 0.0,
-        rtp_ports: PortRange::default(),
         stun: of.network.stun.clone(),
-        trace: false,
-        meter: false,
-        json: false,
+        port_row: of.network.port_row,
+        ..PhoneArgs::default()
     };
     let mut settings = Settings::for_answer(&args, &account.uri).map_err(|failure| named(file, &failure))?;
     settings.account.display_name.clone_from(&account.name);
