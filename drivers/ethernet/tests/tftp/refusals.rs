@@ -14,24 +14,24 @@ fn refusal(code: u16, text: &'static str) -> DownloadFailure {
 #[test]
 fn the_servers_refusal_is_shown_with_its_text_and_advice() {
     let missing = refusal(1, "File not found");
-    assert_eq!(missing, DownloadFailure::NotFound { said: "File not found".to_owned() });
+    assert_eq!(missing, DownloadFailure::NotFound { text: "File not found".to_owned() });
     assert_eq!(
         missing.to_string(),
         "there is no such file (\"File not found\"); put it into the server's folder, or correct the name"
     );
     assert_eq!(
         refusal(2, "").to_string(),
-        "the server may not read it; make it readable for everybody there"
+        "the server is not permitted to read it; make it readable for the server"
     );
     assert_eq!(
         refusal(0, "disk\x1b[31m\u{e9}").to_string(),
-        "the server refuses with error 0 (\"disk?[31m??\"); look into the server's log",
-        "nothing that moves a cursor reaches a screen"
+        "the server refuses with error 0 (\"disk?[31m??\"); see the server's log",
+        "control characters are replaced"
     );
-    let DownloadFailure::Refused { said, .. } = refusal(7, "0123456789".repeat(50).leak()) else {
+    let DownloadFailure::Refused { text, .. } = refusal(7, "0123456789".repeat(50).leak()) else {
         panic!("an error is a refusal")
     };
-    assert_eq!(said.len(), 100);
+    assert_eq!(text.len(), 100);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_server_that_refuses_every_request_gets_a_limited_number() {
         ..FileServer::new(file(10))
     };
     let (network, result) = fetch(server);
-    assert_eq!(result, Err(DownloadFailure::Refused { code: 4, said: "no".to_owned() }));
+    assert_eq!(result, Err(DownloadFailure::Refused { code: 4, text: "no".to_owned() }));
     assert_eq!(network.server.received.len(), 1 + 6, "once with options, and then plainly");
 }
 
@@ -68,7 +68,7 @@ fn an_error_in_the_middle_ends_it() {
     };
     let server = FileServer { spoil, ..FileServer::new(file(10_000)) };
     let (network, result) = fetch(server);
-    assert_eq!(result, Err(DownloadFailure::Refused { code: 0, said: "disk on fire".to_owned() }));
+    assert_eq!(result, Err(DownloadFailure::Refused { code: 0, text: "disk on fire".to_owned() }));
     assert!(network.server.received_errors().is_empty(), "an error is not answered");
     let spoil = |packet: &mut Vec<u8>| {
         if packet[3] == 3 {
