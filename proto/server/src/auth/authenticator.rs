@@ -61,7 +61,7 @@ impl Authenticator {
         aor: &'p Aor,
     ) -> Option<Authenticated<&'p Aor>> {
         if !env.config.auth.enabled {
-            return Some(Authenticated::danger_everyone_is_believed(aor));
+            return Some(Authenticated::danger_without_authentication(aor));
         }
         let user = self.authenticate(env, request, HeaderName::Authorization, aor.domain())?;
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
