@@ -45,7 +45,7 @@ enum Step {
     Instructions,
 }
 
-/// How a step ended.
+/// Result of a step.
 enum Outcome {
     Passed,
     Failed(String),
