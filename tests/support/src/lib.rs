@@ -1,6 +1,6 @@
 //! Servers, links and measurements that tests of several crates use.
 //!
-//! Does: answers DHCP and misbehaves on request ([`dhcp`]), measures tones ([`tone`]), connects a station of `ringway-ethernet` to a
+//! Does: answers DHCP and TFTP and misbehaves on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of `ringway-ethernet` to a
 //! host of another stack by a link in memory (feature `ethernet`), and gives a server its surroundings (feature `server`).
 //!
 //! Does not: belong to any program. What only one crate's tests use stays beside those tests.
@@ -11,4 +11,5 @@ pub mod dhcp;
 pub mod ethernet;
 #[cfg(feature = "server")]
 pub mod services;
+pub mod tftp;
 pub mod tone;

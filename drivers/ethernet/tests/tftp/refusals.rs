@@ -1,14 +1,14 @@
 //! Servers that refuse, lie or fall silent.
 
-use super::network::{Network, START};
-use super::server::{FileServer, Options, data, server_port};
-use super::{failure, fetch, file};
+use super::network::{Network, START, server_port};
+use super::{failure, fetch, file, serving};
 use ringway_ethernet::{DownloadFailure, DownloadLimits};
 use ringway_sansio::Instant;
+use ringway_test_support::tftp::{Answer, Options, TftpServer, data};
 use std::time::Duration;
 
 fn refusal(code: u16, text: &'static str) -> DownloadFailure {
-    failure(FileServer { refuses_with: Some((code, text)), ..FileServer::new(file(10)) })
+    failure(TftpServer { answer: Answer::Error(code, text), ..serving(file(10)) })
 }
 
 #[test]
@@ -36,11 +36,8 @@ fn the_servers_refusal_is_told_with_its_own_words_and_what_to_do() {
 
 #[test]
 fn a_server_that_refuses_options_and_the_file_is_not_asked_for_ever() {
-    let server = FileServer {
-        options: Options::Refused(8),
-        refuses_with: Some((4, "no")),
-        ..FileServer::new(file(10))
-    };
+    let server =
+        TftpServer { options: Options::Refused(8), answer: Answer::Error(4, "no"), ..serving(file(10)) };
     let (network, result) = fetch(server);
     assert_eq!(result, Err(DownloadFailure::Refused { code: 4, said: "no".to_owned() }));
     assert_eq!(network.server.heard.len(), 1 + 6, "once with options, and then plainly");
@@ -49,7 +46,7 @@ fn a_server_that_refuses_options_and_the_file_is_not_asked_for_ever() {
 #[test]
 fn refusals_of_options_that_come_late_do_not_end_what_is_asked_for_plainly() {
     for code in [8, 4] {
-        let server = FileServer { options: Options::Refused(code), ..FileServer::new(file(2_000)) };
+        let server = TftpServer { options: Options::Refused(code), ..serving(file(2_000)) };
         let mut network = Network::new(server, DownloadLimits::default());
         // Request and refusal take longer than the first wait, and the refusals come twice.
         network.faults.doubled = 1000;
@@ -66,7 +63,7 @@ fn an_error_in_the_middle_ends_it() {
             *packet = b"\0\x05\0\0disk on fire\0".to_vec();
         }
     };
-    let server = FileServer { spoil, ..FileServer::new(file(10_000)) };
+    let server = TftpServer { spoil, ..serving(file(10_000)) };
     let (network, result) = fetch(server);
     assert_eq!(result, Err(DownloadFailure::Refused { code: 0, said: "disk on fire".to_owned() }));
     assert!(network.server.errors_heard().is_empty(), "an error is not answered");
@@ -75,16 +72,13 @@ fn an_error_in_the_middle_ends_it() {
             *packet = b"\0\x05\0\x05unknown transfer ID\0".to_vec();
         }
     };
-    assert_eq!(
-        failure(FileServer { spoil, ..FileServer::new(file(10_000)) }),
-        DownloadFailure::UnknownTransfer
-    );
+    assert_eq!(failure(TftpServer { spoil, ..serving(file(10_000)) }), DownloadFailure::UnknownTransfer);
 }
 
 #[test]
 fn a_size_that_is_not_true_is_found_out() {
     let lie = |size: &str| {
-        let server = FileServer { size_told: Some(size.to_owned()), ..FileServer::new(file(3_000)) };
+        let server = TftpServer { size_told: Some(size.to_owned()), ..serving(file(3_000)) };
         let (network, result) = fetch(server);
         (result.unwrap_err(), network.server.errors_heard())
     };
@@ -105,7 +99,7 @@ fn a_size_that_is_not_true_is_found_out() {
 #[test]
 fn options_that_were_not_asked_for_are_refused() {
     let with = |name, value| {
-        let server = FileServer { option_added: Some((name, value)), ..FileServer::new(file(10)) };
+        let server = TftpServer { option_added: Some((name, value)), ..serving(file(10)) };
         let (network, result) = fetch(server);
         assert_eq!(network.server.errors_heard(), [(8, "this option was not asked for".to_owned())]);
         result.unwrap_err().to_string()
@@ -124,7 +118,7 @@ fn a_block_size_is_at_most_the_one_that_was_asked_for() {
     for (value, is_good) in
         [("1428", true), ("8", true), ("1429", false), ("7", false), ("0", false), ("x", false)]
     {
-        let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+        let mut network = Network::new(serving(file(10)), DownloadLimits::default());
         network.step();
         let answer = network.inject(server_port(50_000), format!("\0\u{6}blksize\0{value}\0").as_bytes());
         let (_, answer) = answer.unwrap();
@@ -137,19 +131,19 @@ fn a_block_size_is_at_most_the_one_that_was_asked_for() {
 #[test]
 fn a_block_longer_than_agreed_and_one_out_of_turn_end_it() {
     let spoil = |packet: &mut Vec<u8>| packet.push(0);
-    let too_long = failure(FileServer { spoil, ..FileServer::new(file(10_000)) });
+    let too_long = failure(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(too_long, DownloadFailure::BlockTooLong { bytes: 1_429, agreed: 1_428 });
-    let server = FileServer { spoil, options: Options::Ignored, ..FileServer::new(file(10_000)) };
+    let server = TftpServer { spoil, options: Options::Ignored, ..serving(file(10_000)) };
     assert_eq!(failure(server), DownloadFailure::BlockTooLong { bytes: 513, agreed: 512 });
     let spoil = |packet: &mut Vec<u8>| packet[3] += u8::from(packet[3] > 2);
-    let (network, result) = fetch(FileServer { spoil, ..FileServer::new(file(10_000)) });
+    let (network, result) = fetch(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::WrongBlock { expected: 3, found: 4 }));
     assert_eq!(network.server.errors_heard(), [(4, "it is another block's turn".to_owned())]);
 }
 
 #[test]
 fn a_server_that_is_not_there_is_asked_six_times_and_less_often_each_time() {
-    let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(10)), DownloadLimits::default());
     network.faults.lost = 1000;
     let failure = network.run().unwrap_err();
     assert_eq!(failure, DownloadFailure::NoAnswer { tries: 6 });
@@ -165,7 +159,8 @@ fn a_server_that_is_not_there_is_asked_six_times_and_less_often_each_time() {
 
 #[test]
 fn a_server_that_falls_silent_is_reminded_and_then_told() {
-    let (network, result) = fetch(FileServer { silent_after: Some(2), ..FileServer::new(file(10_000)) });
+    let (network, result) =
+        fetch(TftpServer { answer: Answer::FallsSilentAfter(2), ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::Silent { received: 2 * 1_428, tries: 6 }));
     let (_, _, last) = network.sent.last().unwrap();
     assert_eq!(last, b"\0\x05\0\0the receiver gives up\0");
@@ -178,7 +173,7 @@ fn a_server_that_falls_silent_is_reminded_and_then_told() {
 #[test]
 fn a_server_that_sends_a_byte_now_and_then_is_given_up_in_the_end() {
     let limits = DownloadLimits::default();
-    let mut network = Network::new(FileServer::new(Vec::new()), limits);
+    let mut network = Network::new(serving(Vec::new()), limits);
     network.step();
     network.inject(server_port(50_000), b"\0\x06blksize\x008\0");
     let mut block = 0;

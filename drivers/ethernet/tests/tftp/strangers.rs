@@ -1,9 +1,9 @@
 //! Packets that are not the server's, or not packets.
 
-use super::file;
-use super::network::{Network, SERVER};
-use super::server::{FileServer, data, server_port};
+use super::network::{Network, SERVER, server_port};
+use super::{file, serving};
 use ringway_ethernet::DownloadLimits;
+use ringway_test_support::tftp::data;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn stranger() -> SocketAddrV4 {
 
 /// A download that waits for block 3.
 fn half_way() -> Network {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     while network.download.received().0 < 2 * 1_428 {
         assert!(network.step());
     }
@@ -47,7 +47,7 @@ fn nobody_makes_us_send_without_end() {
 
 #[test]
 fn an_answer_comes_from_the_servers_address_and_after_the_question() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     let forged = data(1, b"forged");
     assert!(
         network.inject(server_port(50_000), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"),
@@ -63,11 +63,11 @@ fn an_answer_comes_from_the_servers_address_and_after_the_question() {
 
 #[test]
 fn a_request_that_was_answered_twice_makes_one_transfer() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     network.faults.doubled = 1000;
     assert_eq!(network.run(), Ok(file(5_000)));
     assert!(network.server.errors_heard().iter().any(|(code, _)| *code == 5), "the second one is told");
-    assert_eq!(network.server.sessions.len(), 1);
+    assert_eq!(network.server.transfers.len(), 1);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_is_cut_off_is_passed_over_at_every_length() {
     // Before the first answer: options that are cut off are no answer; a block that is cut off is a short block.
     for packet in &whole[1..2] {
         for length in 3..packet.len() - 1 {
-            let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+            let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
             network.step();
             let answer = network.inject(server_port(50_000), &packet[..length]);
             if packet[..length].iter().filter(|byte| **byte == 0).count() % 2 == 0 || packet[length - 1] != 0
@@ -129,7 +129,7 @@ fn requests_acknowledgements_and_unknown_codes_of_the_server_have_no_effect() {
 
 #[test]
 fn after_the_end_only_the_last_block_is_acknowledged_again_and_not_for_long() {
-    let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(10)), DownloadLimits::default());
     while network.result().is_none() {
         assert!(network.step());
     }

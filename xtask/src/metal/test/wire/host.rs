@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use ringway_test_support::dhcp::{DhcpServer, Offer};
+use ringway_test_support::tftp::TftpServer;
 use smoltcp::wire::ArpOperation;
 
 use super::super::booted::options;
 use super::cable::Cable;
 use super::frames::{self, ALL_CARDS, HOST, HOST_HARDWARE, Heard, MACHINE, MACHINE_HARDWARE, MASK, SIP_PORT};
-use super::tftp::{MALLORY, TftpServer};
+use super::tftp::{MALLORY, TftpLink};
 
 /// Our end of the cable, and what was heard there.
 pub(super) struct Host {
     pub(super) cable: Cable,
     pub(super) dhcp: DhcpServer,
-    pub(super) tftp: TftpServer,
+    pub(super) tftp: TftpLink,
     /// The status that each request got, by its number.
     pub(super) statuses: BTreeMap<u32, u16>,
     /// Echo replies: to whom, their numbers, what they carry.
@@ -46,7 +47,7 @@ impl Host {
         Self {
             cable,
             dhcp: DhcpServer::new(OFFER),
-            tftp: TftpServer::default(),
+            tftp: TftpLink::to(TftpServer::default()),
             statuses: BTreeMap::new(),
             echoes: Vec::new(),
             accepted: BTreeSet::new(),
