@@ -33,6 +33,14 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Builds the program `ringway` for release.
+pub(crate) fn built_server() -> Result<PathBuf> {
+    println!("building ringway");
+    succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "ringway"]))?;
+    let program = target_dir().join("release/ringway");
+    program.is_file().then_some(program).context("cargo built no release/ringway")
+}
+
 /// The first line a command prints, or `None` where it cannot be run or fails.
 pub(crate) fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;

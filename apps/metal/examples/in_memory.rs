@@ -1,12 +1,12 @@
-//! What a REGISTER costs without an operating system's sockets: the image's network loop and server, between the two rings
-//! of a network card that is only memory. Prints one line of JSON: nanoseconds of CPU time for a message, by row.
+//! Measures the cost of a REGISTER without sockets: the image's network loop and server between the two rings of a
+//! network card in memory. Prints one line of JSON: nanoseconds of CPU time per message, by row.
 //!
-//! Frames are made before the clock runs, in bursts of 32 as a card that is busy has them; each is another user's, and lies in
-//! memory that was not touched for a while, as a card writes it.
+//! Frames are created before the measurement, in bursts of 32 as on a busy card. Each has another user and is in memory
+//! that was not accessed recently, as after DMA.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement that cannot go on has failed")]
 
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX, Lease, Port, Station};
-use ringway_metal::{MemoryServices, Watched};
+use ringway_metal::{CountedNode, MemoryServices};
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
 use ringway_server::{AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -30,7 +30,7 @@ const USERS: usize = 10_000;
 const BURST: usize = 32;
 const ROUNDS: usize = 12;
 
-/// A card whose rings are memory.
+/// Network card whose rings are in memory.
 #[derive(Default)]
 struct Rings {
     incoming: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ impl Card for Rings {
 }
 
 struct Bench {
-    station: Station<Rings, Watched<Server<MemoryServices>>>,
+    station: Station<Rings, CountedNode<Server<MemoryServices>>>,
     now: Instant,
 }
 
@@ -117,17 +117,17 @@ impl Bench {
         let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
         let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];
-        station.serve(Watched::new(server), ports, 65_535);
+        station.serve(CountedNode::new(server), ports, 65_535);
         let mut bench = Self { station, now };
         bench.run(vec![arp_request()]);
         bench
     }
 
-    /// Puts frames through, burst by burst; gives the CPU time and what was sent.
+    /// Passes frames through, burst by burst; returns the CPU time and the sent frames.
     fn run(&mut self, frames: Vec<Vec<u8>>) -> (u64, Vec<Vec<u8>>) {
         let count = frames.len();
         let card = self.station.card_mut();
-        // Memory that is there, as a card's is: with zeros the system would give it with the first write only.
+        // Written before, as a card's memory: the system would allocate zeroed pages only at the first write.
         let outgoing = vec![vec![0xff; FRAME_BYTES_MAX]; count];
         *card = Rings { incoming: frames, outgoing, ..Rings::default() };
         let begun = cpu_ns();
@@ -175,7 +175,7 @@ fn median(figures: impl Iterator<Item = u64>) -> u64 {
     figures[figures.len() / 2]
 }
 
-/// CPU time of this thread, to the nanosecond: `schedstat` is brought up to date only with each tick of the system.
+/// CPU time of this thread in nanoseconds; `schedstat` is updated only with the system's timer tick.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
@@ -206,7 +206,7 @@ fn register(user: usize, cseq: usize, more: &str) -> String {
     )
 }
 
-/// The answer to a challenge, with MD5 and qop=auth.
+/// Response to a challenge, with MD5 and qop=auth.
 fn credentials(user: usize, challenge: &str) -> String {
     let nonce = challenge.split("nonce=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
     let name = name(user);
@@ -259,7 +259,7 @@ fn payload(frame: &[u8]) -> &str {
     std::str::from_utf8(&frame[42..]).unwrap()
 }
 
-/// By which the station learns where the phones are.
+/// ARP request from which the station gets the phones' MAC address.
 fn arp_request() -> Vec<u8> {
     let mut frame = vec![0; 42];
     let to = EthernetAddress::BROADCAST;

@@ -1,15 +1,15 @@
-//! A machine's two consoles: VGA with a keyboard, and a serial line with a terminal. Both show the same page and take the
-//! same keys; what the page is, is the machine's business.
+//! Consoles of a machine: VGA with a keyboard, and a serial line with a terminal. Both show the same page and accept
+//! the same keys.
 //!
-//! The serial line says the log line by line until somebody presses a key there; then it has the page. `q` gives the log back,
-//! unless the page takes text.
+//! The serial line prints the log until a key is pressed on it; then it shows the page. `q` returns to the log, unless
+//! the page has a text field.
 
 use crate::serial_log::SerialLog;
 use ringway_sansio::Instant;
 use ringway_screen::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
 
 pub(crate) struct Consoles {
-    /// The page.
+    /// Current page.
     pub(crate) cells: Cells,
     pub(crate) log: SerialLog,
     vga: Vga,
@@ -19,7 +19,7 @@ pub(crate) struct Consoles {
     serial: Serial,
 }
 
-/// What the serial line has.
+/// Content of the serial line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serial {
     Log,
@@ -39,7 +39,8 @@ impl Consoles {
         }
     }
 
-    /// A byte came from the serial line: the key that the page is to have. `takes_text`: letters are text to the page.
+    /// Processes a byte of the serial line; returns the key for the page. `takes_text`: letters are input of a text
+    /// field.
     pub(crate) fn on_serial_byte(&mut self, now: Instant, byte: u8, takes_text: bool) -> Option<Key> {
         match self.serial_keys.byte(now, byte)? {
             Typed::Key(key) => self.on_serial_key(key, takes_text),
@@ -50,7 +51,7 @@ impl Consoles {
         }
     }
 
-    /// A byte came from the keyboard controller (scan code set 1).
+    /// Processes a byte of the keyboard controller (scan code set 1).
     pub(crate) fn on_scan_code(&mut self, byte: u8) -> Option<Key> {
         let key = self.keyboard.byte(byte)?;
         if key == Key::Redraw {
@@ -59,18 +60,18 @@ impl Consoles {
         Some(key)
     }
 
-    /// The key that a serial line meant which has said nothing more: Escape alone.
+    /// Returns an Escape key that was not the start of a sequence.
     pub(crate) fn idle(&mut self, now: Instant, takes_text: bool) -> Option<Key> {
         let key = self.serial_keys.idle(now)?;
         self.on_serial_key(key, takes_text)
     }
 
-    /// Tells each word of VGA's text memory that the page has changed.
+    /// Passes each changed word of VGA's text memory to `put`.
     pub(crate) fn draw(&mut self, put: impl FnMut(usize, u16)) {
         self.vga.draw(&self.cells, put);
     }
 
-    /// Writes what the serial line is to say next into `room`, and gives how many bytes.
+    /// Writes pending output of the serial line into `room`; returns the number of bytes.
     pub(crate) fn serial_output(&mut self, room: &mut [u8]) -> usize {
         match self.serial {
             Serial::Log => self.log.take(room),

@@ -1,11 +1,10 @@
-//! The SIP server, and a phone, each as a machine of its own, without an operating system.
+//! The SIP server and the phone as bootable machines without an operating system.
 //!
-//! Does: takes an address, fetches settings and users by TFTP, serves ([`Machine`]), and shows an administrator what it does;
-//! or registers, calls and is called, with sound ([`PhoneMachine`]).
-//! All of it is an ordinary program: what touches hardware is in the image (`apps/metal/image`), and gives it a
-//! [`Card`](ringway_ethernet::Card), the time, keys and memory figures.
+//! Does: configures an IP address, fetches settings and users by TFTP, serves ([`Machine`]) and shows an administration
+//! screen; or registers, calls and answers, with sound ([`PhoneMachine`]). Hardware access is in the image
+//! (`apps/metal/image`), which passes in a [`Card`](ringway_ethernet::Card), the time, keys and memory figures.
 //!
-//! Does not: touch hardware, wait, or know which machine it is on.
+//! Does not: access hardware, block, depend on a specific machine.
 //!
 //! Start reading at `machine.rs`, for the phone at `phone/machine.rs`.
 #![no_std]
@@ -14,6 +13,7 @@
 extern crate alloc;
 
 mod consoles;
+mod counted_node;
 mod machine;
 mod network;
 mod phone;
@@ -21,42 +21,41 @@ mod program;
 mod serial_log;
 mod services;
 mod view;
-mod watched;
 
+pub use counted_node::{CountedNode, Traffic};
 pub use machine::Machine;
 pub use phone::PhoneMachine;
 pub use program::Program;
 pub use ringway_media::headset::SoundCard;
 pub use services::MemoryServices;
-pub use watched::{Traffic, Watched};
 
 use alloc::boxed::Box;
 use ringway_sansio::Seed;
 
-/// What the image found out about the machine.
+/// Properties of the machine that the image detected.
 #[derive(Debug)]
 pub struct Hardware {
-    /// The network card's name.
+    /// Name of the network card.
     pub card_name: &'static str,
-    /// The program's version.
+    /// Version of the program.
     pub version: &'static str,
-    /// Chance that nobody can guess; `None`: the machine has none.
+    /// Random seed; `None`: the machine has no source of randomness.
     pub seed: Option<Seed>,
-    /// Words of the command line that the image itself takes.
+    /// Words of the command line that the image itself handles.
     pub words: &'static [&'static str],
-    /// The sound card, for programs that [use one](Program::HAS_SOUND); `None`: there is none.
+    /// Sound card, for programs with [`Program::HAS_SOUND`]; `None`: there is none.
     pub sound: Option<Box<dyn SoundCard>>,
 }
 
-/// The heap, in bytes.
+/// Usage of the heap, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// In use.
     pub used: u64,
-    /// The most that ever was.
+    /// Maximum in use since the start.
     pub peak: u64,
-    /// All there is; 0: nobody knows.
+    /// Total size; 0: unknown.
     pub limit: u64,
-    /// Allocations that found no room.
+    /// Number of failed allocations.
     pub failures: u64,
 }

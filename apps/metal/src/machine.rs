@@ -1,4 +1,4 @@
-//! The server as a machine: from the first DHCP packet to serving, and what an administrator sees of it.
+//! The server as a machine: from the first DHCP packet to serving, with the administration screen.
 //!
 //! ```text
 //! Addressing --lease--> Fetching(settings) --> Fetching(users) --> Serving
@@ -6,13 +6,13 @@
 //!     |                     v    | 10 s            v    | 10 s        |
 //!     +--lease lost---- Waiting -+             Waiting -+             |
 //!     +---------------------------------------------------------------+
-//! wrong settings, or no chance for passwords: Halted, and says why
+//! invalid settings, or passwords without a random seed: Halted, with the reason shown
 //! ```
 
 use crate::consoles::Consoles;
+use crate::counted_node::CountedNode;
 use crate::network::{fixed_lease, lease_in_words};
 use crate::services::MemoryServices;
-use crate::watched::Watched;
 use crate::{Hardware, Memory};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -32,7 +32,7 @@ use ringway_users::{NameHash, Subscribers};
 
 /// A server on one network card.
 pub struct Machine<C> {
-    pub(crate) station: Station<C, Watched<Server<MemoryServices>>>,
+    pub(crate) station: Station<C, CountedNode<Server<MemoryServices>>>,
     pub(crate) hardware: Hardware,
     pub(crate) settings: MachineSettings,
     pub(crate) stage: Stage,
@@ -41,60 +41,60 @@ pub struct Machine<C> {
     pub(crate) consoles: Consoles,
     pub(crate) services: Option<MemoryServices>,
     pub(crate) leased_at: Instant,
-    /// When to say that nobody answers DHCP.
-    silence_at: Option<Instant>,
+    /// Time of the next warning that no DHCP server answers.
+    dhcp_warning_at: Option<Instant>,
     pub(crate) started: Instant,
     pub(crate) memory: Memory,
     pub(crate) is_short: bool,
-    /// The longest time a frame can have waited, in this second and in the last one.
+    /// Maximum time that a frame can have waited, in this second and in the last one.
     pub(crate) queue_delay: Delays,
     command_line: String,
     seed: Seed,
 }
 
-/// How far the machine is.
+/// Stage of the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Addressing,
-    Fetching(Wanted),
-    /// A file could not be had: it is asked for again at that time.
-    Waiting(Wanted, Instant),
+    Fetching(BootFile),
+    /// A download failed; it is repeated at that time.
+    Waiting(BootFile, Instant),
     Serving,
-    /// It cannot serve, for this reason.
+    /// The server cannot start, for this reason.
     Halted(String),
 }
 
-/// A file that is wanted.
+/// A file that the machine fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum BootFile {
     Settings,
     Users,
 }
 
-/// The list of users.
+/// State of the list of users.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    /// Until the server has them.
+    /// Until the server takes them.
     pub(crate) loaded: Option<Subscribers>,
-    /// Where they come from, once that is known.
+    /// URL of the list.
     pub(crate) source: String,
-    /// Why they are not there.
+    /// Error of the last attempt.
     pub(crate) failure: Option<String>,
 }
 
-/// How long frames waited.
+/// Time that frames waited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
-    /// When the ring was last seen empty.
+    /// Last time at which the ring was empty.
     empty_at: Instant,
     second: u64,
     now: Duration,
-    /// In the last whole second.
+    /// Maximum in the last whole second.
     pub(crate) last: Duration,
 }
 
 impl<C: Card> Machine<C> {
-    /// A machine that starts at `now`. What is wrong with the command line it says on its screen.
+    /// Creates a machine that starts at `now`. Errors in the command line are shown on its screen.
     pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
         let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
         let (settings, errors) = match MachineSettings::read(command_line, None) {
@@ -111,7 +111,7 @@ impl<C: Card> Machine<C> {
             consoles: Consoles::new(now),
             services: None,
             leased_at: now,
-            silence_at: None,
+            dhcp_warning_at: None,
             started: now,
             memory: Memory::default(),
             is_short: false,
@@ -124,8 +124,7 @@ impl<C: Card> Machine<C> {
             if machine.hardware.words.contains(&name) {
                 continue;
             }
-            let text =
-                format!("command line: {word:?} is unknown and passed over; take it out, or correct it");
+            let text = format!("command line: {word:?} is unknown and ignored; remove or correct it");
             machine.log(now, Level::Warning, &text);
         }
         if errors.is_empty() {
@@ -136,15 +135,15 @@ impl<C: Card> Machine<C> {
         machine
     }
 
-    /// The task Receive: one frame from the card to the reply.
+    /// Task Receive: processes one frame from the card up to the reply.
     pub fn receive(&mut self, now: Instant) -> Worked {
         let worked = self.station.receive(now);
         self.queue_delay.note(now, worked);
         worked
     }
 
-    /// The task Main: everything that is not about one frame. To be called when [`Machine::receive`] has begun something, and
-    /// at least every millisecond.
+    /// Task Main: all other work. To be called when [`Machine::receive`] returns [`Worked::Begun`], and at least every
+    /// millisecond.
     pub fn run(&mut self, now: Instant, memory: Memory) {
         self.memory = memory;
         self.station.run(now);
@@ -154,23 +153,23 @@ impl<C: Card> Machine<C> {
         if let Some(end) = self.station.take_fetched() {
             self.on_fetched(now, end);
         }
-        if let Stage::Waiting(wanted, until) = self.stage
+        if let Stage::Waiting(file_kind, until) = self.stage
             && until <= now
         {
-            self.fetch(now, wanted);
+            self.fetch(now, file_kind);
         }
-        if self.silence_at.is_some_and(|at| at <= now) {
-            self.silence_at = Some(now + SILENCE_EVERY);
-            let text = "network: nobody answers DHCP yet, and it is asked every second; look at the cable and the DHCP server, or \
+        if self.dhcp_warning_at.is_some_and(|at| at <= now) {
+            self.dhcp_warning_at = Some(now + DHCP_WARNING_INTERVAL);
+            let text = "network: nobody answers DHCP yet; retrying every second; check the cable and the DHCP server, or \
                         give ip=ADDRESS/BITS";
             self.log(now, Level::Warning, text);
         }
         self.resolve(now);
         self.show_changes(now);
-        self.mind_memory(now);
+        self.check_memory(now);
     }
 
-    /// Sends what the last frames made.
+    /// Notifies the card of written frames.
     pub fn flush(&mut self) {
         self.station.flush();
     }
@@ -185,7 +184,7 @@ impl<C: Card> Machine<C> {
         self.station.card_mut()
     }
 
-    /// True once it serves.
+    /// True if the machine serves.
     pub fn is_serving(&self) -> bool {
         self.stage == Stage::Serving
     }
@@ -196,7 +195,7 @@ impl<C: Card> Machine<C> {
             Ok(None) => {
                 self.say(now, "network: asking for an address by DHCP");
                 self.station.start_dhcp();
-                self.silence_at = Some(now + SILENCE);
+                self.dhcp_warning_at = Some(now + DHCP_WARNING_AFTER);
             }
             Err(why) => self.halt(now, why),
         }
@@ -205,7 +204,7 @@ impl<C: Card> Machine<C> {
     fn on_change(&mut self, now: Instant, change: Change) {
         match change {
             Change::Leased(lease) => self.on_lease(now, lease),
-            // It is said first of all, when there was none yet.
+            // The DHCP client reports a loss first, even without a lease.
             Change::Lost if self.station.lease().is_none() => {}
             Change::Lost => {
                 self.log(now, Level::Error, "network: the lease is gone; asking for another address");
@@ -213,7 +212,7 @@ impl<C: Card> Machine<C> {
                 self.station.stop_serving();
                 self.services = None;
                 self.stage = Stage::Addressing;
-                self.silence_at = Some(now + SILENCE);
+                self.dhcp_warning_at = Some(now + DHCP_WARNING_AFTER);
             }
         }
     }
@@ -221,76 +220,77 @@ impl<C: Card> Machine<C> {
     fn on_lease(&mut self, now: Instant, lease: Lease) {
         let has_moved = self.station.lease().is_none_or(|before| before.address != lease.address);
         self.leased_at = now;
-        self.silence_at = None;
+        self.dhcp_warning_at = None;
         if has_moved {
             self.say(now, &lease_in_words(&lease, now.since(self.started)));
         }
         self.station.set_lease(Some(lease));
         if has_moved && !matches!(self.stage, Stage::Halted(_)) {
-            let first = if self.settings.config_file.is_some() { Wanted::Settings } else { Wanted::Users };
+            let first =
+                if self.settings.config_file.is_some() { BootFile::Settings } else { BootFile::Users };
             self.fetch(now, first);
         }
     }
 
-    /// Begins to fetch a file, if one is wanted; else goes on.
-    fn fetch(&mut self, now: Instant, wanted: Wanted) {
-        let file = match wanted {
-            Wanted::Settings => self.settings.config_file.clone(),
-            Wanted::Users => self.settings.users_file.clone(),
+    /// Fetches a file if one is configured; else continues.
+    fn fetch(&mut self, now: Instant, file_kind: BootFile) {
+        let file = match file_kind {
+            BootFile::Settings => self.settings.config_file.clone(),
+            BootFile::Users => self.settings.users_file.clone(),
         };
-        let Some(file) = file else { return self.go_on(now, wanted) };
+        let Some(file) = file else { return self.go_on(now, file_kind) };
         let host = self.settings.tftp.or(self.station.lease().and_then(|lease| lease.boot_server));
         let Some(host) = host else {
             return self.halt(
                 now,
-                format!("{file}: nobody says which machine has it; give tftp=ADDRESS on the command line"),
+                format!("{file}: no TFTP server is configured; give tftp=ADDRESS on the command line"),
             );
         };
-        if wanted == Wanted::Users {
+        if file_kind == BootFile::Users {
             self.users.source = format!("tftp://{host}/{file}");
         }
         self.say(now, &format!("tftp: fetching {file} from {host}"));
         match Download::new(SocketAddrV4::new(host, TFTP_PORT), &file, DownloadLimits::default(), now) {
             Ok(download) => {
                 self.station.fetch(download);
-                self.stage = Stage::Fetching(wanted);
+                self.stage = Stage::Fetching(file_kind);
             }
             Err(error) => self.halt(now, error.to_string()),
         }
     }
 
     fn on_fetched(&mut self, now: Instant, end: Result<Vec<u8>, DownloadError>) {
-        let Stage::Fetching(wanted) = self.stage else { return };
+        let Stage::Fetching(file_kind) = self.stage else { return };
         match end {
-            Ok(bytes) => match wanted {
-                Wanted::Settings => self.take_settings(now, &bytes),
-                Wanted::Users => self.take_users(now, &bytes),
+            Ok(bytes) => match file_kind {
+                BootFile::Settings => self.read_settings(now, &bytes),
+                BootFile::Users => self.read_users(now, &bytes),
             },
-            Err(error) => self.try_later(now, wanted, error.to_string()),
+            Err(error) => self.try_later(now, file_kind, error.to_string()),
         }
     }
 
-    fn take_settings(&mut self, now: Instant, bytes: &[u8]) {
+    fn read_settings(&mut self, now: Instant, bytes: &[u8]) {
         let file = self.settings.config_file.clone().unwrap_or_default();
         let Ok(text) = core::str::from_utf8(bytes) else {
-            return self.halt(now, format!("{file}: is no text in UTF-8; give a ringway.toml"));
+            return self.halt(now, format!("{file}: is not valid UTF-8; give a ringway.toml"));
         };
         match MachineSettings::read(&self.command_line, Some((&file, text))) {
             Ok(settings) => {
                 self.say(now, &format!("settings: {file}, {} bytes", bytes.len()));
                 if settings.addressing != self.settings.addressing {
-                    let text = format!("{file}: [network] comes too late here; give ip= on the command line");
+                    let text = format!("{file}: [network] has no effect here; give ip= on the command line");
                     self.log(now, Level::Warning, &text);
                 }
                 self.settings = settings;
-                self.go_on(now, Wanted::Settings);
+                self.go_on(now, BootFile::Settings);
             }
             Err(errors) => self.halt_for(now, &file, &errors),
         }
     }
 
-    /// All of the list, or none of it.
-    fn take_users(&mut self, now: Instant, bytes: &[u8]) {
+    /// Accepts the whole list or nothing of it.
+    fn read_users(&mut self, now: Instant, bytes: &[u8]) {
         let mut key = [0; 16];
         key.copy_from_slice(self.seed.part(2).bytes().split_at(16).0);
         let (domain, realm) = (self.settings.domain(), &self.settings.auth.realm);
@@ -300,19 +300,19 @@ impl<C: Card> Machine<C> {
                 self.log(now, Level::Info, &format!("users: {count} from {source}"));
                 self.users.failure = None;
                 self.users.loaded = Some(users);
-                self.go_on(now, Wanted::Users);
+                self.go_on(now, BootFile::Users);
             }
             Err(error) => {
                 let why = format!("{}:{error}; nobody of this list is taken", self.users.source);
-                self.try_later(now, Wanted::Users, why);
+                self.try_later(now, BootFile::Users, why);
             }
         }
     }
 
-    fn go_on(&mut self, now: Instant, done: Wanted) {
+    fn go_on(&mut self, now: Instant, done: BootFile) {
         match done {
-            Wanted::Settings => self.fetch(now, Wanted::Users),
-            Wanted::Users => self.serve(now),
+            BootFile::Settings => self.fetch(now, BootFile::Users),
+            BootFile::Users => self.serve(now),
         }
     }
 
@@ -322,7 +322,7 @@ impl<C: Card> Machine<C> {
         if settings.auth.enabled && self.hardware.seed.is_none() {
             return self.halt(
                 now,
-                "passwords need unpredictable numbers, and this machine has neither RDRAND nor virtio-rng; give \
+                "passwords need random numbers, and this machine has neither RDRAND nor virtio-rng; give \
                  auth=off, or another machine"
                     .to_string(),
             );
@@ -339,11 +339,11 @@ impl<C: Card> Machine<C> {
             &self.seed.part(4),
             now,
         );
-        let is_lonely = settings.auth.enabled && services.users().is_empty();
+        let has_no_users = settings.auth.enabled && services.users().is_empty();
         let is_open = !settings.auth.enabled;
         let message_bytes_max = settings.limits.max_message_bytes;
         let server = Server::new(config, services.clone(), 0, self.seed.part(5), now);
-        self.station.serve(Watched::new(server), ports.clone(), message_bytes_max);
+        self.station.serve(CountedNode::new(server), ports.clone(), message_bytes_max);
         self.services = Some(services);
         self.stage = Stage::Serving;
         if is_open {
@@ -351,7 +351,7 @@ impl<C: Card> Machine<C> {
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call";
             self.log(now, Level::Warning, text);
         }
-        if is_lonely {
+        if has_no_users {
             let text = "there are no users, so nobody can register; give users=FILE, or auth=off";
             self.log(now, Level::Warning, text);
         }
@@ -362,7 +362,7 @@ impl<C: Card> Machine<C> {
         self.say(now, &ready);
     }
 
-    /// Names that the server wants looked up.
+    /// Starts the DNS lookups that the server requests.
     fn resolve(&mut self, now: Instant) {
         let actions: Vec<Action> = self.station.take_actions().collect();
         for Action::Resolve { query, host } in actions {
@@ -370,7 +370,7 @@ impl<C: Card> Machine<C> {
         }
     }
 
-    /// Who has just registered, for the page that follows it.
+    /// Passes changes of bindings to the administration screen.
     fn show_changes(&mut self, now: Instant) {
         let Some(services) = &self.services else { return };
         while let Some(changed) = services.take_change() {
@@ -390,8 +390,8 @@ impl<C: Card> Machine<C> {
         }
     }
 
-    /// With too little memory left, new work is refused until there is more again.
-    fn mind_memory(&mut self, now: Instant) {
+    /// Refuses new work while little memory is free.
+    fn check_memory(&mut self, now: Instant) {
         let free = self.memory.limit.saturating_sub(self.memory.used);
         let is_short = match self.is_short {
             false => free < MEMORY_RESERVE,
@@ -402,25 +402,25 @@ impl<C: Card> Machine<C> {
             let reason = is_short.then_some("Out Of Memory");
             self.station.call(now, |node, _| node.inner_mut().refuse_new_work(reason));
             let text = if is_short {
-                "memory: less than 4 MiB left; new requests get 503"
+                "memory: less than 4 MiB free; new requests get 503"
             } else {
-                "memory: there is room again; new requests are taken"
+                "memory: available again; new requests are accepted"
             };
             self.log(now, Level::Warning, text);
         }
     }
 
-    fn try_later(&mut self, now: Instant, wanted: Wanted, why: String) {
+    fn try_later(&mut self, now: Instant, file_kind: BootFile, why: String) {
         self.log(now, Level::Error, &format!("{why}; trying again in {} s", RETRY.as_secs()));
-        if wanted == Wanted::Users {
+        if file_kind == BootFile::Users {
             self.users.failure = Some(why);
         }
-        self.stage = Stage::Waiting(wanted, now + RETRY);
+        self.stage = Stage::Waiting(file_kind, now + RETRY);
     }
 
     fn halt(&mut self, now: Instant, why: String) {
         self.log(now, Level::Error, &why);
-        self.log(now, Level::Error, "the server does not start; correct it, and start the machine again");
+        self.log(now, Level::Error, "the server does not start; correct this and restart the machine");
         self.stage = Stage::Halted(why);
     }
 
@@ -462,7 +462,7 @@ fn port_of(listener: &ringway_settings::Listener) -> Port {
     Port { transport: listener.transport, number: listener.address.port() }
 }
 
-/// The server's settings for listeners at `address`.
+/// Configuration of the server for listeners at `address`.
 fn server_config(
     settings: &MachineSettings,
     address: Ipv4Addr,
@@ -484,24 +484,24 @@ fn server_config(
     }
 }
 
-/// For a machine without chance and without passwords: no secret hangs on it.
+/// Seed of a machine without randomness and without passwords: it protects no secret.
 pub(crate) fn guessable_seed<C: Card>(card: &C, now: Instant) -> Seed {
     let address = card.address().iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
     Seed::from_number(address ^ now.as_nanos())
 }
 
-/// How long nobody answers DHCP before it is said, and how often it is said again.
-const SILENCE: Duration = Duration::from_secs(5);
-const SILENCE_EVERY: Duration = Duration::from_secs(60);
+/// Time without a DHCP answer before the first warning, and the interval of the warnings.
+const DHCP_WARNING_AFTER: Duration = Duration::from_secs(5);
+const DHCP_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a file that could not be had is left alone.
+/// Delay before a failed download is repeated.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Users in a list.
+/// Maximum number of users in a list.
 const USERS_MAX: usize = 20_000;
 
-/// Transactions of each kind at once: some 250 calls a second, since each is kept for 32 s.
+/// Maximum number of transactions of each kind: about 250 calls/s, because each exists for 32 s.
 pub(crate) const TRANSACTIONS_MAX: usize = 8192;
 
-/// With less than this left, in bytes, new work is refused.
+/// Free bytes below which new work is refused.
 const MEMORY_RESERVE: u64 = 4 << 20;

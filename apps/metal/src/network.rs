@@ -1,4 +1,4 @@
-//! A machine in its network, for its log and its screen.
+//! Network state of a machine, for its log and its screen.
 
 use crate::Hardware;
 use alloc::format;
@@ -8,7 +8,7 @@ use ringway_ethernet::Lease;
 use ringway_screen::{Address, Card, Network, Source};
 use ringway_settings::Addressing;
 
-/// What the screen shows of it. `asked_since` and `lease_age`: since when there is no address, or this one.
+/// Network section of the screen. `asked_since`: time without an address; `lease_age`: age of the lease.
 pub(crate) fn network<'m>(
     hardware: &Hardware,
     (card, is_up): ([u8; 6], bool),
@@ -35,17 +35,17 @@ pub(crate) fn network<'m>(
     Network { card: Some(card), address }
 }
 
-/// The lease of a fixed address; `None`: DHCP is to be asked.
+/// Converts a fixed address into a lease; `None`: DHCP is used.
 ///
 /// # Errors
-/// No machine can have the address; in words.
+/// The address is not a host address; the message is for the user.
 pub(crate) fn fixed_lease(addressing: &Addressing) -> Result<Option<Lease>, String> {
     let Addressing::Fixed { address, prefix_bits, gateway, name_servers } = addressing else {
         return Ok(None);
     };
     match Lease::fixed(*address, *prefix_bits, *gateway) {
         Some(lease) => Ok(Some(Lease { name_servers: name_servers.clone(), ..lease })),
-        None => Err(format!("ip={address}/{prefix_bits} is no address of a machine; give another")),
+        None => Err(format!("ip={address}/{prefix_bits} is not a host address; give another")),
     }
 }
 

@@ -1,41 +1,41 @@
-//! What a machine does, as the image and its tests run it.
+//! Interface between the image and a program.
 
 use crate::{Hardware, Machine, Memory, PhoneMachine};
 use ringway_ethernet::{Card, Worked};
 use ringway_sansio::Instant;
 
-/// A machine's two tasks and its consoles. Nothing in it waits.
+/// Program of a machine: its two tasks and its consoles. No method blocks.
 pub trait Program<C>: Sized {
-    /// True when it makes use of a sound card.
+    /// True if the program uses a sound card.
     const HAS_SOUND: bool;
 
-    /// A machine that starts at `now`. What is wrong with the command line it says on its screen.
+    /// Starts the program at `now`. Errors in the command line are shown on its screen.
     fn start(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self;
 
-    /// The task Receive: one frame from the card to the reply.
+    /// Task Receive: processes one frame from the card up to the reply.
     fn receive(&mut self, now: Instant) -> Worked;
 
-    /// The task Main: everything that is not about one frame. To be called when [`Program::receive`] has begun something,
-    /// and at least every millisecond.
+    /// Task Main: all other work. To be called when [`Program::receive`] returns [`Worked::Begun`], and at least every
+    /// millisecond.
     fn run(&mut self, now: Instant, memory: Memory);
 
-    /// Sends what the last frames made.
+    /// Notifies the card of written frames.
     fn flush(&mut self);
 
-    /// A byte came from the serial line.
+    /// Processes a byte of the serial line.
     fn on_serial_byte(&mut self, now: Instant, byte: u8);
 
-    /// A byte came from the keyboard controller (scan code set 1).
+    /// Processes a byte of the keyboard controller (scan code set 1).
     fn on_scan_code(&mut self, now: Instant, byte: u8);
 
-    /// Draws what is due, and tells each word of VGA's text memory that changed: its place and its value.
+    /// Draws the page if due, and passes each changed word of VGA's text memory to `put`: its index and its value.
     fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16));
 
-    /// Writes what the serial line is to say next into `room`, and gives how many bytes.
+    /// Writes pending output of the serial line into `room`; returns the number of bytes.
     fn serial_output(&mut self, room: &mut [u8]) -> usize;
 }
 
-/// Both machines have these functions by the same names.
+/// Implements [`Program`] by the inherent methods of the same names.
 macro_rules! program {
     ($machine:ident, $has_sound:literal) => {
         impl<C: Card> Program<C> for $machine<C> {

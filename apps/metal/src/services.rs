@@ -1,4 +1,4 @@
-//! What the server asks of its surroundings, all in this machine's memory.
+//! `Services` of the server, kept in memory.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -12,38 +12,39 @@ use ringway_server::auth::{
 use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates};
 use ringway_users::Subscribers;
 
-/// Users, nonces and rates. One thread: nothing is locked.
+/// Users, nonces and rates. There is one thread and no lock.
 #[derive(Clone)]
-pub struct MemoryServices(Rc<Inside>);
+pub struct MemoryServices(Rc<Inner>);
 
-struct Inside {
+struct Inner {
     users: Subscribers,
     windows: RefCell<ReplayWindows>,
     dialogs: RefCell<DialogExtensions>,
     budget: RefCell<MemoryBudget>,
     guesses: RefCell<GuessLimits>,
     rates: RefCell<SourceRates>,
-    changes: RefCell<VecDeque<Changed>>,
+    changes: RefCell<VecDeque<RecordedChange>>,
 }
 
-/// A change of somebody's bindings.
+/// A change of a user's bindings.
 #[derive(Clone, Debug)]
-pub(crate) struct Changed {
+pub(crate) struct RecordedChange {
     aor: [u8; AOR_BYTES_MAX],
     aor_bytes: usize,
     pub(crate) change: BindingChange,
     pub(crate) flow: Option<Flow>,
 }
 
-impl Changed {
-    /// The beginning of the address-of-record, as much as is shown.
+impl RecordedChange {
+    /// Beginning of the address-of-record, as shown on the screen.
     pub(crate) fn aor(&self) -> &[u8] {
         self.aor.get(..self.aor_bytes).unwrap_or_default()
     }
 }
 
 impl MemoryServices {
-    /// For these users; `per_source_rate` requests a second are taken from one address, 0: any number.
+    /// Creates services for these users. `per_source_rate` is the limit of requests per second from one source; 0: no
+    /// limit.
     pub fn new(
         users: Subscribers,
         nonce_lifetime: Duration,
@@ -51,7 +52,7 @@ impl MemoryServices {
         seed: &Seed,
         now: Instant,
     ) -> Self {
-        Self(Rc::new(Inside {
+        Self(Rc::new(Inner {
             users,
             windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
             budget: RefCell::new(MemoryBudget::new(MEMORY_BYTES_MAX, &seed.part(5))),
@@ -62,17 +63,17 @@ impl MemoryServices {
         }))
     }
 
-    /// The oldest change that was not taken yet.
-    pub(crate) fn take_change(&self) -> Option<Changed> {
+    /// Oldest change that was not taken yet.
+    pub(crate) fn take_change(&self) -> Option<RecordedChange> {
         self.0.changes.try_borrow_mut().ok()?.pop_front()
     }
 
-    /// Who may register.
+    /// Subscribers of the server.
     pub fn users(&self) -> &Subscribers {
         &self.0.users
     }
 
-    /// Nonces remembered, how many there may be, and how many were forgotten early.
+    /// Stored nonces, their maximum number, and the number evicted early.
     pub fn nonces(&self) -> (usize, usize, u64) {
         let windows = self.0.windows.borrow();
         (windows.len(), NONCES_MAX, windows.evicted())
@@ -95,7 +96,7 @@ impl Services for MemoryServices {
     }
 
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
-        // Nothing below calls back: it is never borrowed twice.
+        // No method calls back, so this is never borrowed twice.
         match self.0.windows.try_borrow_mut() {
             Ok(mut windows) => windows.use_count(now, nonce, count, request),
             Err(_) => NonceUse::Replayed,
@@ -142,7 +143,6 @@ impl Services for MemoryServices {
         }
     }
 
-    /// There is no disk.
     fn keeps_bindings(&self) -> bool {
         false
     }
@@ -150,30 +150,34 @@ impl Services for MemoryServices {
     fn store(&self, _aor: &[u8], _record: &[u8]) {}
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
-        // A screen shows no more of them; the newest of a flood are as good as any.
+        // Further changes of a burst are dropped; the screen shows only a few.
         if let Ok(mut changes) = self.0.changes.try_borrow_mut()
             && changes.len() < CHANGES_MAX
         {
-            // Nothing is allocated: this is for every REGISTER.
-            let mut changed =
-                Changed { aor: [0; AOR_BYTES_MAX], aor_bytes: aor.len().min(AOR_BYTES_MAX), change, flow };
+            // Without allocation, because this runs for every REGISTER.
+            let mut changed = RecordedChange {
+                aor: [0; AOR_BYTES_MAX],
+                aor_bytes: aor.len().min(AOR_BYTES_MAX),
+                change,
+                flow,
+            };
             changed.aor.iter_mut().zip(aor).for_each(|(to, from)| *to = *from);
             changes.push_back(changed);
         }
     }
 }
 
-/// Bytes that requests under way may keep; the heap has 32 MiB at least.
+/// Memory budget of pending requests; the heap has at least 32 MiB.
 const MEMORY_BYTES_MAX: usize = 8 << 20;
 
-/// What is shown of an address-of-record.
+/// Length of the shown address-of-record.
 const AOR_BYTES_MAX: usize = 64;
 
-/// Changes that wait to be shown: what a burst can bring between two looks.
+/// Changes queued for the screen.
 const CHANGES_MAX: usize = 64;
 
-/// Nonces whose counts are remembered: of as many users as a machine has.
+/// Maximum number of stored nonces; the same as of users.
 const NONCES_MAX: usize = 20_000;
 
-/// Users whose password was proven lately, each with its source.
+/// Maximum number of users and sources with a recent successful login.
 const PROOFS_MAX: usize = 40_000;

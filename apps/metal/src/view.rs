@@ -1,9 +1,9 @@
-//! What the administrator's screen shows of the machine.
+//! Data of the administration screen.
 
-use crate::machine::{Machine, Stage, TRANSACTIONS_MAX, Wanted};
+use crate::counted_node::CountedNode;
+use crate::machine::{BootFile, Machine, Stage, TRANSACTIONS_MAX};
 use crate::network::network;
 use crate::services::MemoryServices;
-use crate::watched::Watched;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,21 +17,21 @@ use ringway_server::Server;
 use ringway_settings::MachineSettings;
 
 impl<C: Card> Machine<C> {
-    /// A byte came from the serial line.
+    /// Processes a byte of the serial line.
     pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
         if let Some(key) = self.consoles.on_serial_byte(now, byte, self.admin.takes_text()) {
             self.admin.on_key(now, key);
         }
     }
 
-    /// A byte came from the keyboard controller (scan code set 1).
+    /// Processes a byte of the keyboard controller (scan code set 1).
     pub fn on_scan_code(&mut self, now: Instant, byte: u8) {
         if let Some(key) = self.consoles.on_scan_code(byte) {
             self.admin.on_key(now, key);
         }
     }
 
-    /// Draws what is due, and tells each word of VGA's text memory that changed: its place and its value.
+    /// Draws the page if due, and passes each changed word of VGA's text memory to `put`: its index and its value.
     pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
         if let Some(key) = self.consoles.idle(now, self.admin.takes_text()) {
             self.admin.on_key(now, key);
@@ -41,13 +41,13 @@ impl<C: Card> Machine<C> {
         }
     }
 
-    /// Writes what the serial line is to say next into `room`, and gives how many bytes; 0: nothing now. To be called with as
-    /// much room as the line has.
+    /// Writes pending output of the serial line into `room`, whose length is what the line accepts now; returns the
+    /// number of bytes.
     pub fn serial_output(&mut self, room: &mut [u8]) -> usize {
         self.consoles.serial_output(room)
     }
 
-    /// Draws the administrator's page, if it is time to. False: it is as it was.
+    /// Draws the page if due. False: it was not due.
     pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
         let is_up = self.station.is_up();
         let Self { station, hardware, settings, stage, users, admin, consoles, services, .. } = self;
@@ -99,14 +99,14 @@ impl<C: Card> Machine<C> {
             limits: &limits,
             trouble: &trouble,
         };
-        admin.draw(now, &facts, &Registered(node.map(Watched::inner), now), &mut consoles.cells);
+        admin.draw(now, &facts, &Registered(node.map(CountedNode::inner), now), &mut consoles.cells);
         true
     }
 }
 
-/// What the facts are made of.
+/// Sources of the displayed facts.
 struct View<'m, C> {
-    station: &'m Station<C, Watched<Server<MemoryServices>>>,
+    station: &'m Station<C, CountedNode<Server<MemoryServices>>>,
     settings: &'m MachineSettings,
     stage: &'m Stage,
     users: &'m crate::machine::Users,
@@ -144,7 +144,7 @@ impl<'m, C: Card> View<'m, C> {
             return Users::Failed { from, why };
         }
         match (self.stage, self.services) {
-            (Stage::Fetching(Wanted::Users), _) => {
+            (Stage::Fetching(BootFile::Users), _) => {
                 let bytes = self.station.fetching().map_or(0, |(bytes, _)| bytes as u64);
                 Users::Loading { from, bytes }
             }
@@ -160,10 +160,10 @@ impl<'m, C: Card> View<'m, C> {
         if let Stage::Halted(why) = self.stage {
             trouble.push(format!("NOT SERVING: {why}"));
         }
-        if let Stage::Waiting(wanted, _) = self.stage {
-            let file = match wanted {
-                Wanted::Settings => "the settings",
-                Wanted::Users => "the users",
+        if let Stage::Waiting(file_kind, _) = self.stage {
+            let file = match file_kind {
+                BootFile::Settings => "the settings",
+                BootFile::Users => "the users",
             };
             trouble.push(format!("not serving yet: {file} could not be fetched, see the log (page 4)"));
         }
@@ -196,18 +196,18 @@ impl<'m, C: Card> View<'m, C> {
                 NEIGHBOURS_MAX,
                 station.neighbours_full,
             ),
-            counted("packets without room to wait for ARP", station.waiting_full),
-            counted("packets whose next hop never answered", station.unanswered),
-            counted("packets to where no way leads", station.no_route),
+            counted("packets dropped, ARP queue full", station.waiting_full),
+            counted("packets without an ARP reply", station.unanswered),
+            counted("packets without a route", station.no_route),
             counted("packets lost, the card's ring was full", station.ring_full),
             counted("frames damaged, by our checks", station.frames_damaged),
             counted("frames dropped by the card", card.damaged),
-            counted("look-ups of names refused", station.lookups_refused),
-            counted("TCP connections that could not be made", station.connections_failed),
-            counted("TCP connections with bytes of no message", station.connections_unframed),
+            counted("DNS lookups refused", station.lookups_refused),
+            counted("TCP connections failed", station.connections_failed),
+            counted("TCP connections with invalid bytes", station.connections_unframed),
             counted("TCP connections too slow", station.connections_slow),
             counted("TCP connections that did not read", station.connections_unread),
-            counted("allocations that found no room", self.allocations_failed),
+            counted("allocations failed", self.allocations_failed),
             counted("log lines lost, the serial line was slow", self.log_dropped),
         ];
         if let (Some(node), Some(services)) = (self.station.node(), self.services) {
@@ -228,14 +228,14 @@ impl<'m, C: Card> View<'m, C> {
     }
 }
 
-/// The server's counters that are about limits and refusals; the others are traffic.
+/// True for counters of limits and refusals; the others count traffic.
 fn is_drop(name: &str) -> bool {
     const TRAFFIC: [&str; 7] =
         ["requests", "responses", "registered", "challenged", "authenticated", "forwarded", "redirected"];
     !TRAFFIC.contains(&name)
 }
 
-fn totals(node: &Watched<Server<MemoryServices>>) -> Totals {
+fn totals(node: &CountedNode<Server<MemoryServices>>) -> Totals {
     let traffic = node.traffic();
     let [_, _, successes, redirections, client_errors, fifth, sixth] = traffic.responses;
     Totals {
@@ -248,7 +248,7 @@ fn totals(node: &Watched<Server<MemoryServices>>) -> Totals {
     }
 }
 
-/// The location table as a source of registered users.
+/// Location table as a [`RegistrationSource`].
 struct Registered<'s>(Option<&'s Server<MemoryServices>>, Instant);
 
 impl RegistrationSource for Registered<'_> {
@@ -261,8 +261,8 @@ impl RegistrationSource for Registered<'_> {
     ) -> Option<u32> {
         let Self(server, now) = self;
         let location = server.as_ref()?.location();
-        for place in from..from.saturating_add(count) {
-            location.bindings_from(place, 1, |found| {
+        for slot in from..from.saturating_add(count) {
+            location.bindings_from(slot, 1, |found| {
                 if wanted.fits(found.aor()) {
                     let row = Row {
                         aor: found.aor(),
@@ -271,7 +271,7 @@ impl RegistrationSource for Registered<'_> {
                         address: (!found.is_permanent()).then(|| found.address()),
                         left_s: (!found.is_permanent()).then(|| found.expires().since(*now).as_secs()),
                     };
-                    each(place, row);
+                    each(slot, row);
                 }
             })?;
         }

@@ -1,43 +1,43 @@
-//! The network card, as the rest sees it.
+//! Interface to a network card.
 
-/// A network card: frames in, frames out, each where the card itself keeps them.
+/// A network card that sends and receives frames in its own buffers.
 ///
-/// A frame is an Ethernet II frame without preamble and check sequence, 14 to [`FRAME_BYTES_MAX`] bytes. Nothing here
-/// waits: what is not there yet is there at the next call.
+/// A frame is an Ethernet II frame without preamble and frame check sequence, 14 to [`FRAME_BYTES_MAX`] bytes. No
+/// method blocks.
 pub trait Card {
-    /// Its hardware address.
+    /// MAC address.
     fn address(&self) -> [u8; 6];
 
-    /// True while there is a link.
+    /// True while the link is up.
     fn is_up(&mut self) -> bool;
 
-    /// Takes the next frame that arrived. `take` sees it where the card put it; afterwards that room is the card's
-    /// again. `None`: there is none.
+    /// Takes the next received frame. `take` reads it in the card's buffer, which the card reuses afterwards. `None`:
+    /// no frame was received.
     fn receive<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R>;
 
-    /// Sends a frame of `bytes` bytes, at most [`FRAME_BYTES_MAX`], that `fill` writes into the card's own room; that
-    /// room holds anything before. False: the card takes none now, `fill` was not called, and the frame is lost.
+    /// Sends a frame of `bytes` bytes, at most [`FRAME_BYTES_MAX`]. `fill` writes it into the card's buffer, whose
+    /// previous content is unspecified. False: the send ring is full; `fill` was not called and the frame is lost.
     fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
-    /// Makes the card look at what [`Card::send`] gave it: called once after a burst.
+    /// Notifies the card of the frames from [`Card::send`]; called once after a burst.
     fn flush(&mut self);
 
-    /// What it counted.
+    /// Current counters.
     fn counters(&self) -> CardCounters;
 }
 
-/// What a card counts. All since the start.
+/// Counters of a card since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardCounters {
-    /// Frames that arrived.
+    /// Frames received.
     pub received: u64,
-    /// Frames given to the card to send.
+    /// Frames handed to the card for sending.
     pub sent: u64,
-    /// Frames that could not be sent because the ring was full.
+    /// Frames not sent because the ring was full.
     pub not_sent: u64,
-    /// Frames that the card itself dropped or found damaged, as far as it says.
+    /// Frames that the card dropped or found damaged, if it reports them.
     pub damaged: u64,
 }
 
-/// The longest frame: 1,500 bytes after the header of 14 (IEEE 802.3).
+/// Maximum length of a frame in bytes: 1,500 after the 14-byte header (IEEE 802.3).
 pub const FRAME_BYTES_MAX: usize = 1514;

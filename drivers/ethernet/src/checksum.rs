@@ -1,14 +1,14 @@
-//! The Internet checksum (RFC 1071), eight bytes at a time: each datagram is summed once, on its way in or out.
+//! Internet checksum (RFC 1071), computed eight bytes at a time.
 
 use core::net::Ipv4Addr;
 
-/// A sum of 16-bit words in ones' complement, not yet folded. It is of the machine's byte order, which makes no difference
-/// until it is written (RFC 1071 §2 B).
+/// Sum of 16-bit words in ones' complement, not yet folded, in native byte order; RFC 1071 §2 (B) permits any byte
+/// order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Of what stands before a UDP datagram of `bytes` for its checksum (RFC 768).
+    /// Sum of the pseudo-header of a UDP datagram of `bytes` bytes (RFC 768).
     pub(crate) fn udp(from: Ipv4Addr, to: Ipv4Addr, bytes: u16) -> Self {
         const UDP: u16 = 17;
         let [high, low] = bytes.to_be_bytes();
@@ -16,7 +16,7 @@ impl Sum {
         Self::default().with(&from.octets()).with(&to.octets()).with(&[protocol[0], protocol[1], high, low])
     }
 
-    /// With more bytes. Only the last may be odd in number: a zero is thought behind them.
+    /// Adds bytes. Only the last call may have an odd number of bytes; it is padded with a zero.
     pub(crate) fn with(self, bytes: &[u8]) -> Self {
         let (pairs, rest) = bytes.as_chunks::<16>();
         let mut sum = self.0;
@@ -32,7 +32,7 @@ impl Sum {
         Self(add(add(sum, last as u64), (last >> 64) as u64))
     }
 
-    /// The sum in 16 bits, as the bytes that stand in a packet.
+    /// The sum folded to 16 bits.
     const fn folded(self) -> u16 {
         let mut sum = self.0;
         while sum > 0xffff {
@@ -41,12 +41,12 @@ impl Sum {
         sum as u16
     }
 
-    /// True when the checksum that was summed with all the rest is right.
+    /// True if the sum over the data and its checksum is valid.
     pub(crate) const fn is_right(self) -> bool {
         self.folded() == 0xffff
     }
 
-    /// The checksum of what was summed, as UDP writes it: never zero, which would say that there is none (RFC 768).
+    /// UDP checksum of the summed data: never zero, because zero means "no checksum" (RFC 768).
     pub(crate) const fn udp_checksum(self) -> [u8; 2] {
         match !self.folded() {
             0 => [0xff; 2],
@@ -55,7 +55,7 @@ impl Sum {
     }
 }
 
-/// In ones' complement a carry comes back in at the other end.
+/// End-around carry of ones' complement addition.
 #[inline(always)]
 const fn add(sum: u64, word: u64) -> u64 {
     let (sum, has_carry) = sum.overflowing_add(word);
@@ -71,9 +71,9 @@ mod tests {
     const FROM: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const TO: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 255);
 
-    /// Datagrams of every length with bytes by chance, and with those that carry most.
+    /// Datagrams of every length with random bytes, and with bytes that produce the most carries.
     #[test]
-    fn the_checksum_is_what_another_stack_finds() {
+    fn the_checksum_equals_that_of_smoltcp() {
         let mut state = 1_u64;
         for len in 8..200_usize {
             for fill in [None, Some(0), Some(0xff)] {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_checksum_of_zero_is_written_as_ones() {
-        // The pseudo-header and this datagram sum up to ones.
+        // The pseudo-header and this datagram have a sum of 0xffff.
         let sum = Sum::udp(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 8);
         let missing = !sum.folded();
         assert_eq!(sum.with(&missing.to_ne_bytes()).udp_checksum(), [0xff; 2]);

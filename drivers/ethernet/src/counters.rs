@@ -1,55 +1,56 @@
-//! What a station counts.
+//! Counters of a station.
 
 use ringway_stream::CloseReason;
 
-/// What a station counted since its start. What the card counts is in [`CardCounters`](crate::CardCounters).
+/// Counters of a station since its start. The card's own counters are in [`CardCounters`](crate::CardCounters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StationCounters {
-    /// Datagrams for the protocol machine.
+    /// Datagrams delivered to the protocol machine.
     pub datagrams_in: u64,
-    /// Of them those that came in fragments.
+    /// Datagrams of these that were reassembled from fragments.
     pub datagrams_reassembled: u64,
     /// Datagrams sent.
     pub datagrams_out: u64,
-    /// Frames for the rest of the stack: ARP, ICMP, TCP, DHCP, DNS, fragments.
+    /// Frames for the TCP/IP stack: ARP, ICMP, TCP, DHCP, DNS, fragments.
     pub frames_other: u64,
-    /// Frames for others.
+    /// Frames for other stations.
     pub frames_foreign: u64,
-    /// Frames whose lengths or checksums are wrong, or that come from addresses nobody has.
+    /// Frames with wrong lengths or checksums, or with an invalid source address.
     pub frames_damaged: u64,
-    /// Packets that could not be sent because the card took none: lost.
+    /// Packets lost because the card's send ring was full.
     pub ring_full: u64,
-    /// Packets to addresses that no way leads to.
+    /// Packets without a route to their address.
     pub no_route: u64,
     /// Packets whose next hop did not answer ARP.
     pub unanswered: u64,
-    /// Packets that could not be sent, for any reason.
+    /// Packets that were not sent, for any reason.
     pub unreachable: u64,
-    /// Packets on TCP connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    /// Failed packets on TCP connections that were not reported to their senders, because 64 others were.
     pub unreported: u64,
-    /// Packets that found no room to wait for ARP.
+    /// Packets dropped because the queue for ARP was full.
     pub waiting_full: u64,
-    /// Stations that found no room in the table of neighbours.
+    /// Stations not stored because the table of neighbours was full.
     pub neighbours_full: u64,
-    /// TCP connections taken.
+    /// TCP connections accepted.
     pub connections_accepted: u64,
-    /// TCP connections begun.
+    /// TCP connections dialled.
     pub connections_dialled: u64,
-    /// TCP connections not begun because there are too many.
+    /// TCP connections not dialled because [`CONNECTIONS_MAX`](crate::CONNECTIONS_MAX) was reached.
     pub connections_refused: u64,
-    /// TCP connections that could not be made.
+    /// TCP connections that failed before they were established.
     pub connections_failed: u64,
-    /// TCP connections closed because their bytes were no messages.
+    /// TCP connections closed because their bytes were not valid messages.
     pub connections_unframed: u64,
-    /// TCP connections closed because a message did not become whole in time, or none came for too long.
+    /// TCP connections closed because a message was not complete in time, or because they were idle.
     pub connections_slow: u64,
     /// TCP connections closed because the peer did not read.
     pub connections_unread: u64,
-    /// Messages that came by TCP.
+    /// Messages received over TCP.
     pub stream_messages_in: u64,
-    /// Messages sent by TCP.
+    /// Messages sent over TCP.
     pub stream_messages_out: u64,
-    /// Names that could not be looked up because too many were.
+    /// DNS lookups that were not started because too many were running, or because the name or the configuration is
+    /// invalid.
     pub lookups_refused: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A file on its way: a TFTP download and the port it has.
+//! A running TFTP download with its UDP socket.
 
 use crate::stack::{Stack, socket_address};
 use crate::tftp::{Download, DownloadError, DownloadOutput, DownloadProgress};
@@ -13,17 +13,16 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// A download over this socket.
     pub(crate) fn new(download: Download, handle: SocketHandle) -> Self {
         Self { download, handle, out: DownloadOutput::default() }
     }
 
-    /// How many bytes are here, and how many there will be, where the server said it.
+    /// Bytes received, and the file's size if the server announced it.
     pub(crate) fn received(&self) -> (usize, Option<usize>) {
         self.download.received()
     }
 
-    /// Takes what came and sends what is due; the file, once.
+    /// Processes received datagrams and due timers; returns the file or the error once.
     pub(crate) fn run(&mut self, stack: &mut Stack, now: Instant) -> Option<Result<Vec<u8>, DownloadError>> {
         let Self { download, handle, out } = self;
         let mut end = None;
@@ -37,7 +36,7 @@ impl Fetch {
                 Err(_) => break,
             };
             if let Some((to, bytes)) = out.datagram() {
-                // A full buffer loses it, and TFTP repeats.
+                // If the send buffer is full the packet is lost, and TFTP retransmits it.
                 let _ = socket.send_slice(bytes, to);
             }
             match progress {
@@ -49,12 +48,11 @@ impl Fetch {
         end
     }
 
-    /// True when the port is needed no more.
+    /// True if the socket is no longer needed.
     pub(crate) fn is_over(&self) -> bool {
         self.download.next_deadline().is_none()
     }
 
-    /// Gives the port back.
     pub(crate) fn close(self, stack: &mut Stack) {
         stack.close_datagrams(self.handle);
     }

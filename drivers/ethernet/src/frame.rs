@@ -1,4 +1,4 @@
-//! Frames: what came, without a copy; and a datagram written straight into a card's room.
+//! Parsing of received frames without a copy, and writing of datagrams directly into the card's buffer.
 
 use crate::FRAME_BYTES_MAX;
 use crate::checksum::Sum;
@@ -9,115 +9,119 @@ use smoltcp::wire::{
     IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket,
 };
 
-/// What a frame is, as far as it decides who takes it.
+/// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived<'f> {
-    /// A whole UDP datagram for one of our ports, its checksums right.
+pub(crate) enum FrameKind<'f> {
+    /// Complete UDP datagram for one of the served ports, with valid checksums.
     Datagram { from: SocketAddrV4, port: u16, bytes: &'f [u8] },
-    /// ARP that says which hardware address an IP address has, from a sender that asked us or answers us.
+    /// ARP request or reply to this station, with the sender's MAC address.
     Neighbour { address: Ipv4Addr, hardware: EthernetAddress },
-    /// From a DHCP server, to an address that may not be ours yet.
+    /// Packet from a DHCP server; its destination may not be our address yet.
     Dhcp,
-    /// Something for the stack: fragments, TCP, ICMP, DNS, ARP for others.
+    /// Frame for smoltcp: fragments, TCP, ICMP, DNS, ARP between other stations.
     Other,
-    /// Not for us: another station's, or a packet to another address or to everybody.
+    /// Frame for another station, or broadcast.
     Foreign,
-    /// Damaged: lengths or checksums are wrong.
+    /// Wrong lengths or checksums, or an invalid source.
     Damaged,
 }
 
-/// What we are on this link.
+/// Addresses of this station on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct LinkAddresses {
     pub(crate) hardware: EthernetAddress,
-    /// `None`: no address yet.
+    /// `None`: not configured yet.
     pub(crate) address: Option<Ipv4Addr>,
-    /// The first and the last address of the link, which no station has.
+    /// Network address and broadcast address.
     pub(crate) all: Option<[Ipv4Addr; 2]>,
 }
 
-/// Looks at a frame. `is_ours` says whether datagrams to a port are taken here.
-pub(crate) fn look<'f>(frame: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) -> Arrived<'f> {
-    let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return Arrived::Damaged };
+/// Classifies a frame. `is_served` is true for the UDP ports that are served.
+pub(crate) fn classify<'f>(
+    frame: &'f [u8],
+    own: LinkAddresses,
+    is_served: impl Fn(u16) -> bool,
+) -> FrameKind<'f> {
+    let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return FrameKind::Damaged };
     let to = ethernet.dst_addr();
     if to != own.hardware && !to.is_broadcast() && to.is_unicast() {
-        return Arrived::Foreign;
+        return FrameKind::Foreign;
     }
     match ethernet.ethertype() {
-        EthernetProtocol::Arp => look_at_arp(ethernet.payload(), own),
-        EthernetProtocol::Ipv4 if to == own.hardware => look_at_ip(ethernet.payload(), own, is_ours),
-        EthernetProtocol::Ipv4 => look_at_broadcast(ethernet.payload(), own),
-        EthernetProtocol::Ipv6 | EthernetProtocol::Unknown(_) => Arrived::Foreign,
+        EthernetProtocol::Arp => classify_arp(ethernet.payload(), own),
+        EthernetProtocol::Ipv4 if to == own.hardware => classify_ip(ethernet.payload(), own, is_served),
+        EthernetProtocol::Ipv4 => classify_broadcast(ethernet.payload(), own),
+        EthernetProtocol::Ipv6 | EthernetProtocol::Unknown(_) => FrameKind::Foreign,
     }
 }
 
-/// DHCP may answer so. RFC 1122 §3.3.6: what is sent to everyone on the link but to one address is for nobody. §3.2.2.6: an echo
-/// request to everybody need not be answered, and whoever sends one may be after somebody else.
-fn look_at_broadcast(payload: &[u8], own: Own) -> Arrived<'_> {
+/// Only DHCP replies are accepted as broadcast. A link-layer broadcast to an IP unicast address is discarded (RFC 1122
+/// §3.3.6). Broadcast echo requests need not be answered (§3.2.2.6) and would serve for amplification.
+fn classify_broadcast(payload: &[u8], own: LinkAddresses) -> FrameKind<'_> {
     match Ipv4Packet::new_checked(payload) {
-        Ok(packet) if own.address.is_none() => kind_before_address(&packet),
-        Ok(packet) if own.address != Some(packet.dst_addr()) && is_from_dhcp(&packet) => Arrived::Dhcp,
-        Ok(_) => Arrived::Foreign,
-        Err(_) => Arrived::Damaged,
+        Ok(packet) if own.address.is_none() => classify_unconfigured(&packet),
+        Ok(packet) if own.address != Some(packet.dst_addr()) && is_from_dhcp(&packet) => FrameKind::Dhcp,
+        Ok(_) => FrameKind::Foreign,
+        Err(_) => FrameKind::Damaged,
     }
 }
 
-fn look_at_ip<'f>(payload: &'f [u8], own: Own, is_ours: impl Fn(u16) -> bool) -> Arrived<'f> {
-    let Ok(packet) = Ipv4Packet::new_checked(payload) else { return Arrived::Damaged };
-    let Some(address) = own.address else { return kind_before_address(&packet) };
+fn classify_ip<'f>(payload: &'f [u8], own: LinkAddresses, is_served: impl Fn(u16) -> bool) -> FrameKind<'f> {
+    let Ok(packet) = Ipv4Packet::new_checked(payload) else { return FrameKind::Damaged };
+    let Some(address) = own.address else { return classify_unconfigured(&packet) };
     if packet.version() != 4 || !packet.verify_checksum() {
-        return Arrived::Damaged;
+        return FrameKind::Damaged;
     }
     let (source, destination) = (packet.src_addr(), packet.dst_addr());
-    // RFC 1122 §3.2.1.3: nobody sends from these.
-    if !is_station(source) || source == address || own.all.is_some_and(|all| all.contains(&source)) {
-        return Arrived::Damaged;
+    // RFC 1122 §3.2.1.3: invalid as source addresses.
+    if !is_host_address(source) || source == address || own.all.is_some_and(|all| all.contains(&source)) {
+        return FrameKind::Damaged;
     }
     let is_udp = packet.next_header() == IpProtocol::Udp;
     if is_udp && is_from_dhcp(&packet) {
-        return Arrived::Dhcp;
+        return FrameKind::Dhcp;
     }
     if destination != address {
-        return Arrived::Foreign;
+        return FrameKind::Foreign;
     }
     if !is_udp || packet.more_frags() || packet.frag_offset() != 0 {
-        return Arrived::Other;
+        return FrameKind::Other;
     }
-    let Ok(datagram) = UdpPacket::new_checked(packet.payload()) else { return Arrived::Damaged };
+    let Ok(datagram) = UdpPacket::new_checked(packet.payload()) else { return FrameKind::Damaged };
     let port = datagram.dst_port();
-    if !is_ours(port) {
-        return Arrived::Other;
+    if !is_served(port) {
+        return FrameKind::Other;
     }
     let summed = || packet.payload().get(..usize::from(datagram.len())).unwrap_or_default();
     let is_whole = || Sum::udp(source, destination, datagram.len()).with(summed()).is_right();
     if datagram.checksum() != 0 && !is_whole() {
-        return Arrived::Damaged;
+        return FrameKind::Damaged;
     }
-    // It cannot be answered.
+    // A datagram from port 0 cannot be answered.
     if datagram.src_port() == 0 {
-        return Arrived::Damaged;
+        return FrameKind::Damaged;
     }
-    Arrived::Datagram {
+    FrameKind::Datagram {
         from: SocketAddrV4::new(source, datagram.src_port()),
         port,
         bytes: datagram.payload(),
     }
 }
 
-/// Without an address there is nothing but DHCP, fragments of it included.
-fn kind_before_address<'f>(packet: &Ipv4Packet<&[u8]>) -> Arrived<'f> {
-    if is_from_dhcp(packet) { Arrived::Dhcp } else { Arrived::Other }
+/// Without an address only DHCP is classified; everything else goes to smoltcp.
+fn classify_unconfigured<'f>(packet: &Ipv4Packet<&[u8]>) -> FrameKind<'f> {
+    if is_from_dhcp(packet) { FrameKind::Dhcp } else { FrameKind::Other }
 }
 
-/// RFC 2131 §4.1: true for a datagram from a server's port to a client's, and for its first fragment. One that ends before its
-/// ports is none that anybody sends, and counts as one.
+/// True for a datagram from the DHCP server port to the client port (RFC 2131 §4.1), including its first fragment. A
+/// datagram that ends before its ports counts as one.
 fn is_from_dhcp(packet: &Ipv4Packet<&[u8]>) -> bool {
     packet.next_header() == IpProtocol::Udp
         && packet.frag_offset() == 0
         && packet.payload().get(..PORTS_BYTES).is_none_or(|ports| ports == [0, DHCP_SERVER, 0, DHCP_CLIENT])
 }
 
-/// True for a frame of ours with a question to a DHCP server.
+/// True for a sent frame that carries a DHCP request.
 pub(crate) fn is_to_dhcp(frame: &[u8]) -> bool {
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return false };
     let packet = Ipv4Packet::new_checked(ethernet.payload());
@@ -128,7 +132,7 @@ pub(crate) fn is_to_dhcp(frame: &[u8]) -> bool {
         })
 }
 
-fn look_at_arp<'f>(payload: &'f [u8], own: Own) -> Arrived<'f> {
+fn classify_arp<'f>(payload: &'f [u8], own: LinkAddresses) -> FrameKind<'f> {
     let packet = ArpPacket::new_checked(payload);
     let Ok(ArpRepr::EthernetIpv4 {
         operation,
@@ -138,23 +142,23 @@ fn look_at_arp<'f>(payload: &'f [u8], own: Own) -> Arrived<'f> {
         ..
     }) = packet.and_then(|packet| ArpRepr::parse(&packet))
     else {
-        return Arrived::Damaged;
+        return FrameKind::Damaged;
     };
     let is_for_us =
         own.address == Some(target) && matches!(operation, ArpOperation::Request | ArpOperation::Reply);
-    if is_for_us && hardware.is_unicast() && hardware != own.hardware && is_station(address) {
-        Arrived::Neighbour { address, hardware }
+    if is_for_us && hardware.is_unicast() && hardware != own.hardware && is_host_address(address) {
+        FrameKind::Neighbour { address, hardware }
     } else {
-        Arrived::Other
+        FrameKind::Other
     }
 }
 
-/// True for an address that one machine can have.
-fn is_station(address: Ipv4Addr) -> bool {
+/// True for an address that a single host can have.
+fn is_host_address(address: Ipv4Addr) -> bool {
     !(address.is_unspecified() || address.is_broadcast() || address.is_multicast() || address.is_loopback())
 }
 
-/// A datagram to be sent.
+/// UDP datagram to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'p> {
     pub(crate) from: SocketAddrV4,
@@ -163,12 +167,12 @@ pub(crate) struct Datagram<'p> {
 }
 
 impl Datagram<'_> {
-    /// The bytes of its one frame; `None`: it needs fragments.
+    /// Length of its frame; `None`: it must be fragmented.
     pub(crate) fn frame_bytes(&self) -> Option<usize> {
         Some(HEADERS_BYTES + self.payload.len()).filter(|bytes| *bytes <= FRAME_BYTES_MAX)
     }
 
-    /// Writes its one frame into `room`, which is as long as [`Datagram::frame_bytes`] says.
+    /// Writes its frame into `room`, whose length is [`Datagram::frame_bytes`].
     pub(crate) fn write(&self, room: &mut [u8], own: EthernetAddress, next_hop: EthernetAddress, ident: u16) {
         write_ethernet(room, own, next_hop, EthernetProtocol::Ipv4);
         let Some(packet) = room.get_mut(ETHERNET_BYTES..) else { return };
@@ -178,14 +182,15 @@ impl Datagram<'_> {
         }
     }
 
-    /// Writes the datagram that [`Datagram::fragments`] cuts, with its checksum over all.
+    /// Writes the unfragmented UDP datagram with its checksum, as input for [`Datagram::fragments`].
     pub(crate) fn write_whole(&self, room: &mut alloc::vec::Vec<u8>) {
         room.clear();
         room.resize(UDP_BYTES + self.payload.len(), 0);
         self.write_udp(room);
     }
 
-    /// Cuts what [`Datagram::write_whole`] wrote into fragments (RFC 791 §3.2): offset, bytes and whether it is the last.
+    /// Splits the result of [`Datagram::write_whole`] into fragments (RFC 791 §3.2): offset, bytes, and true for the
+    /// last one.
     pub(crate) fn fragments(whole: &[u8]) -> impl Iterator<Item = (u16, &[u8], bool)> {
         let count = whole.len().div_ceil(FRAGMENT_BYTES);
         whole.chunks(FRAGMENT_BYTES).enumerate().map(move |(number, bytes)| {
@@ -194,7 +199,7 @@ impl Datagram<'_> {
         })
     }
 
-    /// Writes one fragment's frame.
+    /// Writes the frame of one fragment.
     pub(crate) fn write_fragment(
         &self,
         room: &mut [u8],
@@ -228,7 +233,7 @@ impl Datagram<'_> {
     }
 
     fn write_udp(&self, room: &mut [u8]) {
-        // Below 65,536: longer ones are refused before.
+        // No overflow: longer payloads are refused before.
         let bytes = (UDP_BYTES + self.payload.len()) as u16;
         let mut header = [0; UDP_BYTES];
         let mut datagram = UdpPacket::new_unchecked(&mut header[..]);
@@ -247,7 +252,7 @@ impl Datagram<'_> {
     }
 }
 
-/// Which part of a packet a fragment is.
+/// Position of a fragment in its packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) ident: u16,
@@ -255,7 +260,7 @@ pub(crate) struct Part {
     pub(crate) is_last: bool,
 }
 
-/// Writes the question who has `target` into `room` of [`ARP_FRAME_BYTES`].
+/// Writes an ARP request for `target` into `room` of [`ARP_FRAME_BYTES`].
 pub(crate) fn write_arp_request(room: &mut [u8], own: EthernetAddress, address: Ipv4Addr, target: Ipv4Addr) {
     room.fill(0);
     write_ethernet(room, own, EthernetAddress::BROADCAST, EthernetProtocol::Arp);
@@ -279,7 +284,6 @@ fn write_ethernet(room: &mut [u8], from: EthernetAddress, to: EthernetAddress, e
 const DHCP_SERVER: u8 = 67;
 const DHCP_CLIENT: u8 = 68;
 
-/// The two ports at the beginning of a datagram.
 const PORTS_BYTES: usize = 4;
 
 const ETHERNET_BYTES: usize = 14;
@@ -287,17 +291,17 @@ const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 const HEADERS_BYTES: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 
-/// An ARP packet for Ethernet and IPv4, behind its header.
+/// Length of an ARP frame for Ethernet and IPv4.
 pub(crate) const ARP_FRAME_BYTES: usize = ETHERNET_BYTES + 28;
 
-/// What a fragment carries: as much as fits, in whole units of 8 bytes (RFC 791 §3.2).
+/// Payload of a fragment: a multiple of 8 bytes (RFC 791 §3.2).
 const FRAGMENT_BYTES: usize = (FRAME_BYTES_MAX - ETHERNET_BYTES - IP_BYTES) / 8 * 8;
 
-/// The room for a fragment's frame besides its bytes.
+/// Length of a fragment's headers.
 pub(crate) const FRAGMENT_HEADERS_BYTES: usize = ETHERNET_BYTES + IP_BYTES;
 
-/// The longest payload of a datagram: 65,535 bytes of packet less its headers.
+/// Maximum payload of a datagram: 65,535 bytes minus the IP and UDP headers.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_535 - IP_BYTES - UDP_BYTES;
 
-/// RFC 1700's recommendation for the time to live.
+/// Recommended default time to live (RFC 1700).
 const HOP_LIMIT: u8 = 64;

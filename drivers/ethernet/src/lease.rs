@@ -1,33 +1,33 @@
-//! The addresses a station has.
+//! IP configuration of a station.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use smoltcp::wire::Ipv4Cidr;
 
-/// Addresses: leased by DHCP (RFC 2131) or fixed.
+/// IP configuration: leased by DHCP (RFC 2131) or fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Ours.
+    /// Address of the station.
     pub address: Ipv4Addr,
-    /// Bits of the network, 1 to 31.
+    /// Length of the network prefix, 1 to 31 bits.
     pub prefix_bits: u8,
-    /// The way out of the link.
+    /// Default gateway.
     pub gateway: Option<Ipv4Addr>,
-    /// Name servers, at most [`NAME_SERVERS_MAX`].
+    /// DNS servers, at most [`NAME_SERVERS_MAX`].
     pub name_servers: Vec<Ipv4Addr>,
-    /// Where files are: DHCP's option 66 as an address, or `siaddr`, or the DHCP server itself.
+    /// TFTP server: DHCP option 66 if it is an address, else `siaddr`, else the DHCP server.
     pub boot_server: Option<Ipv4Addr>,
-    /// The file that DHCP names (option 67 or `file`).
+    /// Boot file name of DHCP (option 67).
     pub boot_file: Option<alloc::string::String>,
-    /// The DHCP server; `None`: fixed addresses.
+    /// DHCP server; `None`: fixed configuration.
     pub dhcp_server: Option<Ipv4Addr>,
-    /// For how long it was leased; it is renewed before. `None`: fixed.
+    /// Lease time. `None`: fixed configuration, or not given by the server.
     pub duration: Option<Duration>,
 }
 
 impl Lease {
-    /// Fixed addresses. `None`: the prefix is not 1 to 31 bits, or the address is no machine's.
+    /// Creates a fixed configuration. `None`: the prefix is not 1 to 31 bits, or the address is not a host address.
     pub fn fixed(address: Ipv4Addr, prefix_bits: u8, gateway: Option<Ipv4Addr>) -> Option<Self> {
         let lease = Self {
             address,
@@ -42,7 +42,7 @@ impl Lease {
         lease.is_usable().then_some(lease)
     }
 
-    /// False for addresses that no machine can have: a server or a user may say anything.
+    /// False for addresses that a host cannot have; both DHCP servers and users may give such addresses.
     pub(crate) fn is_usable(&self) -> bool {
         let address = self.address;
         (1..=31).contains(&self.prefix_bits)
@@ -66,17 +66,17 @@ impl Lease {
         self.all().is_some_and(|all| all.contains(&address))
     }
 
-    /// The first and the last address of the link, which no station has; a link of two has no such (RFC 3021).
+    /// Network address and broadcast address, which no station has; a /31 has neither (RFC 3021).
     pub(crate) fn all(&self) -> Option<[Ipv4Addr; 2]> {
         let cidr = self.cidr();
         cidr.broadcast().map(|last| [cidr.network().address(), last])
     }
 
     pub(crate) fn cidr(&self) -> Ipv4Cidr {
-        // smoltcp takes no more than 32.
+        // `Ipv4Cidr::new` panics above 32.
         Ipv4Cidr::new(self.address, self.prefix_bits.min(32))
     }
 }
 
-/// Name servers that are asked.
+/// Maximum number of DNS servers.
 pub const NAME_SERVERS_MAX: usize = 3;

@@ -1,11 +1,11 @@
-//! From Ethernet frames to protocol machines, without an operating system.
+//! Ethernet driver: runs protocol machines on a network card without an operating system.
 //!
-//! Does: names what a network card is ([`Card`]), and runs a [`Node`](ringway_sansio::Node) on one ([`Station`]): UDP and
-//! TCP over IPv4, ARP, ICMP echo, DHCP and DNS; fetches files by TFTP ([`Download`]); keeps the beat of a
-//! [`PacedNode`](ringway_sansio::PacedNode) beside it ([`PacedStation`]). Datagrams to the node's ports are read
-//! where the card put them; all else goes through smoltcp.
+//! Does: defines the interface of a network card ([`Card`]); runs a [`Node`](ringway_sansio::Node) on a card
+//! ([`Station`]) with UDP and TCP over IPv4, ARP, ICMP echo, DHCP and DNS; fetches files by TFTP ([`Download`]); runs a
+//! [`PacedNode`](ringway_sansio::PacedNode) beside the node ([`PacedStation`]). Datagrams to the node's ports are read
+//! in the card's buffers; all other traffic goes through smoltcp.
 //!
-//! Does not: touch hardware, read clocks, know SIP, or have IPv6.
+//! Does not: access hardware, read clocks, contain anything of SIP, support IPv6.
 //!
 //! Start reading at [`Station`].
 #![no_std]

@@ -1,7 +1,6 @@
-//! Who is on the link: hardware addresses by IP address, and what waits for one.
+//! Table of neighbours: MAC addresses by IP address, and packets that wait for ARP.
 //!
-//! smoltcp keeps a table of its own for what it sends; that one cannot be asked. This one learns from the same ARP
-//! packets.
+//! smoltcp's own table cannot be queried. This one is filled from the same ARP packets.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,24 +11,24 @@ use smoltcp::wire::EthernetAddress;
 
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
-    known: BTreeMap<Ipv4Addr, Known>,
-    asked: BTreeMap<Ipv4Addr, Asked>,
+    entries: BTreeMap<Ipv4Addr, Neighbour>,
+    pending: BTreeMap<Ipv4Addr, PendingRequest>,
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
-    /// Stations that found no room.
+    /// Stations not stored because the table was full.
     pub(crate) refused: u64,
-    /// Datagrams that found no room to wait in.
+    /// Datagrams not queued because the queue was full.
     pub(crate) dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Neighbour {
     hardware: EthernetAddress,
-    heard: Instant,
+    seen_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     again_at: Instant,
     tries: u32,
 }
@@ -44,45 +43,45 @@ pub(crate) struct Waiting {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What is known of a next hop.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     At(EthernetAddress),
-    /// Known, but not heard of for a while: use it, and ask.
+    /// Older than [`FRESH_FOR`]: usable, but a new ARP request is due.
     Stale(EthernetAddress),
     Unknown,
 }
 
 impl Neighbours {
-    /// Looks a station up.
+    /// Looks up the MAC address of a station.
     pub(crate) fn find(&self, now: Instant, address: Ipv4Addr) -> Found {
-        match self.known.get(&address) {
-            Some(known) if now < known.heard + FRESH => Found::At(known.hardware),
-            Some(known) if now < known.heard + KEPT => Found::Stale(known.hardware),
+        match self.entries.get(&address) {
+            Some(known) if now < known.seen_at + FRESH_FOR => Found::At(known.hardware),
+            Some(known) if now < known.seen_at + KEPT_FOR => Found::Stale(known.hardware),
             Some(_) | None => Found::Unknown,
         }
     }
 
-    /// Notes where a station is. What waited for it is given back.
+    /// Stores the MAC address of a station. Returns the datagrams that waited for it.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
         address: Ipv4Addr,
         hardware: EthernetAddress,
     ) -> impl Iterator<Item = Waiting> + use<> {
-        if self.known.len() >= NEIGHBOURS_MAX && !self.known.contains_key(&address) {
+        if self.entries.len() >= NEIGHBOURS_MAX && !self.entries.contains_key(&address) {
             self.make_room(now);
         }
-        if self.known.len() < NEIGHBOURS_MAX || self.known.contains_key(&address) {
-            self.known.insert(address, Known { hardware, heard: now });
+        if self.entries.len() < NEIGHBOURS_MAX || self.entries.contains_key(&address) {
+            self.entries.insert(address, Neighbour { hardware, seen_at: now });
         } else {
             self.refused += 1;
         }
-        self.asked.remove(&address);
+        self.pending.remove(&address);
         self.take_waiting(address)
     }
 
-    /// Keeps a datagram until its next hop is known. False: there is no room, and it is counted.
+    /// Queues a datagram until its next hop is resolved. False: the queue is full; the datagram is counted as dropped.
     pub(crate) fn wait(
         &mut self,
         next_hop: Ipv4Addr,
@@ -101,20 +100,21 @@ impl Neighbours {
         true
     }
 
-    /// True when it is time to ask for a station that was not asked for yet.
-    pub(crate) fn begin_asking(&mut self, now: Instant, address: Ipv4Addr) -> bool {
-        if self.asked.contains_key(&address) || self.asked.len() >= ASKED_MAX {
+    /// True if an ARP request is due because none is pending for this address.
+    pub(crate) fn begin_request(&mut self, now: Instant, address: Ipv4Addr) -> bool {
+        if self.pending.contains_key(&address) || self.pending.len() >= REQUESTS_MAX {
             return false;
         }
-        self.asked.insert(address, Asked { again_at: now + ASK_EVERY, tries: 1 });
+        self.pending.insert(address, PendingRequest { again_at: now + REQUEST_INTERVAL, tries: 1 });
         true
     }
 
-    /// Calls `ask` for those to be asked for again, and gives back what waited for those that never answered.
-    pub(crate) fn expire(&mut self, now: Instant, mut ask: impl FnMut(Ipv4Addr)) -> Vec<Waiting> {
+    /// Calls `request` for each address whose request is to be repeated; returns the datagrams of those that never
+    /// replied.
+    pub(crate) fn expire(&mut self, now: Instant, mut request: impl FnMut(Ipv4Addr)) -> Vec<Waiting> {
         let mut given_up = Vec::new();
         let mut silent = Vec::new();
-        for (address, asked) in &mut self.asked {
+        for (address, asked) in &mut self.pending {
             if asked.again_at > now {
                 continue;
             }
@@ -123,25 +123,24 @@ impl Neighbours {
                 continue;
             }
             asked.tries += 1;
-            asked.again_at = now + ASK_EVERY;
-            ask(*address);
+            asked.again_at = now + REQUEST_INTERVAL;
+            request(*address);
         }
         for address in silent {
-            self.asked.remove(&address);
+            self.pending.remove(&address);
             given_up.extend(self.take_waiting(address));
         }
         given_up
     }
 
-    /// How many stations are known.
     pub(crate) fn len(&self) -> usize {
-        self.known.len()
+        self.entries.len()
     }
 
-    /// Forgets everything: the network is another one now. What waited is given back.
+    /// Removes all entries, for a change of network. Returns the queued datagrams.
     pub(crate) fn clear(&mut self) -> Vec<Waiting> {
-        self.known.clear();
-        self.asked.clear();
+        self.entries.clear();
+        self.pending.clear();
         self.waiting_bytes = 0;
         core::mem::take(&mut self.waiting)
     }
@@ -153,35 +152,35 @@ impl Neighbours {
         taken.into_iter()
     }
 
-    /// Drops the station that was not heard of for longest, unless all of them were lately.
+    /// Removes the oldest station, unless all of them are fresh.
     fn make_room(&mut self, now: Instant) {
-        let oldest = self.known.iter().min_by_key(|(_, known)| known.heard);
+        let oldest = self.entries.iter().min_by_key(|(_, entries)| entries.seen_at);
         if let Some((address, known)) = oldest.map(|(address, known)| (*address, *known))
-            && known.heard + FRESH <= now
+            && known.seen_at + FRESH_FOR <= now
         {
-            self.known.remove(&address);
+            self.entries.remove(&address);
         }
     }
 }
 
-/// For so long an answer is believed without asking again.
-const FRESH: Duration = Duration::from_secs(60);
+/// Age up to which an entry is used without a new request.
+const FRESH_FOR: Duration = Duration::from_secs(60);
 
-/// For so long it is used at all.
-const KEPT: Duration = Duration::from_secs(300);
+/// Age up to which an entry is used at all.
+const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// RFC 1122 §2.3.2.1: at most one ARP request a second for an address.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 const TRIES: u32 = 3;
 
-/// Stations of the link that are known at once.
+/// Maximum number of stations in the table.
 pub const NEIGHBOURS_MAX: usize = 1024;
 
-/// Stations asked for at the same time.
-const ASKED_MAX: usize = 64;
+/// Maximum number of pending ARP requests.
+const REQUESTS_MAX: usize = 64;
 
-/// Datagrams that wait for a hardware address.
+/// Maximum number of datagrams that wait for ARP.
 const WAITING_MAX: usize = 64;
 
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -203,11 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_goes_to_the_station_that_answers() {
+    fn queued_datagrams_go_to_the_station_that_replies() {
         let mut table = Neighbours::default();
         let to = SocketAddrV4::new(address(9), 5060);
-        assert!(table.begin_asking(at(0), address(1)));
-        assert!(!table.begin_asking(at(0), address(1)), "asked already");
+        assert!(table.begin_request(at(0), address(1)));
+        assert!(!table.begin_request(at(0), address(1)), "asked already");
         assert!(table.wait(address(1), (5060, to), Token(7), b"one"));
         assert!(table.wait(address(2), (5060, to), Token(8), b"two"));
         let sent: Vec<_> =
@@ -219,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn who_never_answers_is_asked_three_times_and_given_up() {
+    fn an_address_without_a_reply_fails_after_three_requests() {
         let mut table = Neighbours::default();
         let to = SocketAddrV4::new(address(9), 5060);
-        table.begin_asking(at(0), address(1));
+        table.begin_request(at(0), address(1));
         table.wait(address(1), (5060, to), Token(7), b"one");
         let mut asked = 0;
         let mut given_up = Vec::new();
@@ -231,11 +230,11 @@ mod tests {
                 .extend(table.expire(at(second), |_| asked += 1).into_iter().map(|waiting| waiting.token));
         }
         assert_eq!((asked, given_up), (2, alloc::vec![Token(7)]));
-        assert_eq!((table.asked.len(), table.waiting_bytes), (0, 0));
+        assert_eq!((table.pending.len(), table.waiting_bytes), (0, 0));
     }
 
     #[test]
-    fn a_flood_of_stations_neither_grows_it_nor_pushes_out_who_spoke_lately() {
+    fn a_flood_of_stations_is_limited_and_keeps_recent_entries() {
         let mut table = Neighbours::default();
         for number in 0..5000 {
             assert_eq!(table.learn(at(0), address(number), hardware(1)).count(), 0);
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_waits() {
+    fn the_queue_is_limited_in_number_and_bytes() {
         let mut table = Neighbours::default();
         let to = SocketAddrV4::new(address(9), 5060);
         let kept = (0..100).filter(|_| table.wait(address(1), (5060, to), Token::NONE, b"x")).count();

@@ -1,71 +1,71 @@
-//! A station with media beside its node: one [`PacedNode`] at a pair of UDP ports.
+//! A station that runs a [`PacedNode`] at a pair of UDP ports beside its node.
 //!
-//! Nothing interrupts and nothing sleeps here: the program polls, and each turn begins with a look at the beat. So a packet
-//! leaves at its instant, late by no more than what the turn before took: one frame, or one call of [`PacedStation::run`].
-//! What the beat sends was prepared right after the one before had left.
+//! There are no interrupts: the program polls, and each poll first checks whether a tick is due. A packet is therefore
+//! late by at most the duration of the previous poll: one frame, or one call of [`PacedStation::run`]. The packets of a
+//! tick are prepared right after the previous tick.
 
-use crate::station::{Beside, Station, Worked};
+use crate::station::{DatagramSink, Station, Worked};
 use crate::wire::Wire;
 use crate::{Card, StationCounters};
 use alloc::boxed::Box;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, tick_after};
 
-/// A [`Station`] and, while there is one, a [`PacedNode`] at two of its ports.
+/// A [`Station`] with an optional [`PacedNode`] at two of its ports.
 pub struct PacedStation<C, N: Node, P> {
     station: Station<C, N>,
     paced: Option<Paced<P>>,
 }
 
-/// What was counted of a paced machine since it began.
+/// Counters of a paced node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacedCounters {
-    /// Beats kept.
+    /// Ticks run.
     pub beats: u64,
-    /// Of them those that were more than 1 ms late.
+    /// Ticks of these that were more than 1 ms late.
     pub beats_late: u64,
-    /// Beats left out because the program came back too late.
+    /// Ticks skipped because the program polled too late.
     pub beats_skipped: u64,
-    /// How late the latest beat was.
+    /// Maximum delay of a tick.
     pub late_max: Duration,
-    /// Datagrams that came to the two ports.
+    /// Datagrams received on the two ports.
     pub received: u64,
-    /// Of them those that were not looked at, because too many came in one beat.
+    /// Datagrams of these that were dropped because too many arrived in one tick.
     pub flooded: u64,
     /// Datagrams sent.
     pub sent: u64,
 }
 
-/// A machine with all it needs.
+/// The paced node with its buffers and timers.
 struct Paced<P> {
     machine: P,
     /// By [`ListenerId`].
     ports: [u16; 2],
-    /// What leaves at the next beat.
+    /// Packets of the next tick.
     next: Outbox,
     due: Instant,
-    /// What leaves at once.
+    /// Packets that are sent at once.
     out: Outbox,
-    /// The machine's own deadline is not looked at before.
+    /// Earliest time of the next timeout call; see [`DEADLINE_MIN`].
     timeout_from: Instant,
-    /// Datagrams that may still be taken in this beat.
+    /// Datagrams that are still accepted in this tick.
     left: usize,
-    /// Where a datagram is changed in place: the ring's room is the card's.
+    /// Buffer for a received datagram: the node changes it in place, and the ring's buffer is read-only.
     room: Box<[u8; DATAGRAM_BYTES_MAX]>,
     counters: PacedCounters,
 }
 
 impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
-    /// A station that has no media yet.
+    /// Creates a station without a paced node.
     pub const fn new(station: Station<C, N>) -> Self {
         Self { station, paced: None }
     }
 
-    /// Runs `machine` at `ports` from now on; a port's place is its [`ListenerId`], for media RTP and RTCP. One that was
-    /// there before ends.
+    /// Runs `machine` at `ports`. The index of a port is its [`ListenerId`]; for media the ports are RTP and RTCP.
+    /// Replaces a running machine.
     pub fn start(&mut self, mut machine: P, ports: [u16; 2], now: Instant) {
-        let due = now + machine.beat();
+        let due = now + machine.packet_interval();
         let mut next = Outbox::with_capacity(ARENA_PACKETS, ARENA_BYTES);
         machine.prepare(now, due, &mut next);
         self.paced = Some(Paced {
@@ -81,22 +81,23 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
         });
     }
 
-    /// Ends the machine, and gives it back. What it wants to say last it is asked for by [`PacedStation::command`] before.
+    /// Stops the machine and returns it. Final packets, such as an RTCP BYE, are requested by [`PacedStation::command`]
+    /// before.
     pub fn stop(&mut self) -> Option<(P, PacedCounters)> {
         self.paced.take().map(|paced| (paced.machine, paced.counters))
     }
 
-    /// The task Receive, as [`Station::receive`]; it keeps the beat first.
+    /// Runs a due tick, then the task Receive like [`Station::receive`].
     pub fn receive(&mut self, now: Instant) -> Worked {
         let Self { station, paced } = self;
         let Some(paced) = paced else { return station.receive(now) };
         paced.keep_beat(station.wire_mut(), now);
-        let worked = station.receive_beside(now, paced);
+        let worked = station.receive_with(now, paced);
         paced.send(station.wire_mut(), now);
         worked
     }
 
-    /// The task Main, as [`Station::run`], and what is due for the machine beside.
+    /// Runs due ticks and timers of the paced node, then the task Main like [`Station::run`].
     pub fn run(&mut self, now: Instant) {
         if let Some(paced) = &mut self.paced {
             paced.keep_beat(self.station.wire_mut(), now);
@@ -106,12 +107,12 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
         self.station.run(now);
     }
 
-    /// Rings the card's bell, so that what was written goes out. A beat rings it by itself.
+    /// Notifies the card of written frames. A tick does so too.
     pub fn flush(&mut self) {
         self.station.flush();
     }
 
-    /// Asks something of the machine. False: there is none.
+    /// Passes a command to the paced node. False: there is none.
     pub fn command(&mut self, now: Instant, command: P::Command) -> bool {
         let Some(paced) = &mut self.paced else { return false };
         paced.machine.on_command(now, command, &mut paced.out);
@@ -119,27 +120,27 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
         true
     }
 
-    /// What the machine has to tell, one at a time.
+    /// Next report of the paced node.
     pub fn poll_report(&mut self, now: Instant) -> Option<P::Report> {
         self.paced.as_mut()?.machine.poll_report(now)
     }
 
-    /// The machine.
+    /// The paced node.
     pub fn machine(&self) -> Option<&P> {
         self.paced.as_ref().map(|paced| &paced.machine)
     }
 
-    /// When the next beat is.
+    /// Time of the next tick.
     pub fn next_beat(&self) -> Option<Instant> {
         self.paced.as_ref().map(|paced| paced.due)
     }
 
-    /// What was counted of the machine.
+    /// Counters of the paced node.
     pub fn paced_counters(&self) -> Option<PacedCounters> {
         self.paced.as_ref().map(|paced| paced.counters)
     }
 
-    /// What was counted of the station.
+    /// Counters of the station.
     pub fn counters(&self) -> StationCounters {
         self.station.counters()
     }
@@ -149,14 +150,14 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
         &self.station
     }
 
-    /// The station, for all but its two tasks, which are ours.
+    /// The station. [`PacedStation`] itself calls [`Station::receive`] and [`Station::run`].
     pub const fn station_mut(&mut self) -> &mut Station<C, N> {
         &mut self.station
     }
 }
 
 impl<P: PacedNode> Paced<P> {
-    /// Sends what is due, and prepares what comes after it.
+    /// Sends the prepared packets if the tick is due, and prepares the next ones.
     fn keep_beat<C: Card>(&mut self, wire: &mut Wire<C>, now: Instant) {
         if now < self.due {
             return;
@@ -167,7 +168,7 @@ impl<P: PacedNode> Paced<P> {
         self.counters.beats += 1;
         self.counters.beats_late += u64::from(late > LATE);
         self.counters.late_max = self.counters.late_max.max(late);
-        let (due, skipped) = beat_after(self.due, now, self.machine.beat());
+        let (due, skipped) = tick_after(self.due, now, self.machine.packet_interval());
         self.due = due;
         self.counters.beats_skipped += skipped;
         self.left = DATAGRAMS_PER_BEAT;
@@ -182,18 +183,18 @@ impl<P: PacedNode> Paced<P> {
         }
     }
 
-    /// Sends what is not for a beat.
+    /// Sends the packets that do not belong to a tick.
     fn send<C: Card>(&mut self, wire: &mut Wire<C>, now: Instant) {
         send(&mut self.out, self.ports, wire, &mut self.counters, now);
     }
 
     fn listener(&self, port: u16) -> Option<ListenerId> {
-        let place = self.ports.iter().position(|own| *own == port)?;
-        u8::try_from(place).ok().map(ListenerId)
+        let index = self.ports.iter().position(|own| *own == port)?;
+        u8::try_from(index).ok().map(ListenerId)
     }
 }
 
-impl<P: PacedNode> Beside for Paced<P> {
+impl<P: PacedNode> DatagramSink for Paced<P> {
     fn takes(&self, port: u16) -> bool {
         self.listener(port).is_some()
     }
@@ -201,13 +202,13 @@ impl<P: PacedNode> Beside for Paced<P> {
     fn take(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]) {
         let Some(listener) = self.listener(port) else { return };
         self.counters.received += 1;
-        // What comes beyond that is dropped: a flood must not take the processor from everybody.
+        // Excess datagrams are dropped, so that a flood does not starve the other tasks.
         let Some(left) = self.left.checked_sub(1) else {
             self.counters.flooded += 1;
             return;
         };
         self.left = left;
-        // One frame holds no more.
+        // A frame's payload always fits.
         let Some(room) = self.room.get_mut(..bytes.len()) else { return };
         room.copy_from_slice(bytes);
         let flow = Flow::udp(listener, SocketAddr::V4(from));
@@ -233,17 +234,17 @@ fn send<C: Card>(
     out.clear();
 }
 
-/// The payload of a datagram of one frame, and more.
+/// Maximum payload of a received datagram, with some reserve.
 const DATAGRAM_BYTES_MAX: usize = crate::FRAME_BYTES_MAX;
 
-/// Datagrams taken in one beat: a call has one or two, a flood of 25,000 a second is cut here.
+/// Maximum number of datagrams in one tick: a call needs one or two, and a flood of 25,000/s is cut here.
 const DATAGRAMS_PER_BEAT: usize = 512;
 
 const ARENA_PACKETS: usize = 16;
 const ARENA_BYTES: usize = 16 << 10;
 
-/// How soon a machine whose time was up is called again, so that one that is never content does not take the processor.
+/// Minimum interval between timeouts, so that a machine with a deadline in the past cannot use up the CPU.
 const DEADLINE_MIN: Duration = Duration::from_millis(1);
 
-/// How late a beat may be without being counted.
+/// Delay above which a tick counts as late.
 const LATE: Duration = Duration::from_millis(1);

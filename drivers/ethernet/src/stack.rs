@@ -1,4 +1,4 @@
-//! smoltcp's half of a station: ARP answers, ICMP, fragments, DHCP, DNS and the sockets of TCP.
+//! smoltcp's part of a station: ARP replies, ICMP, fragments, DHCP, DNS and TCP sockets.
 
 use crate::frame;
 use crate::{Card, FRAME_BYTES_MAX, Lease, NAME_SERVERS_MAX};
@@ -19,35 +19,35 @@ pub(crate) struct Stack {
     pub(crate) interface: Interface,
     pub(crate) sockets: SocketSet<'static>,
     dhcp: Option<SocketHandle>,
-    asking: Asking,
+    dhcp_requests: DhcpRequests,
     dns: SocketHandle,
     queries: Vec<Query>,
-    /// The frame that is handed to the stack next.
-    inlet: Vec<u8>,
+    /// Received frame for the next call of smoltcp.
+    rx_frame: Vec<u8>,
 }
 
-/// A look-up under way.
+/// A running DNS lookup.
 struct Query {
     query: u64,
     handle: dns::QueryHandle,
 }
 
-/// Our questions to DHCP servers.
+/// State and rate limit of DHCP requests.
 #[derive(Default)]
-struct Asking {
-    /// True from a question until a server gave an address.
-    is_open: bool,
-    /// The second of the last question, and how many went out in it.
+struct DhcpRequests {
+    /// True from a request until a server leased an address.
+    is_pending: bool,
+    /// The second of the last request, and the number of requests sent in it.
     second: i64,
     sent: u32,
 }
 
-/// What the program is told of its address.
+/// Change of the DHCP lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There is one now, or another one.
+    /// A first or a different lease.
     Leased(Lease),
-    /// There is none any more.
+    /// The lease expired or was refused.
     Lost,
 }
 
@@ -55,8 +55,9 @@ impl Stack {
     pub(crate) fn new<C: Card>(card: &mut C, seed: u64, now: Instant) -> Self {
         let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(card.address())));
         config.random_seed = seed;
-        let mut door = Door { card, inlet: &mut Vec::new(), asking: &mut Asking::default() };
-        let mut interface = Interface::new(config, &mut door, stack_time(now));
+        let mut device =
+            CardDevice { card, rx_frame: &mut Vec::new(), dhcp_requests: &mut DhcpRequests::default() };
+        let mut interface = Interface::new(config, &mut device, stack_time(now));
         interface.set_reassembly_timeout(REASSEMBLY_TIME);
         let mut sockets = SocketSet::new(Vec::new());
         let dns = sockets.add(dns::Socket::new(&[], Vec::new()));
@@ -64,39 +65,39 @@ impl Stack {
             interface,
             sockets,
             dhcp: None,
-            asking: Asking::default(),
+            dhcp_requests: DhcpRequests::default(),
             dns,
             queries: Vec::new(),
-            inlet: Vec::with_capacity(FRAME_BYTES_MAX),
+            rx_frame: Vec::with_capacity(FRAME_BYTES_MAX),
         }
     }
 
-    /// Asks for an address by DHCP from now on.
+    /// Starts the DHCP client.
     pub(crate) fn start_dhcp(&mut self) {
         let mut socket = dhcpv4::Socket::new();
         let mut retry = dhcpv4::RetryConfig::default();
-        // RFC 2131 §4.1 begins with 4 s; a network that is up answers at once, and one that is not is asked often.
+        // RFC 2131 §4.1 begins with 4 s; shorter timeouts make booting quicker while the link is not up yet.
         retry.discover_timeout = StackDuration::from_secs(1);
         retry.initial_request_timeout = StackDuration::from_secs(1);
         socket.set_retry_config(retry);
         socket.set_parameter_request_list(WANTED_OPTIONS);
-        // Once in the life of the machine.
+        // Leaked once for the lifetime of the machine.
         socket.set_receive_packet_buffer(Box::leak(vec![0; FRAME_BYTES_MAX].into_boxed_slice()));
         self.dhcp = Some(self.sockets.add(socket));
     }
 
-    /// Uses these addresses.
+    /// Applies an IP configuration.
     pub(crate) fn apply(&mut self, lease: Option<&Lease>) {
         self.interface.update_ip_addrs(|addresses| {
             addresses.clear();
             if let Some(lease) = lease {
-                // It has room for two.
+                // The list has a capacity of two.
                 let _ = addresses.push(IpCidr::Ipv4(lease.cidr()));
             }
         });
         self.interface.routes_mut().remove_default_ipv4_route();
         if let Some(gateway) = lease.and_then(|lease| lease.gateway) {
-            // The only route there is.
+            // The table has a capacity for this only route.
             let _ = self.interface.routes_mut().add_default_ipv4_route(gateway);
         }
         let servers: Vec<IpAddress> = lease
@@ -108,7 +109,7 @@ impl Stack {
         self.sockets.get_mut::<dns::Socket<'_>>(self.dns).update_servers(&servers);
     }
 
-    /// Opens a UDP socket for a port: fragments of datagrams to it are put together here.
+    /// Opens a UDP socket, which receives the reassembled datagrams of a port.
     pub(crate) fn open_datagrams(&mut self, port: u16, bytes: usize) -> Option<SocketHandle> {
         let buffer = |bytes| udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 8], vec![0; bytes]);
         let mut socket = udp::Socket::new(buffer(bytes), buffer(SMALL_BYTES));
@@ -116,45 +117,45 @@ impl Stack {
         Some(self.sockets.add(socket))
     }
 
-    /// Closes such a socket.
     pub(crate) fn close_datagrams(&mut self, handle: SocketHandle) {
         self.sockets.remove(handle);
     }
 
-    /// Such a socket.
     pub(crate) fn datagrams(&mut self, handle: SocketHandle) -> &mut udp::Socket<'static> {
         self.sockets.get_mut(handle)
     }
 
-    /// Keeps a copy of a frame for [`Stack::ingest`].
-    pub(crate) fn offer(&mut self, frame: &[u8]) {
-        self.inlet.clear();
-        self.inlet.extend_from_slice(frame);
+    /// Stores a copy of a frame for [`Stack::ingest`].
+    pub(crate) fn store(&mut self, frame: &[u8]) {
+        self.rx_frame.clear();
+        self.rx_frame.extend_from_slice(frame);
     }
 
-    /// Lets the stack work on the frame that it was offered.
+    /// Processes the stored frame.
     pub(crate) fn ingest<C: Card>(&mut self, card: &mut C, now: Instant) {
-        if !self.inlet.is_empty() {
-            let mut door = Door { card, inlet: &mut self.inlet, asking: &mut self.asking };
-            self.interface.poll_ingress_single(stack_time(now), &mut door, &mut self.sockets);
-            self.inlet.clear();
+        if !self.rx_frame.is_empty() {
+            let mut device =
+                CardDevice { card, rx_frame: &mut self.rx_frame, dhcp_requests: &mut self.dhcp_requests };
+            self.interface.poll_ingress_single(stack_time(now), &mut device, &mut self.sockets);
+            self.rx_frame.clear();
         }
     }
 
-    /// Lets the stack send what it has, and do what is due.
+    /// Runs timers and sends pending frames.
     pub(crate) fn poll<C: Card>(&mut self, card: &mut C, now: Instant) {
         self.interface.poll_maintenance(stack_time(now));
-        let mut door = Door { card, inlet: &mut self.inlet, asking: &mut self.asking };
-        self.interface.poll_egress(stack_time(now), &mut door, &mut self.sockets);
+        let mut device =
+            CardDevice { card, rx_frame: &mut self.rx_frame, dhcp_requests: &mut self.dhcp_requests };
+        self.interface.poll_egress(stack_time(now), &mut device, &mut self.sockets);
     }
 
-    /// True while a DHCP server was asked and gave no address yet. Who has one passes over what such servers send (RFC 2131
-    /// §4.4, figure 5): anybody on the link could take the address away with one packet.
+    /// True from a DHCP request to the lease. At other times frames of DHCP servers are dropped (RFC 2131 §4.4, figure
+    /// 5): otherwise any host of the link could revoke the lease with one packet.
     pub(crate) fn awaits_dhcp(&self) -> bool {
-        self.asking.is_open
+        self.dhcp_requests.is_pending
     }
 
-    /// What DHCP brought since the last call.
+    /// Next change of the lease.
     pub(crate) fn take_change(&mut self) -> Option<Change> {
         let socket = self.sockets.get_mut::<dhcpv4::Socket<'_>>(self.dhcp?);
         match socket.poll()? {
@@ -162,17 +163,17 @@ impl Stack {
             dhcpv4::Event::Configured(config) => {
                 let lease = lease_of(&config);
                 if lease.is_usable() {
-                    self.asking.is_open = false;
+                    self.dhcp_requests.is_pending = false;
                     return Some(Change::Leased(lease));
                 }
-                // A server that offers nonsense is asked again.
+                // The lease is unusable; the client starts again.
                 socket.reset();
                 Some(Change::Lost)
             }
         }
     }
 
-    /// Looks a name up. False: too many are looked up already, or it is no name, or nobody can be asked.
+    /// Starts a DNS lookup. False: too many are running, the name is invalid, or there is no address or name server.
     pub(crate) fn resolve(&mut self, query: u64, host: &str) -> bool {
         if self.queries.len() >= QUERIES_MAX || self.interface.ipv4_addr().is_none() {
             return false;
@@ -187,10 +188,10 @@ impl Stack {
         }
     }
 
-    /// The next look-up that ended, with what came of it.
+    /// Next completed lookup: query and address.
     pub(crate) fn take_resolved(&mut self) -> Option<(u64, Option<IpAddr>)> {
         let socket = self.sockets.get_mut::<dns::Socket<'_>>(self.dns);
-        for (place, Query { query, handle }) in self.queries.iter().enumerate() {
+        for (index, Query { query, handle }) in self.queries.iter().enumerate() {
             let address = match socket.get_query_result(*handle) {
                 Err(dns::GetQueryResultError::Pending) => continue,
                 Err(dns::GetQueryResultError::Failed) => None,
@@ -199,47 +200,47 @@ impl Stack {
                 }),
             };
             let query = *query;
-            self.queries.swap_remove(place);
+            self.queries.swap_remove(index);
             return Some((query, address));
         }
         None
     }
 }
 
-/// How smoltcp reaches the card. Frames for it come one at a time, through the inlet.
-struct Door<'a, C> {
+/// smoltcp's view of the card. Received frames are passed one at a time in `rx_frame`.
+struct CardDevice<'a, C> {
     card: &'a mut C,
-    inlet: &'a mut Vec<u8>,
-    asking: &'a mut Asking,
+    rx_frame: &'a mut Vec<u8>,
+    dhcp_requests: &'a mut DhcpRequests,
 }
 
-struct Inlet<'a>(&'a [u8]);
+struct RxFrame<'a>(&'a [u8]);
 
-struct Outlet<'a, C> {
+struct TxFrame<'a, C> {
     card: &'a mut C,
     now: smoltcp::time::Instant,
-    asking: &'a mut Asking,
+    dhcp_requests: &'a mut DhcpRequests,
 }
 
-impl<C: Card> Device for Door<'_, C> {
+impl<C: Card> Device for CardDevice<'_, C> {
     type RxToken<'a>
-        = Inlet<'a>
+        = RxFrame<'a>
     where
         Self: 'a;
     type TxToken<'a>
-        = Outlet<'a, C>
+        = TxFrame<'a, C>
     where
         Self: 'a;
 
-    fn receive(&mut self, now: smoltcp::time::Instant) -> Option<(Inlet<'_>, Outlet<'_, C>)> {
-        if self.inlet.is_empty() {
+    fn receive(&mut self, now: smoltcp::time::Instant) -> Option<(RxFrame<'_>, TxFrame<'_, C>)> {
+        if self.rx_frame.is_empty() {
             return None;
         }
-        Some((Inlet(self.inlet), Outlet { card: self.card, now, asking: self.asking }))
+        Some((RxFrame(self.rx_frame), TxFrame { card: self.card, now, dhcp_requests: self.dhcp_requests }))
     }
 
-    fn transmit(&mut self, now: smoltcp::time::Instant) -> Option<Outlet<'_, C>> {
-        Some(Outlet { card: self.card, now, asking: self.asking })
+    fn transmit(&mut self, now: smoltcp::time::Instant) -> Option<TxFrame<'_, C>> {
+        Some(TxFrame { card: self.card, now, dhcp_requests: self.dhcp_requests })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -250,33 +251,33 @@ impl<C: Card> Device for Door<'_, C> {
     }
 }
 
-impl Asking {
-    /// False: too many questions went out in this second. This one is lost then, and asked again a second later. Without that, a
-    /// server that refuses everything would be asked as fast as it refuses.
-    fn may_ask(&mut self, now: smoltcp::time::Instant) -> bool {
+impl DhcpRequests {
+    /// Counts a request. False: [`REQUESTS_PER_SECOND_MAX`] is reached; the client then repeats the request after a
+    /// second. Without this limit a server that refuses every request would be queried in a loop.
+    fn count_request(&mut self, now: smoltcp::time::Instant) -> bool {
         if self.second != now.secs() {
             (self.second, self.sent) = (now.secs(), 0);
         }
         self.sent += 1;
-        self.is_open |= self.sent <= QUESTIONS_MAX;
-        self.sent <= QUESTIONS_MAX
+        self.is_pending |= self.sent <= REQUESTS_PER_SECOND_MAX;
+        self.sent <= REQUESTS_PER_SECOND_MAX
     }
 }
 
-impl RxToken for Inlet<'_> {
+impl RxToken for RxFrame<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
         f(self.0)
     }
 }
 
-impl<C: Card> TxToken for Outlet<'_, C> {
+impl<C: Card> TxToken for TxFrame<'_, C> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, f: F) -> R {
         let mut room = [0; FRAME_BYTES_MAX];
         let bytes = bytes.min(room.len());
         let bytes = room.split_at_mut(bytes).0;
         let result = f(bytes);
-        // A full ring loses it, as any wire can.
-        if !frame::is_to_dhcp(bytes) || self.asking.may_ask(self.now) {
+        // If the ring is full the frame is lost.
+        if !frame::is_to_dhcp(bytes) || self.dhcp_requests.count_request(self.now) {
             self.card.send(bytes.len(), |to| to.copy_from_slice(bytes));
         }
         result
@@ -314,7 +315,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-/// `address:port` for an endpoint of smoltcp's.
+/// Converts an endpoint of smoltcp.
 pub(crate) fn socket_address(endpoint: smoltcp::wire::IpEndpoint) -> SocketAddrV4 {
     let IpAddress::Ipv4(address) = endpoint.addr;
     SocketAddrV4::new(address, endpoint.port)
@@ -330,15 +331,15 @@ const OPTION_LEASE_TIME: u8 = 51;
 const OPTION_TFTP_SERVER: u8 = 66;
 const OPTION_BOOT_FILE: u8 = 67;
 
-/// Questions to DHCP servers in a second: four offers that are refused.
-const QUESTIONS_MAX: u32 = 8;
+/// Maximum number of DHCP requests in a second: four refused offers.
+const REQUESTS_PER_SECOND_MAX: u32 = 8;
 
-/// How long the rest of a fragmented packet is waited for. RFC 1122 §3.3.2 recommends a minute; but there is room for four at a
-/// time, and four that never become whole would keep all others out for so long. Fragments come right behind each other.
+/// Time limit of a reassembly. RFC 1122 §3.3.2 recommends a minute; but there are only four buffers, and four incomplete
+/// packets would block all others for that time. Fragments of a packet arrive back to back.
 const REASSEMBLY_TIME: StackDuration = StackDuration::from_secs(5);
 
-/// Look-ups at the same time.
+/// Maximum number of concurrent DNS lookups.
 const QUERIES_MAX: usize = 4;
 
-/// The sending side of a socket through which hardly anything is sent.
+/// Size of the send buffer of a socket that sends little.
 const SMALL_BYTES: usize = 2048;

@@ -1,11 +1,11 @@
-//! A station of an Ethernet: one card, one address, one protocol machine.
+//! A station on an Ethernet: one card, one IP address, one protocol machine.
 //!
-//! Two tasks that never interrupt each other. [`Station::receive`] takes one frame from the card to the reply;
-//! [`Station::run`] does everything that is not about one frame. The program calls the first while there is work, and the
-//! second when the first has begun something, and at least every millisecond.
+//! There are two tasks, which never interrupt each other. [`Station::receive`] processes one frame from the card up to
+//! the reply; [`Station::run`] does all other work. The program calls `receive` as long as there are frames, and `run`
+//! when `receive` returned [`Worked::Begun`], and at least every millisecond.
 
 use crate::fetch::Fetch;
-use crate::frame::{self, Arrived};
+use crate::frame::{self, FrameKind};
 use crate::stack::{Change, Stack, socket_address};
 use crate::streams::Streams;
 use crate::tftp::{Download, DownloadError};
@@ -19,53 +19,53 @@ use ringway_sansio::{
 };
 use smoltcp::iface::SocketHandle;
 
-/// One card, one address, and a [`Node`] that takes what comes to its ports.
+/// One card, one IP address, and a [`Node`] that serves ports.
 pub struct Station<C, N: Node> {
     wire: Wire<C>,
-    /// Tens of kilobytes, which nobody wants moved about on a stack.
+    /// Boxed: tens of kilobytes would be moved on the machine's stack.
     stack: Box<Stack>,
     streams: Streams<N::Framer>,
     served: Option<Served<N>>,
     fetch: Option<Fetch>,
-    /// What came of it.
+    /// Result of the last fetch.
     fetched: Option<Result<Vec<u8>, DownloadError>>,
-    /// Chance for the ports of downloads (RFC 1350 §4).
+    /// Random numbers for the ports of downloads (RFC 1350 §4).
     rng: Rng,
 }
 
-/// A port that is served.
+/// A served port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// How messages come to it.
+    /// Transport of the port.
     pub transport: Transport,
-    /// Its number.
+    /// Port number.
     pub number: u16,
 }
 
-/// What a node is given, and where what it wants goes.
+/// The node with its ports and buffers.
 struct Served<N: Node> {
     node: N,
     /// By [`ListenerId`].
     ports: Vec<Port>,
-    /// Where fragments of datagrams to a port are put together.
+    /// Sockets that receive the reassembled datagrams of a port.
     reassembly: Vec<(ListenerId, SocketHandle)>,
     out: Outbox,
     actions: Vec<N::Action>,
 }
 
-/// What came of looking for a frame.
+/// Outcome of [`Station::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worked {
-    /// One was taken, and all is done about it.
+    /// One frame was processed completely.
     Done,
-    /// One was taken that [`Station::run`] goes on with, as with all of TCP.
+    /// One frame was processed, and [`Station::run`] must continue, as for TCP.
     Begun,
-    /// The ring is empty.
+    /// No frame was received.
     Nothing,
 }
 
 impl<C: Card, N: Node> Station<C, N> {
-    /// A station without an address: give it one by [`Station::set_lease`], or let it ask by [`Station::start_dhcp`].
+    /// Creates a station without an address; [`Station::set_lease`] or [`Station::start_dhcp`] configures one.
     pub fn new(mut card: C, seed: &Seed, now: Instant) -> Self {
         let mut rng = Rng::new(seed);
         let stack = Box::new(Stack::new(&mut card, rng.next_u64(), now));
@@ -80,13 +80,13 @@ impl<C: Card, N: Node> Station<C, N> {
         }
     }
 
-    /// Asks for an address by DHCP from now on, and keeps it. It is told by [`Station::take_change`].
+    /// Starts the DHCP client. [`Station::take_change`] returns its leases.
     pub fn start_dhcp(&mut self) {
         self.stack.start_dhcp();
     }
 
-    /// Uses a lease: one that [`Station::take_change`] told, or a fixed one. `None`: no address. Connections of the
-    /// address before are cut.
+    /// Applies a lease from [`Station::take_change`] or a fixed configuration. `None`: no address. If the address
+    /// changes, all TCP connections and a running download are aborted.
     pub fn set_lease(&mut self, lease: Option<Lease>) {
         let is_same = |own: &Lease| lease.as_ref().is_some_and(|lease| lease.address == own.address);
         if !self.wire.lease().is_some_and(is_same) {
@@ -97,24 +97,24 @@ impl<C: Card, N: Node> Station<C, N> {
         self.wire.set_lease(lease);
     }
 
-    /// The address in use.
+    /// Current IP configuration.
     pub fn lease(&self) -> Option<&Lease> {
         self.wire.lease()
     }
 
-    /// What happened to the lease since the last call.
+    /// Next change of the DHCP lease.
     pub fn take_change(&mut self) -> Option<Change> {
         self.stack.take_change()
     }
 
-    /// Serves `ports` with `node` from now on; a port's place in the list is its [`ListenerId`]. Messages are at most
-    /// `message_bytes_max` long. A node that was there before is given back.
+    /// Serves `ports` with `node`. The index of a port is its [`ListenerId`]. Messages on streams have at most
+    /// `message_bytes_max` bytes. Returns the previous node.
     pub fn serve(&mut self, node: N, ports: Vec<Port>, message_bytes_max: usize) -> Option<N> {
         let before = self.stop_serving();
         let numbered = ports
             .iter()
             .enumerate()
-            .filter_map(|(place, port)| Some((ListenerId(u8::try_from(place).ok()?), *port)));
+            .filter_map(|(index, port)| Some((ListenerId(u8::try_from(index).ok()?), *port)));
         let mut reassembly = Vec::new();
         let mut listening = Vec::new();
         for (listener, port) in numbered {
@@ -132,7 +132,7 @@ impl<C: Card, N: Node> Station<C, N> {
         before
     }
 
-    /// Ends serving, and gives the node back.
+    /// Stops serving and returns the node.
     pub fn stop_serving(&mut self) -> Option<N> {
         let served = self.served.take()?;
         for (_, handle) in served.reassembly {
@@ -144,44 +144,44 @@ impl<C: Card, N: Node> Station<C, N> {
         Some(served.node)
     }
 
-    /// The task Receive: takes one frame from the card to the reply.
+    /// Task Receive: processes one frame from the card up to the reply.
     pub fn receive(&mut self, now: Instant) -> Worked {
-        self.receive_beside(now, &mut Nobody)
+        self.receive_with(now, &mut NoSink)
     }
 
-    /// The same, with datagrams to some ports going to somebody beside the node.
-    pub(crate) fn receive_beside(&mut self, now: Instant, beside: &mut impl Beside) -> Worked {
+    /// Like [`Station::receive`], with the datagrams of some ports going to `sink`.
+    pub(crate) fn receive_with(&mut self, now: Instant, sink: &mut impl DatagramSink) -> Worked {
         let Self { wire, stack, served, .. } = self;
         let own = wire.own();
         let counters = &mut wire.counters;
         let mut learnt = None;
-        let mut is_offered = false;
+        let mut is_for_stack = false;
         let received = wire.card.receive(|frame| {
             let is_served = |port| served.as_ref().is_some_and(|served| served.listener(port).is_some());
-            match frame::look(frame, own, |port| beside.takes(port) || is_served(port)) {
-                Arrived::Datagram { from, port, bytes } => {
+            match frame::classify(frame, own, |port| sink.takes(port) || is_served(port)) {
+                FrameKind::Datagram { from, port, bytes } => {
                     counters.datagrams_in += 1;
-                    if beside.takes(port) {
-                        beside.take(now, from, port, bytes);
+                    if sink.takes(port) {
+                        sink.take(now, from, port, bytes);
                     } else if let Some(served) = served {
                         served.on_datagram(now, from, port, bytes);
                     }
                 }
-                Arrived::Neighbour { address, hardware } => {
+                FrameKind::Neighbour { address, hardware } => {
                     learnt = Some((address, hardware));
-                    is_offered = true;
+                    is_for_stack = true;
                 }
-                Arrived::Other => is_offered = true,
-                Arrived::Dhcp => {
-                    is_offered = stack.awaits_dhcp();
-                    counters.frames_foreign += u64::from(!is_offered);
+                FrameKind::Other => is_for_stack = true,
+                FrameKind::Dhcp => {
+                    is_for_stack = stack.awaits_dhcp();
+                    counters.frames_foreign += u64::from(!is_for_stack);
                 }
-                Arrived::Foreign => counters.frames_foreign += 1,
-                Arrived::Damaged => counters.frames_damaged += 1,
+                FrameKind::Foreign => counters.frames_foreign += 1,
+                FrameKind::Damaged => counters.frames_damaged += 1,
             }
-            if is_offered {
+            if is_for_stack {
                 counters.frames_other += 1;
-                stack.offer(frame);
+                stack.store(frame);
             }
         });
         if received.is_none() {
@@ -190,7 +190,7 @@ impl<C: Card, N: Node> Station<C, N> {
         if let Some((address, hardware)) = learnt {
             wire.learn(now, address, hardware);
         }
-        if is_offered {
+        if is_for_stack {
             stack.ingest(&mut wire.card, now);
             return Worked::Begun;
         }
@@ -198,7 +198,7 @@ impl<C: Card, N: Node> Station<C, N> {
         Worked::Done
     }
 
-    /// The task Main, as far as the network goes: timers, TCP, DHCP, DNS, fragments, and the card's bell.
+    /// Task Main: timers, TCP, DHCP, DNS, fragments, and notifying the card.
     pub fn run(&mut self, now: Instant) {
         self.wire.expire(now);
         self.stack.poll(&mut self.wire.card, now);
@@ -209,7 +209,7 @@ impl<C: Card, N: Node> Station<C, N> {
         self.run_timers(now);
         for _ in 0..REPORT_ROUNDS {
             self.send_packets(now);
-            if !self.tell_reports(now) {
+            if !self.report_failures(now) {
                 break;
             }
         }
@@ -218,17 +218,17 @@ impl<C: Card, N: Node> Station<C, N> {
         self.wire.card.flush();
     }
 
-    /// Rings the card's bell, so that what [`Station::receive`] wrote goes out.
+    /// Notifies the card of the frames that [`Station::receive`] wrote.
     pub fn flush(&mut self) {
         self.wire.card.flush();
     }
 
-    /// What the node wished since the last call.
+    /// Actions requested by the node since the last call.
     pub fn take_actions(&mut self) -> impl Iterator<Item = N::Action> + '_ {
         self.served.iter_mut().flat_map(|served| served.actions.drain(..))
     }
 
-    /// Looks up an IPv4 address for `host`; the node is told by [`Event::Resolved`].
+    /// Looks up the IPv4 address of `host`; the node gets the result as [`Event::Resolved`].
     pub fn resolve(&mut self, now: Instant, query: u64, host: &str) {
         if !self.stack.resolve(query, host) {
             self.wire.counters.lookups_refused += 1;
@@ -236,12 +236,12 @@ impl<C: Card, N: Node> Station<C, N> {
         }
     }
 
-    /// Begins to fetch a file; one that is being fetched is given up.
+    /// Starts a download and aborts a running one.
     pub fn fetch(&mut self, download: Download) {
         self.end_fetch();
-        // A port that is served, or that the download before still had, is not to be had: then the next try takes another.
+        // A port in use fails; then another one is tried.
         for _ in 0..2 {
-            let port = FETCH_PORT_MIN + self.rng.below(u64::from(u16::MAX - FETCH_PORT_MIN)) as u16;
+            let port = DYNAMIC_PORT_MIN + self.rng.below(u64::from(u16::MAX - DYNAMIC_PORT_MIN)) as u16;
             if let Some(handle) = self.stack.open_datagrams(port, FETCH_BYTES) {
                 self.fetch = Some(Fetch::new(download, handle));
                 return;
@@ -249,17 +249,17 @@ impl<C: Card, N: Node> Station<C, N> {
         }
     }
 
-    /// What came of fetching, once.
+    /// Result of the last download, once.
     pub fn take_fetched(&mut self) -> Option<Result<Vec<u8>, DownloadError>> {
         self.fetched.take()
     }
 
-    /// How many bytes of a file are here, and how many there will be, where the server said it.
+    /// Bytes received by the running download, and the file's size if the server announced it.
     pub fn fetching(&self) -> Option<(usize, Option<usize>)> {
         self.fetch.as_ref().map(Fetch::received)
     }
 
-    /// Calls the node; what it sends goes out.
+    /// Calls the node and sends its packets.
     pub fn call<R>(
         &mut self,
         now: Instant,
@@ -276,7 +276,7 @@ impl<C: Card, N: Node> Station<C, N> {
         self.served.as_ref().map(|served| &served.node)
     }
 
-    /// What was counted.
+    /// Current counters.
     pub fn counters(&self) -> StationCounters {
         let mut counters = self.wire.counters;
         counters.waiting_full = self.wire.neighbours.dropped;
@@ -299,12 +299,12 @@ impl<C: Card, N: Node> Station<C, N> {
         self.wire.card.is_up()
     }
 
-    /// Stations of this link that are known.
+    /// Number of stations in the table of neighbours.
     pub fn neighbours_len(&self) -> usize {
         self.wire.neighbours.len()
     }
 
-    /// TCP connections that are open.
+    /// Number of open TCP connections.
     pub fn connections_len(&self) -> usize {
         self.streams.len()
     }
@@ -325,8 +325,8 @@ impl<C: Card, N: Node> Station<C, N> {
 
     fn take_reassembled(&mut self, now: Instant) {
         let Self { wire, stack, served: Some(served), .. } = self else { return };
-        for place in 0..served.reassembly.len() {
-            let Some(&(listener, handle)) = served.reassembly.get(place) else { return };
+        for index in 0..served.reassembly.len() {
+            let Some(&(listener, handle)) = served.reassembly.get(index) else { return };
             while let Ok((bytes, from)) = stack.datagrams(handle).recv() {
                 wire.counters.datagrams_in += 1;
                 wire.counters.datagrams_reassembled += 1;
@@ -371,8 +371,8 @@ impl<C: Card, N: Node> Station<C, N> {
         }
     }
 
-    /// Tells the node what could not be sent and what is closed. False: there was nothing to tell.
-    fn tell_reports(&mut self, now: Instant) -> bool {
+    /// Reports failed packets and closed connections to the node. False: there were none.
+    fn report_failures(&mut self, now: Instant) -> bool {
         let unreachable = core::mem::take(&mut self.wire.unreachable);
         let reports = core::mem::take(&mut self.streams.reports);
         let has_reports = !(unreachable.is_empty() && reports.is_empty());
@@ -397,7 +397,7 @@ impl<C: Card, N: Node> Station<C, N> {
                 (true, Some(_), SocketAddr::V4(_)) => {
                     streams.send(stack, &mut wire.counters, (flow, token), bytes, now);
                 }
-                // There is no IPv6 here, and no such listener.
+                // IPv6 is not supported, and the listener must exist.
                 (_, None, _) | (_, _, SocketAddr::V6(_)) => {
                     wire.counters.no_route += 1;
                     wire.counters.unreachable += 1;
@@ -411,18 +411,18 @@ impl<C: Card, N: Node> Station<C, N> {
     }
 }
 
-/// Who takes datagrams besides the node. Of [`Nobody`] nothing is left in the program.
-pub(crate) trait Beside {
+/// Receiver of datagrams beside the node. With [`NoSink`] the compiler removes the calls.
+pub(crate) trait DatagramSink {
     /// True for its ports.
     fn takes(&self, port: u16) -> bool;
 
-    /// Takes a datagram to one of them.
+    /// Processes a datagram to one of its ports.
     fn take(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]);
 }
 
-struct Nobody;
+struct NoSink;
 
-impl Beside for Nobody {
+impl DatagramSink for NoSink {
     fn takes(&self, _port: u16) -> bool {
         false
     }
@@ -447,19 +447,20 @@ impl<N: Node> Served<N> {
         self.ports
             .iter()
             .position(|port| *port == wanted)
-            .and_then(|place| u8::try_from(place).ok())
+            .and_then(|index| u8::try_from(index).ok())
             .map(ListenerId)
     }
 }
 
-/// Room for datagrams that came in fragments and were not read yet.
+/// Size of the buffer for reassembled datagrams of a port.
 const REASSEMBLED_BYTES: usize = 128 << 10;
 
-/// What is left after so many rounds waits for the next call, so that a node that never gives up cannot stop the rest.
+/// Maximum number of rounds in one call; the rest remains for the next call, so that a node that always retries does not
+/// block the other tasks.
 const REPORT_ROUNDS: usize = 8;
 
-/// A window of one block, and what strangers send meanwhile.
+/// Size of the receive buffer: one block, and packets of other senders.
 const FETCH_BYTES: usize = 16 << 10;
 
-/// RFC 6335 §6: ports for one use.
-const FETCH_PORT_MIN: u16 = 49_152;
+/// First dynamic port (RFC 6335 §6).
+const DYNAMIC_PORT_MIN: u16 = 49_152;

@@ -1,7 +1,7 @@
-//! The TCP connections of a station, over smoltcp's sockets.
+//! TCP connections of a station, over smoltcp's sockets.
 //!
-//! A listener keeps a few sockets that wait; each becomes a connection when a peer is through with its handshake, and
-//! another takes its place. A [`ConnectionId`] is counted up and never used twice.
+//! A listener keeps [`BACKLOG`] listening sockets; a socket whose handshake completes becomes a connection and is
+//! replaced. A [`ConnectionId`] is never used twice.
 
 use crate::StationCounters;
 use crate::stack::{Stack, socket_address};
@@ -17,17 +17,17 @@ use smoltcp::wire::{IpAddress, IpEndpoint};
 
 pub(crate) struct Streams<F> {
     listeners: Vec<(ListenerId, u16)>,
-    /// Sockets that wait for a peer.
+    /// Listening sockets.
     waiting: Vec<(ListenerId, SocketHandle)>,
     open: Vec<Stream<F>>,
-    /// Sockets whose end is under way, and when that is given up.
+    /// Closing sockets, with the time at which they are removed.
     ending: Vec<(SocketHandle, Instant)>,
     limits: StreamLimits,
     message_bytes_max: usize,
     next_id: u64,
-    /// Counted on, so that no dialled connection has the ends of the one before.
+    /// Incremented, so that a new connection does not have the port of the previous one.
     next_port: u16,
-    /// What the node must be told.
+    /// Events for the node.
     pub(crate) reports: Vec<Event>,
 }
 
@@ -39,8 +39,8 @@ struct Stream<F> {
 }
 
 impl<F: Framer> Streams<F> {
-    /// `chance` chooses the first port of dialled connections.
-    pub(crate) fn new(chance: u16) -> Self {
+    /// `random` selects the first port of dialled connections.
+    pub(crate) fn new(random: u16) -> Self {
         Self {
             listeners: Vec::new(),
             waiting: Vec::new(),
@@ -53,12 +53,12 @@ impl<F: Framer> Streams<F> {
             },
             message_bytes_max: 65_535,
             next_id: 1,
-            next_port: DIALLING_PORT_MIN + chance % (u16::MAX - DIALLING_PORT_MIN),
+            next_port: DYNAMIC_PORT_MIN + random % (u16::MAX - DYNAMIC_PORT_MIN),
             reports: Vec::new(),
         }
     }
 
-    /// Takes connections to these ports, with messages of at most so many bytes.
+    /// Listens on these ports, for messages of at most `message_bytes_max` bytes.
     pub(crate) fn listen(&mut self, listeners: Vec<(ListenerId, u16)>, message_bytes_max: usize) {
         self.listeners = listeners;
         self.message_bytes_max = message_bytes_max;
@@ -68,8 +68,8 @@ impl<F: Framer> Streams<F> {
         self.open.len()
     }
 
-    /// Takes the connections that were made, reads what came and gives each whole message to `each`; then closes what is
-    /// at its end.
+    /// Accepts connections, reads, passes each complete message to `each`, and ends connections whose deadline has
+    /// passed.
     pub(crate) fn run(
         &mut self,
         stack: &mut Stack,
@@ -88,9 +88,9 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Writes what waits, and ends what is to be ended.
+    /// Writes queued bytes and closes connections that have ended.
     pub(crate) fn settle(&mut self, stack: &mut Stack, counters: &mut StationCounters, now: Instant) {
-        // Since it was ended the stack has had its turn to say so to the peer.
+        // The stack has been polled since these sockets were closed, so the peer has received the FIN or RST.
         self.ending.retain(|(handle, until)| {
             let is_going_on = stack.sockets.get::<tcp::Socket<'_>>(*handle).is_active() && now < *until;
             if !is_going_on {
@@ -117,7 +117,8 @@ impl<F: Framer> Streams<F> {
         });
     }
 
-    /// Sends over the connection the flow names; without one over one that was dialled to its peer, or a new one.
+    /// Sends on the connection of the flow. A flow without one uses a dialled connection to its remote address, or
+    /// dials.
     pub(crate) fn send(
         &mut self,
         stack: &mut Stack,
@@ -126,7 +127,7 @@ impl<F: Framer> Streams<F> {
         bytes: &[u8],
         now: Instant,
     ) {
-        let place = self.open.iter().position(|stream| match flow.connection {
+        let index = self.open.iter().position(|stream| match flow.connection {
             Some(id) => stream.id == id,
             None => {
                 stream.connection.origin() == Origin::Dialled
@@ -134,11 +135,11 @@ impl<F: Framer> Streams<F> {
                     && stream.connection.is_open()
             }
         });
-        let place = place.or_else(|| match flow.connection {
+        let index = index.or_else(|| match flow.connection {
             Some(_) => None,
             None => self.dial(stack, counters, flow, now),
         });
-        let Some(stream) = place.and_then(|place| self.open.get_mut(place)) else {
+        let Some(stream) = index.and_then(|index| self.open.get_mut(index)) else {
             counters.unreachable += 1;
             if token != Token::NONE {
                 self.reports.push(Event::Unreachable(token));
@@ -149,7 +150,7 @@ impl<F: Framer> Streams<F> {
         counters.stream_messages_out += 1;
     }
 
-    /// Cuts all connections: the address they are bound to is gone.
+    /// Aborts all connections, because their local address is gone.
     pub(crate) fn cut(&mut self, stack: &mut Stack) {
         for (_, handle) in self.waiting.drain(..) {
             stack.sockets.remove(handle);
@@ -169,29 +170,29 @@ impl<F: Framer> Streams<F> {
     }
 
     fn accept(&mut self, stack: &mut Stack, counters: &mut StationCounters, now: Instant) {
-        let mut place = 0;
-        while let Some(&(listener, handle)) = self.waiting.get(place) {
+        let mut index = 0;
+        while let Some(&(listener, handle)) = self.waiting.get(index) {
             let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(handle);
             match (socket.state(), socket.remote_endpoint()) {
-                (tcp::State::Listen | tcp::State::SynReceived, _) => place += 1,
+                (tcp::State::Listen | tcp::State::SynReceived, _) => index += 1,
                 (tcp::State::Closed | tcp::State::TimeWait, _) | (_, None) => {
-                    self.waiting.swap_remove(place);
+                    self.waiting.swap_remove(index);
                     stack.sockets.remove(handle);
                 }
                 (_, Some(remote)) => {
-                    self.waiting.swap_remove(place);
+                    self.waiting.swap_remove(index);
                     socket.set_timeout(Some(SILENCE));
                     counters.connections_accepted += 1;
                     self.add(handle, listener, socket_address(remote), Origin::Accepted, now);
                 }
             }
         }
-        for place in 0..self.listeners.len() {
-            let Some(&(listener, port)) = self.listeners.get(place) else { return };
+        for index in 0..self.listeners.len() {
+            let Some(&(listener, port)) = self.listeners.get(index) else { return };
             let waiting = self.waiting.iter().filter(|(of, _)| *of == listener).count();
             for _ in waiting..BACKLOG {
                 if self.sockets() >= CONNECTIONS_MAX {
-                    // The next peer is refused by a reset, since nobody listens.
+                    // Without a listening socket the stack answers a SYN with a reset.
                     return;
                 }
                 let mut socket = new_socket();
@@ -203,7 +204,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Begins a connection; `None`: there are too many, or there is no way to the peer.
+    /// Dials; `None`: too many connections, or no route to the peer.
     fn dial(
         &mut self,
         stack: &mut Stack,
@@ -216,7 +217,7 @@ impl<F: Framer> Streams<F> {
             counters.connections_refused += 1;
             return None;
         }
-        self.next_port = self.next_port.checked_add(1).unwrap_or(DIALLING_PORT_MIN);
+        self.next_port = self.next_port.checked_add(1).unwrap_or(DYNAMIC_PORT_MIN);
         let mut socket = new_socket();
         socket.set_timeout(Some(SILENCE));
         let end = IpEndpoint::new(IpAddress::Ipv4(*remote.ip()), remote.port());
@@ -301,36 +302,36 @@ impl<F: Framer> Stream<F> {
 fn new_socket() -> tcp::Socket<'static> {
     let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
     let mut socket = tcp::Socket::new(buffer(READ_BYTES), buffer(WRITE_BYTES));
-    // A SIP message is not held back to be joined with the next one.
+    // Messages are not delayed to be sent together (Nagle).
     socket.set_nagle_enabled(false);
     socket
 }
 
-/// Sockets of a listener that wait for a peer: so many handshakes can be under way, and who comes then is refused. Many phones
-/// come at once when the power comes back.
+/// Listening sockets of a listener. This is the number of concurrent handshakes; further peers get a reset. Many phones
+/// connect at once after a power failure.
 const BACKLOG: usize = 64;
 
-/// For the rest of a peer's handshake, so that those who never finish one do not keep others out for long.
+/// Time limit of a handshake, so that incomplete handshakes do not block others for long.
 const HANDSHAKE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(3);
 
-/// For a peer to acknowledge anything that was sent to it.
+/// Time limit for a peer's acknowledgement.
 const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 
-/// For an orderly end.
+/// Time limit of an orderly close.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// TCP connections at once, those that wait for a peer included.
+/// Maximum number of TCP connections, including listening and closing sockets.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Bytes that arrived and were not read; also the window.
+/// Receive buffer; also the maximum window.
 const READ_BYTES: usize = 8 << 10;
 
 const WRITE_BYTES: usize = 8 << 10;
 
-/// Bytes that wait behind them.
+/// Maximum number of bytes queued behind the send buffer.
 const QUEUE_BYTES_MAX: usize = 256 << 10;
 
 const QUEUE_MESSAGES_MAX: usize = 2500;
 
-/// RFC 6335 §6: ports for connections of our own.
-const DIALLING_PORT_MIN: u16 = 49_152;
+/// First dynamic port (RFC 6335 §6), for dialled connections.
+const DYNAMIC_PORT_MIN: u16 = 49_152;

@@ -1,6 +1,8 @@
-//! The lower half of a station: the card, our addresses, the neighbours. Sends datagrams as frames.
+//! Link layer of a station: card, addresses and neighbours. Sends datagrams as frames.
 
-use crate::frame::{self, ARP_FRAME_BYTES, Datagram, FRAGMENT_HEADERS_BYTES, Own, PAYLOAD_BYTES_MAX, Part};
+use crate::frame::{
+    self, ARP_FRAME_BYTES, Datagram, FRAGMENT_HEADERS_BYTES, LinkAddresses, PAYLOAD_BYTES_MAX, Part,
+};
 use crate::neighbours::{Found, Neighbours};
 use crate::{Card, Lease, StationCounters};
 use alloc::vec::Vec;
@@ -13,20 +15,20 @@ pub(crate) struct Wire<C> {
     pub(crate) neighbours: Neighbours,
     pub(crate) counters: StationCounters,
     lease: Option<Lease>,
-    own: Own,
-    /// Of the next packet (RFC 791 §3.2).
+    own: LinkAddresses,
+    /// Identification of the next packet (RFC 791 §3.2).
     ident: u16,
-    /// Room for a datagram that is cut into fragments.
+    /// Buffer for a datagram that is fragmented.
     whole: Vec<u8>,
-    /// The tokens of packets that could not be sent.
+    /// Tokens of packets that could not be sent.
     pub(crate) unreachable: Vec<Token>,
 }
 
 impl<C: Card> Wire<C> {
-    /// `ident` should differ from one start to the next, so that fragments of before are not taken for ours.
+    /// `ident` should be random, so that fragments sent before a restart are not mixed with new ones.
     pub(crate) fn new(card: C, ident: u16) -> Self {
         Self {
-            own: Own { hardware: EthernetAddress(card.address()), address: None, all: None },
+            own: LinkAddresses { hardware: EthernetAddress(card.address()), address: None, all: None },
             card,
             neighbours: Neighbours::default(),
             counters: StationCounters::default(),
@@ -37,7 +39,7 @@ impl<C: Card> Wire<C> {
         }
     }
 
-    /// Takes another address, or none.
+    /// Applies an IP configuration; fails the packets that wait for ARP.
     pub(crate) fn set_lease(&mut self, lease: Option<Lease>) {
         self.own.address = lease.as_ref().map(|lease| lease.address);
         self.own.all = lease.as_ref().and_then(Lease::all);
@@ -51,11 +53,11 @@ impl<C: Card> Wire<C> {
         self.lease.as_ref()
     }
 
-    pub(crate) const fn own(&self) -> Own {
+    pub(crate) const fn own(&self) -> LinkAddresses {
         self.own
     }
 
-    /// Sends a datagram from a port of ours. What cannot be sent is reported by its token.
+    /// Sends a datagram from a local port. A failure is reported by the token.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -76,11 +78,11 @@ impl<C: Card> Wire<C> {
             Found::At(hardware) => self.send_to(hardware, from_port, to, token, payload),
             Found::Stale(hardware) => {
                 self.send_to(hardware, from_port, to, token, payload);
-                self.ask(now, next_hop);
+                self.request(now, next_hop);
             }
             Found::Unknown => {
                 if self.neighbours.wait(next_hop, (from_port, to), token, payload) {
-                    self.ask(now, next_hop);
+                    self.request(now, next_hop);
                 } else {
                     self.report(token);
                 }
@@ -88,7 +90,7 @@ impl<C: Card> Wire<C> {
         }
     }
 
-    /// Notes where a station of this link is, and sends what waited for it.
+    /// Stores the MAC address of a station of this link, and sends the packets that waited for it.
     pub(crate) fn learn(&mut self, now: Instant, address: Ipv4Addr, hardware: EthernetAddress) {
         if !self.lease.as_ref().is_some_and(|lease| lease.is_other_station(address)) {
             return;
@@ -98,9 +100,9 @@ impl<C: Card> Wire<C> {
         }
     }
 
-    /// Asks again, and gives up what nobody answered for.
+    /// Repeats ARP requests, and fails the packets whose next hop did not reply.
     pub(crate) fn expire(&mut self, now: Instant) {
-        let Self { neighbours, card, own: Own { hardware, .. }, lease, .. } = self;
+        let Self { neighbours, card, own: LinkAddresses { hardware, .. }, lease, .. } = self;
         let Some(address) = lease.as_ref().map(|lease| lease.address) else { return };
         let given_up = neighbours.expire(now, |target| {
             send_arp_request(card, *hardware, address, target);
@@ -130,13 +132,13 @@ impl<C: Card> Wire<C> {
         if is_sent {
             self.counters.datagrams_out += 1;
         } else {
-            // Lost as any datagram can be: SIP repeats it.
+            // A lost datagram; SIP retransmits.
             self.counters.ring_full += 1;
         }
     }
 
     fn send_fragments(&mut self, datagram: &Datagram<'_>, next_hop: EthernetAddress) -> bool {
-        let Self { card, own: Own { hardware, .. }, ident, whole, .. } = self;
+        let Self { card, own: LinkAddresses { hardware, .. }, ident, whole, .. } = self;
         datagram.write_whole(whole);
         Datagram::fragments(whole).all(|(offset, bytes, is_last)| {
             let part = Part { ident: *ident, offset, is_last };
@@ -146,7 +148,7 @@ impl<C: Card> Wire<C> {
         })
     }
 
-    /// The station of this link that a packet goes to. `None`: there is no way.
+    /// Next hop of a packet. `None`: there is no route.
     fn next_hop(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let lease = self.lease.as_ref()?;
         if to.is_unspecified()
@@ -160,9 +162,9 @@ impl<C: Card> Wire<C> {
         if !lease.is_on_link(to) { lease.gateway } else { Some(to).filter(|to| lease.is_other_station(*to)) }
     }
 
-    fn ask(&mut self, now: Instant, target: Ipv4Addr) {
+    fn request(&mut self, now: Instant, target: Ipv4Addr) {
         let Some(address) = self.own().address else { return };
-        if self.neighbours.begin_asking(now, target) {
+        if self.neighbours.begin_request(now, target) {
             send_arp_request(&mut self.card, self.own.hardware, address, target);
         }
     }

@@ -1,5 +1,4 @@
-//! Replays what the fuzzers found, without needing what fuzzing needs: the committed corpora, and the inputs that once
-//! broke something.
+//! Runs the fuzzers' committed corpora and regression inputs without a fuzzer.
 #![allow(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/corpus.rs"]
@@ -13,7 +12,7 @@ fn tftp() {
     corpus::replay("tftp", Vec::new(), harness::tftp::run);
 }
 
-/// Histories that no fuzzer had to find.
+/// Random histories.
 #[test]
 fn tftp_at_random() {
     for seed in 0..2_000 {
@@ -23,7 +22,7 @@ fn tftp_at_random() {
             let what = rng.next_u64() as u8;
             let length = rng.below(24) as u8;
             history.extend([what, length]);
-            // Codes of packets are small.
+            // Packet codes are small numbers.
             history.extend(
                 (0..length).map(|place| if place < 4 { rng.below(9) as u8 } else { rng.next_u64() as u8 }),
             );

@@ -1,6 +1,7 @@
-//! A bare echo of datagrams: what a batch in and out costs with nothing done in between. The floor of measurements.
+//! Bare echo of datagrams: cost of receiving and sending a batch without further work, as the lower bound of
+//! measurements.
 //!
-//! Prints the port it listens on, and echoes until it is killed. Argument: datagrams a batch, 1 to 64, default 32.
+//! Prints its port, and echoes until it is killed. Argument: datagrams per batch, 1 to 64, default 32.
 
 use ringway_linux::sys::{ReceiveBatch, SendBatch, Wait, set_buffers};
 use std::error::Error;

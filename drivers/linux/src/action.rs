@@ -1,26 +1,27 @@
-//! Where a node's wishes that are not packets go.
+//! Executor of the actions that nodes request.
 
 use std::vec::Drain;
 
-/// Takes what nodes wish done: store this, look that name up. The program gives one to the runtime.
+/// Executes actions that nodes request, such as storing a binding or a DNS lookup. The program passes one to the runtime.
 ///
-/// It is called on the worker's thread while the node is still locked, so that what two messages changed one after the
-/// other is asked for in that order, whichever workers ran them. So it must not wait (it queues, and other threads do)
-/// and must not touch a shard.
+/// It is called on the worker's thread while the node is still locked, so that actions of successive messages are
+/// requested in their order, regardless of the worker. It must therefore not block (it queues the work for other
+/// threads) and must not access a shard.
 pub trait ActionSink<A>: Send + Sync {
-    /// Takes the wishes of one call to the node of `shard`, before the packets of that call are sent. It answers with
-    /// the number that [`ActionSink::stored_through`] will have reached once all of them are on disk; the numbers a
-    /// worker is given never decrease. A sink that stores nothing answers 0. With
-    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored) it is called after each call of the node,
-    /// otherwise only when there are actions.
+    /// Takes the actions of one call to the node of `shard`, before the packets of that call are sent. Returns the
+    /// number that [`ActionSink::stored_through`] reaches when all of them are durable; the numbers returned to a
+    /// worker never decrease. A sink that stores nothing returns 0. With
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored) it is called after each call of the
+    /// node, otherwise only if there are actions.
     fn act(&self, worker: usize, shard: u16, actions: Drain<'_, A>) -> u64;
 
-    /// How far everything asked for is on disk. Read only with
-    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored); after it has risen, call [`Inboxes::wake`](crate::Inboxes::wake).
+    /// Number up to which all requested actions are durable. Read only with
+    /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored); when it grows, call
+    /// [`Inboxes::wake`](crate::Inboxes::wake).
     fn stored_through(&self) -> u64;
 }
 
-/// A sink for nodes that wish nothing.
+/// Sink for nodes that request no actions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoActions;
 

@@ -1,12 +1,12 @@
-//! Where the machines' time comes from.
+//! Clock of the nodes.
 
 use ringway_sansio::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The wall clock read once, counted on with the monotonic clock: a stored time is still meant after a restart, and no
-/// timer jumps when somebody sets the clock.
+/// Wall clock that is read once and continued by the monotonic clock: stored times remain valid after a restart, and
+/// timers do not jump when the wall clock is set.
 ///
-/// Drawback: a wall clock that is stepped while the program runs is followed only by the next start.
+/// A step of the wall clock takes effect only at the next start of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: Duration,
@@ -14,13 +14,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts at the wall clock's time.
+    /// Creates a clock that starts at the wall clock's time.
     pub fn new() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { epoch, start: std::time::Instant::now() }
     }
 
-    /// The time now.
+    /// Current time.
     pub fn now(&self) -> Instant {
         Instant::default() + (self.epoch + self.start.elapsed())
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_starts_at_the_wall_clock_and_never_runs_back() {
+    fn the_clock_starts_at_the_wall_clock_and_is_monotonic() {
         let clock = Clock::new();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         assert!(clock.now().as_secs().abs_diff(wall.as_secs()) <= 1);

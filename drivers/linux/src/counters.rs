@@ -1,12 +1,12 @@
-//! What the workers count.
+//! Counters of the workers.
 //!
-//! Each counter has one writer, its worker, so that counting is a plain addition; readers on other threads see a value
-//! that is a moment old.
+//! Each counter has one writer, its worker, so that counting is a plain addition; readers on other threads may see an
+//! outdated value.
 
 use ringway_stream::CloseReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread changes and any thread reads.
+/// Number that one thread changes and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -30,7 +30,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one worker. Aligned so that no two workers write to one cache line.
+        /// Counters of one worker. Aligned so that no two workers write to one cache line.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Counters {
@@ -43,14 +43,14 @@ macro_rules! counters {
             }
         }
 
-        /// What was counted since the start, and what is there now.
+        /// Counters since the start, and current values.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
-            /// Every count with its name, for a page of metrics.
+            /// All counters with their names, for metrics.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
@@ -67,66 +67,66 @@ counters! {
     datagrams_out,
     /// Bytes of the datagrams handed to the kernel.
     datagram_bytes_out,
-    /// Receiving from a datagram socket failed.
+    /// Failed calls that receive from a datagram socket.
     receive_errors,
-    /// Datagrams the kernel refused to send (no route, too long, forbidden), or that named no listener.
+    /// Datagrams that the kernel refused to send (no route, too long, not permitted), or without a listener.
     send_errors,
-    /// Datagrams dropped because the socket had no room for longer than a worker can wait.
+    /// Datagrams dropped because the socket's buffer remained full.
     send_drops,
-    /// Messages cut from streams.
+    /// Messages received on streams.
     stream_messages_in,
     /// Bytes read from streams.
     stream_bytes_in,
-    /// Messages written to streams, or queued there.
+    /// Messages sent on streams, including queued ones.
     stream_messages_out,
     /// Bytes written to streams.
     stream_bytes_out,
-    /// Connections that are open or being dialled, now.
+    /// Connections that are open or being dialled (current value).
     connections_open,
     /// Connections accepted.
     connections_accepted,
-    /// Connections closed at once, or not dialled, because there were too many or no file was left.
+    /// Connections closed at once, or not dialled, because of the limit of connections or of open files.
     connections_refused,
-    /// Connections closed at once because their source has as many as it may have.
+    /// Connections closed at once because of the limit of connections per source.
     connections_over_source,
     /// Connections dialled.
     connections_dialled,
-    /// Dialled connections that could not be made.
+    /// Dialled connections that failed.
     dial_failures,
-    /// Connections closed because their bytes could not be cut into messages.
+    /// Connections closed because their bytes were not valid messages.
     framing_errors,
     /// Keep-alives answered.
     keep_alives,
-    /// Connections closed because a message, the first or a begun one, did not become whole in time.
+    /// Connections closed because a message, the first or an incomplete one, was not complete in time.
     slow_closes,
-    /// Connections closed because nothing came for the idle time.
+    /// Connections closed because they were idle for too long.
     idle_closes,
-    /// Accepted connections closed because nothing was registered over them and no message was exchanged.
+    /// Accepted connections closed because no binding used them and no message was exchanged.
     unused_closes,
     /// Connections closed because the peer did not read what was written.
     write_queue_closes,
-    /// Connections closed because the peer sent more keep-alives than are answered.
+    /// Connections closed because the peer sent too many keep-alives.
     keep_alive_closes,
-    /// Connections closed because all connections and requests together hold as many bytes as they may.
+    /// Connections closed because of the limit of memory for connections and requests together.
     stream_memory_closes,
-    /// Connections closed because the connections of their source hold as many bytes as they may.
+    /// Connections closed because of the limit of memory per source.
     stream_source_closes,
-    /// Packets whose sender was told that they could not be sent.
+    /// Failed packets that were reported to their sender.
     unreachable,
-    /// Packets on connections that ended without a message of the peer, whose senders were not told because 64 others were.
+    /// Failed packets on connections that were not reported to their senders, because 64 others were.
     unreachable_unreported,
     /// Packets and events dropped because another worker's inbox was full.
     inbox_drops,
-    /// Packets kept back until what they promise is stored, now.
+    /// Packets held until the data that they confirm is stored (current value).
     held,
-    /// Packets dropped because too many were kept back, or for too long.
+    /// Held packets dropped because of the limit of number, bytes or time.
     held_drops,
-    /// Bytes that wait for room in a stream, now.
+    /// Bytes in the write queues of streams (current value).
     unwritten_bytes,
 }
 
 impl Counters {
-    /// Counts a connection that is closed.
+    /// Counts a closed connection.
     pub(crate) fn closed(&self, why: CloseReason) {
         match why {
             CloseReason::Ended => {}
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_connection_is_counted_by_the_name_of_its_reason() {
+    fn a_closed_connection_is_counted_by_its_reason() {
         for why in CloseReason::ALL {
             let (counters, mut counts) = (Counters::default(), Counts::default());
             counters.closed(why);

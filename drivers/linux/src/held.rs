@@ -1,4 +1,4 @@
-//! Packets that promise something is stored and wait until it is.
+//! Packets that confirm stored data and are held until the data is durable.
 
 use ringway_sansio::{Flow, Instant, Outbox, Token};
 use std::collections::VecDeque;
@@ -14,11 +14,11 @@ pub enum MarkedPackets {
     HoldUntilStored,
 }
 
-/// A worker's packets that are kept back, in the order they were made.
+/// Held packets of a worker, in the order in which they were written.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     entries: VecDeque<Entry>,
-    /// The entries' bytes, one behind the other, with `free` bytes of packets gone before them.
+    /// Bytes of the entries in order, preceded by `free` bytes of released packets.
     bytes: Vec<u8>,
     free: usize,
 }
@@ -33,8 +33,8 @@ struct Entry {
 }
 
 impl Held {
-    /// Keeps a packet until the store has reached `through`. False: too many are kept, and it is dropped; the peer's
-    /// retransmission brings it again.
+    /// Holds a packet until the store has reached `through`. False: the limit is reached and the packet is dropped; the
+    /// peer retransmits its request.
     pub(crate) fn keep(
         &mut self,
         through: u64,
@@ -51,8 +51,8 @@ impl Held {
         true
     }
 
-    /// Moves what the store has reached into `out`, and says how many waited so long that nobody waits for them any
-    /// more, which are dropped.
+    /// Moves packets whose data is stored into `out`; returns the number of packets dropped because they were held too
+    /// long.
     pub(crate) fn release(&mut self, stored_through: u64, now: Instant, out: &mut Outbox) -> u64 {
         let mut dropped = 0;
         while let Some(entry) = self.entries.front() {
@@ -86,13 +86,13 @@ impl Held {
     }
 }
 
-/// The most packets one worker keeps back.
+/// Maximum number of packets that one worker holds.
 const PACKETS_MAX: usize = 65_536;
 
-/// The most bytes one worker keeps back.
+/// Maximum number of bytes that one worker holds.
 const BYTES_MAX: usize = 64 << 20;
 
-/// How long a packet is kept back: after 64 × T1 no client transaction waits for it (RFC 3261 §17.1.2.2, timer F).
+/// Maximum time for which a packet is held: after 64 × T1 client transactions time out (RFC 3261 §17.1.2.2, timer F).
 const HELD_MAX: Duration = Duration::from_secs(32);
 
 const COMPACT_BYTES: usize = 1 << 20;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_go_when_the_store_has_reached_them_and_not_before() {
+    fn packets_are_released_when_the_store_has_reached_them() {
         let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
         for (through, text) in [(1, "a"), (1, "bb"), (3, "ccc")] {
             assert!(held.keep(through, now, flow(), Token::NONE, text.as_bytes()));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn held_packets_are_dropped_after_the_time_limit() {
         let (mut held, mut out) = (Held::default(), Outbox::new());
         held.keep(9, Instant::from_secs(1), flow(), Token::NONE, b"late");
         assert_eq!(held.release(0, Instant::from_secs(33), &mut out), 0);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_arena_is_reclaimed() {
+    fn held_packets_are_limited_and_the_arena_is_compacted() {
         let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
         let kilobyte = [b'x'; 1024];
         let kept =

@@ -1,7 +1,8 @@
-//! How threads reach a worker: one inbox each, and an eventfd that ends its sleep.
+//! Inboxes of the workers: a queue of commands and an eventfd for each.
 //!
-//! The eventfd is written only when the worker sleeps. Sleeping is announced before the last look into the inbox, and
-//! a sender looks at the announcement after it has put its command there; so one of the two sees the other.
+//! The eventfd is written only while the worker sleeps. The worker announces its sleep before it checks the inbox for
+//! the last time, and a sender checks the announcement after it has queued its command; so at least one of them sees
+//! the other.
 
 use crate::sys::EventFd;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, Token};
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The way to the workers for other threads.
+/// Handle to the inboxes of all workers.
 #[derive(Clone)]
 pub struct Inboxes {
     list: Arc<[Inbox]>,
@@ -21,20 +22,20 @@ impl Inboxes {
         Ok(Self { list: (0..workers).map(|_| Inbox::new()).collect::<io::Result<_>>()? })
     }
 
-    /// Hands an event, such as the answer to a look-up, to the node of `shard`. False: the worker's inbox is full, and
-    /// the event is dropped.
+    /// Queues an event, such as the result of a DNS lookup, for the node of `shard`. False: the worker's inbox is full,
+    /// and the event is dropped.
     pub fn deliver(&self, shard: u16, event: Event) -> bool {
         self.list.get(self.owner_of(shard)).is_some_and(|inbox| inbox.push(Command::Event(shard, event), &[]))
     }
 
-    /// Makes every worker look whether packets that were kept back may go.
+    /// Makes every worker check its held packets.
     pub fn wake(&self) {
         for inbox in self.list.iter() {
             inbox.nudge();
         }
     }
 
-    /// The worker that runs the timers of a shard and delivers what is meant for it.
+    /// Worker that runs the timers of a shard and delivers its events.
     pub(crate) fn owner_of(&self, shard: u16) -> usize {
         usize::from(shard) % self.list.len().max(1)
     }
@@ -48,18 +49,18 @@ impl Inboxes {
     }
 }
 
-/// What is asked of a worker by another thread.
+/// Command from another thread to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Send bytes of the inbox's arena over a stream that this worker owns or is to dial.
+    /// Send bytes of the inbox's arena over a stream that this worker owns or dials.
     Stream { flow: Flow, token: Token, bytes: Range<usize> },
-    /// A connection of this worker is in use until then at least.
+    /// Keep a connection of this worker open until this time at least.
     Keep(ConnectionId, Instant),
-    /// Tell a shard.
+    /// Deliver an event to a shard.
     Event(u16, Event),
 }
 
-/// The commands that came since the last look, and the bytes they carry, in one arena.
+/// Queued commands and their bytes, in one arena.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     pub(crate) list: Vec<Command>,
@@ -76,9 +77,9 @@ impl Commands {
 #[repr(align(128))]
 pub(crate) struct Inbox {
     commands: Mutex<Commands>,
-    /// There is something to look at.
+    /// True if the worker must run once.
     pending: AtomicBool,
-    /// Until when the worker sleeps, in nanoseconds; 0 while it is awake.
+    /// End of the worker's sleep in nanoseconds; 0 while it is awake.
     sleeping_until: AtomicU64,
     event: EventFd,
 }
@@ -93,12 +94,12 @@ impl Inbox {
         })
     }
 
-    /// Bytes to a stream of this inbox's worker. False: it is full.
+    /// Queues bytes for a stream of this inbox's worker. False: the inbox is full.
     pub(crate) fn push_stream(&self, flow: Flow, token: Token, bytes: &[u8]) -> bool {
         self.push(Command::Stream { flow, token, bytes: 0..0 }, bytes)
     }
 
-    /// A connection of this inbox's worker is in use. If the inbox is full, it may be closed early.
+    /// Queues a request to keep a connection open. If the inbox is full, the connection may be closed early.
     pub(crate) fn push_keep(&self, id: ConnectionId, until: Instant) {
         self.push(Command::Keep(id, until), &[]);
     }
@@ -111,8 +112,8 @@ impl Inbox {
             }
             let start = commands.bytes.len();
             commands.bytes.extend_from_slice(bytes);
-            if let Command::Stream { bytes: place, .. } = &mut command {
-                *place = start..start + bytes.len();
+            if let Command::Stream { bytes: range, .. } = &mut command {
+                *range = start..start + bytes.len();
             }
             commands.list.push(command);
         }
@@ -120,7 +121,7 @@ impl Inbox {
         true
     }
 
-    /// Makes the worker go round once.
+    /// Makes the worker run once.
     pub(crate) fn nudge(&self) {
         self.pending.store(true, Ordering::SeqCst);
         self.end_sleep();
@@ -138,17 +139,17 @@ impl Inbox {
         self.sleeping_until.store(until.as_nanos().max(1), Ordering::SeqCst);
     }
 
-    /// Ends the announcement.
+    /// Ends the announcement of a sleep.
     pub(crate) fn awake(&self) {
         self.sleeping_until.store(0, Ordering::SeqCst);
     }
 
-    /// True when [`Inbox::take`] may find something, or somebody asked for a turn.
+    /// True if [`Inbox::take`] may return commands, or the worker must run.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Exchanges `empty` for what has come. False: nobody has asked for a turn.
+    /// Exchanges `empty` for the queued commands. False: the worker was not requested to run.
     pub(crate) fn take(&self, empty: &mut Commands) -> bool {
         let is_asked = self.pending.swap(false, Ordering::SeqCst);
         if is_asked {
@@ -162,7 +163,7 @@ impl Inbox {
         &self.event
     }
 
-    /// True between [`Inbox::fall_asleep`] and whatever ends it.
+    /// True between [`Inbox::fall_asleep`] and the end of the sleep.
     #[cfg(test)]
     pub(crate) fn is_asleep(&self) -> bool {
         self.sleeping_until.load(Ordering::SeqCst) != 0
@@ -175,10 +176,10 @@ impl Inbox {
     }
 }
 
-/// The most commands in one inbox.
+/// Maximum number of commands in one inbox.
 const COMMANDS_MAX: usize = 65_536;
 
-/// The most bytes in one inbox.
+/// Maximum number of bytes in one inbox.
 const BYTES_MAX: usize = 32 << 20;
 
 #[cfg(test)]
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_come_out_in_order_with_their_bytes() {
+    fn commands_are_taken_in_order_with_their_bytes() {
         let inboxes = Inboxes::new(2).unwrap();
         let flow = Flow::dial(Default::default(), "127.0.0.1:1".parse().unwrap());
         let inbox = inboxes.of(1).unwrap();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_inbox_refuses() {
+    fn a_full_inbox_refuses_commands() {
         let inboxes = Inboxes::new(1).unwrap();
         let event = Event::Resolved { query: 1, address: None };
         assert!((0..COMMANDS_MAX).all(|_| inboxes.deliver(0, event)));
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sleep_that_is_too_long_is_ended() {
+    fn only_a_too_long_sleep_is_ended() {
         let inboxes = Inboxes::new(1).unwrap();
         let inbox = inboxes.of(0).unwrap();
         inbox.fall_asleep(Instant::from_secs(10));

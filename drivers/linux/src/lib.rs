@@ -1,15 +1,18 @@
-//! Bytes and time on Linux for the protocol machines.
+//! Linux driver: runs protocol machines on sockets.
 //!
-//! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]), keeps its time
-//! ([`Clock`]), looks names up ([`Resolver`]), takes the process's signals ([`signals`]) and moves
-//! sound. [`Shards`], [`Connections`] and [`Tally`] are handles for those who look from outside.
+//! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
+//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), resolves host names
+//! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and [`Tally`] are
+//! handles for other threads.
 //!
-//! Does not: know SIP beyond what a node says of itself; store anything; serve administrators; look up SRV or NAPTR records; speak TLS or WebSocket.
+//! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; support TLS or
+//! WebSocket.
 //!
-//! Start reading at [`Runtime::start`], then `worker.rs`, which is the life of a message here.
+//! Start reading at [`Runtime::start`], then `worker.rs`, which handles every message.
 
 mod action;
 mod clock;
+mod config;
 mod counters;
 mod held;
 mod inbox;
@@ -20,6 +23,7 @@ pub mod memory;
 pub mod resolve;
 mod runtime;
 mod shard;
+mod shared;
 pub mod signals;
 mod sources;
 mod stream;
@@ -31,6 +35,7 @@ mod worker;
 
 pub use action::{ActionSink, NoActions};
 pub use clock::Clock;
+pub use config::Config;
 pub use counters::Counts;
 pub use held::MarkedPackets;
 pub use inbox::Inboxes;
@@ -38,6 +43,6 @@ pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;
 pub use ringway_stream::StreamLimits;
-pub use runtime::{Config, Runtime, StartError, Tally};
+pub use runtime::{Runtime, StartError, Tally};
 pub use shard::{Shards, shard_of_token};
 pub use trace::{Direction, MessageTrace};

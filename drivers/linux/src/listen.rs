@@ -1,4 +1,4 @@
-//! Listeners: how they are written, and how they are bound for several workers.
+//! Listeners: parsing, and binding for several workers.
 
 use crate::inbox::Inboxes;
 use crate::sys;
@@ -12,14 +12,14 @@ use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A transport and an address to listen on, as configuration writes it: `udp:0.0.0.0:5060`, `tcp:[::]:5060`.
+/// Transport and address of a listener, written as in the configuration: `udp:0.0.0.0:5060`, `tcp:[::]:5060`.
 ///
-/// `[::]` takes IPv6 only; IPv4 has its own listener, so that every address has one spelling.
+/// `[::]` listens on IPv6 only; IPv4 needs its own listener, so that every address has one notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listen {
     /// The transport.
     pub transport: Transport,
-    /// The address; port 0 asks for any free one.
+    /// Address; port 0 selects a free port.
     pub address: SocketAddr,
 }
 
@@ -44,42 +44,44 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Why a listener's text is none.
+/// Error of parsing a [`Listen`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
-    /// There is no colon in it.
-    #[error("`{0}` is no listener: write TRANSPORT:ADDRESS:PORT, like udp:0.0.0.0:5060")]
+    /// The colon is missing.
+    #[error("`{0}` is not a listener: write TRANSPORT:ADDRESS:PORT, like udp:0.0.0.0:5060")]
     Form(String),
-    /// No such transport.
-    #[error("`{0}` is no transport: write udp or tcp")]
+    /// Unknown transport.
+    #[error("`{0}` is not a transport: write udp or tcp")]
     Transport(String),
-    /// A transport of the interface that this version does not have.
+    /// Planned transport that is not supported yet.
     #[error("transport `{0}` is not supported yet: use udp or tcp")]
     NotYet(String),
-    /// The rest is not an IP address and a port.
-    #[error("`{0}` is no address: write an IP address and a port, like 0.0.0.0:5060 or [::]:5060")]
+    /// Invalid address or port.
+    #[error("`{0}` is not an address: write an IP address and a port, like 0.0.0.0:5060 or [::]:5060")]
     Address(String),
 }
 
-/// Listeners that are bound, once for each worker, and take in what comes; nobody reads it yet.
+/// Bound listeners with a socket for each worker; nothing is read from them yet.
 pub struct Bound {
     pub(crate) listeners: Vec<Listen>,
-    /// For each worker its sockets, one for each listener.
+    /// Sockets of each worker, one for each listener.
     pub(crate) sockets: Vec<Vec<ListenSocket>>,
     pub(crate) inboxes: Inboxes,
 }
 
-/// One worker's socket of one listener.
+/// Socket of one worker for one listener.
 pub(crate) enum ListenSocket {
     Udp(UdpSocket),
     Tcp(TcpListener),
 }
 
 impl Bound {
-    /// Binds `listeners` for `workers` threads (0: one for each core). The kernel spreads flows over the workers'
-    /// sockets (`SO_REUSEPORT`), each flow always to the same.
+    /// Binds `listeners` for `workers` threads (0: one for each core). The kernel distributes flows over the workers'
+    /// sockets (`SO_REUSEPORT`), each flow always to the same socket.
     ///
-    /// An address that another program listens on is refused, even if that is a second one of us.
+    /// # Errors
+    /// An address is in use, also by another instance of this program; too many listeners; no file descriptors are
+    /// left.
     pub fn bind(listeners: &[Listen], workers: usize) -> Result<Self, BindError> {
         let workers = match workers {
             0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -103,57 +105,57 @@ impl Bound {
         Ok(Self { listeners: bound, sockets, inboxes })
     }
 
-    /// The listeners in the order they were given, with the ports they got.
+    /// Listeners in the given order, with their actual ports.
     pub fn addresses(&self) -> &[Listen] {
         &self.listeners
     }
 
-    /// How many workers will run.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         self.sockets.len()
     }
 
-    /// The way to the workers for other threads; it can be handed out before the runtime starts.
+    /// Inboxes of the workers; usable before the runtime starts.
     pub fn inboxes(&self) -> Inboxes {
         self.inboxes.clone()
     }
 }
 
-/// Why listening is not possible.
+/// Error of [`Bound::bind`].
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// One listener could not be bound.
+    /// A listener could not be bound.
     #[error("cannot listen on {listener}: {}", in_words(.why))]
     Listener {
-        /// Which.
+        /// The listener.
         listener: Listen,
-        /// What the system said.
+        /// Error of the system.
         why: io::Error,
     },
-    /// More than a `ListenerId` can count.
+    /// More listeners than [`ListenerId`](ringway_sansio::ListenerId) can number.
     #[error("too many listeners: at most {LISTENERS_MAX} are possible")]
     TooMany,
-    /// The system has no more descriptors to give.
+    /// No file descriptors are left.
     #[error("cannot set up the workers: {0}; raise the limit of open files (ulimit -n)")]
     Machine(io::Error),
 }
 
-/// The most worker threads: a connection's number has eight bits for its worker, one value of which is kept for other
-/// descriptors.
+/// Maximum number of workers: the number of a connection has eight bits for its worker, and one value is reserved for
+/// other descriptors.
 pub(crate) const WORKERS_MAX: usize = 255;
 
 const LISTENERS_MAX: usize = 255;
 
-/// How many connections the kernel holds for us between two looks, per worker; it may allow fewer.
+/// Maximum number of connections that the kernel queues for each worker; the system's limit may be lower.
 const BACKLOG: i32 = 1024;
 
-/// The kernel buffer of a datagram socket: a tenth of a second of 100 000 messages a second.
+/// Size of a datagram socket's kernel buffer: a tenth of a second at 100,000 messages/s.
 const DATAGRAM_BUFFER_BYTES: usize = 8 << 20;
 
-/// After so long without an answer to what was sent a peer is gone; it keeps dead connections from looking alive.
+/// Time without an acknowledgement after which a connection is closed.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// How long a quiet connection goes unprobed.
+/// Idle time before the first TCP keep-alive.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 
 fn in_words(why: &io::Error) -> String {
@@ -167,8 +169,8 @@ fn in_words(why: &io::Error) -> String {
     }
 }
 
-/// The first socket is bound without `SO_REUSEPORT`, which fails if anybody has the address, and shares it only from
-/// then on: two servers cannot both pass.
+/// Binds the first socket without `SO_REUSEPORT`, which fails if the address is in use, and sets the option afterwards:
+/// a second server cannot bind the address.
 fn bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<ListenSocket>)> {
     let first = unbound(listen)?;
     bind_and_listen(&first, listen)?;
@@ -201,7 +203,7 @@ fn unbound(listen: Listen) -> io::Result<Socket> {
         socket.set_only_v6(true)?;
     }
     if is_stream {
-        // Connections of the last run that are winding down do not keep the port.
+        // Connections of the last run in TIME-WAIT do not block the port.
         socket.set_reuse_address(true)?;
         set_stream_options(&socket)?;
     } else {
@@ -215,7 +217,7 @@ fn bind_and_listen(socket: &Socket, listen: Listen) -> io::Result<()> {
     if listen.transport.is_stream() { socket.listen(BACKLOG) } else { Ok(()) }
 }
 
-/// The options of every stream. Accepted connections inherit them from the listening socket.
+/// Sets the options of a stream. Accepted connections inherit them from the listening socket.
 pub(crate) fn set_stream_options(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(UNANSWERED / 2))?;
@@ -227,14 +229,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_are_read_and_written_alike() {
+    fn listeners_are_parsed_and_displayed_alike() {
         for text in ["udp:0.0.0.0:5060", "tcp:127.0.0.1:0", "tcp:[::]:5060"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn a_wrong_listener_is_told_what_is_wrong() {
+    fn an_invalid_listener_has_a_specific_error() {
         let wrong = |text: &str| text.parse::<Listen>().unwrap_err();
         assert_eq!(wrong("5060"), ListenError::Form("5060".into()));
         assert_eq!(wrong("sctp:0.0.0.0:5060"), ListenError::Transport("sctp".into()));

@@ -1,5 +1,5 @@
-//! Which connections are open, for those who look from outside. Workers write here when one opens or closes, not when
-//! it carries a message.
+//! List of open connections, for other threads. Workers update it when a connection is opened or closed, not for each
+//! message.
 
 use ringway_sansio::{ConnectionId, Instant, Transport};
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A stream connection that is open.
+/// An open stream connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenConnection {
-    /// Its number.
+    /// Number of the connection.
     pub id: ConnectionId,
-    /// How its bytes travel.
+    /// Transport of the connection.
     pub transport: Transport,
-    /// Our end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// When it was opened.
+    /// Time at which it was opened.
     pub since: Instant,
 }
 
-/// The open connections of a runtime, for any thread.
+/// Open connections of a runtime, for any thread.
 #[derive(Clone)]
 pub struct Connections {
     workers: Arc<[OfWorker]>,
@@ -33,11 +33,11 @@ impl Connections {
         Self { workers: (0..workers).map(|_| OfWorker::default()).collect() }
     }
 
-    /// Up to `limit` of them by their numbers, those after `after` if one is given.
+    /// Returns up to `limit` connections in the order of their numbers, beginning after `after`.
     pub fn page(&self, after: Option<ConnectionId>, limit: usize) -> Vec<OpenConnection> {
         let from = after.map_or(Unbounded, |id| Excluded(id.0));
         let mut page = Vec::new();
-        // A worker's number stands in the upper bits of a connection's, so the workers' lists follow each other.
+        // The worker's number is in the upper bits of a connection's number, so the lists of the workers are in order.
         for worker in self.workers.iter() {
             let open = worker.open.lock().unwrap_or_else(PoisonError::into_inner);
             page.extend(

@@ -1,21 +1,21 @@
-//! How much memory there is for this process, and giving back what it no longer uses.
+//! Available memory, and limits of the allocator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes of the machine's memory, or of its control group's where that is less. `None` where neither can be read.
+/// Memory of the machine in bytes, or the limit of the control group if that is lower. `None`: neither is readable.
 pub fn available_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = groups.lines().filter_map(|line| limit_of_group(line, Path::new("/sys/fs/cgroup")));
     limits.chain(machine_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default())).min()
 }
 
-/// Has the allocator keep little of what is freed; to be called once, at the start.
+/// Makes the allocator keep little of freed memory; to be called once at the start.
 pub fn keep_little() {
     crate::sys::bound_free_heap();
 }
 
-/// Gives memory that was freed back to the system; see malloc_trim(3). It takes the allocator's locks for as long as that takes.
+/// Returns freed memory to the system (malloc_trim(3)). The allocator is locked meanwhile.
 pub fn release_unused() {
     crate::sys::trim_heap();
 }
@@ -25,7 +25,7 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit on the way from a control group to the root, of a line of /proc/self/cgroup (cgroups(7)).
+/// Lowest limit from a control group up to the root, for a line of /proc/self/cgroup (cgroups(7)).
 fn limit_of_group(line: &str, root: &Path) -> Option<u64> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_limit_up_to_the_root_counts() {
+    fn the_lowest_limit_up_to_the_root_applies() {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("a/b");
         fs::create_dir_all(&group).unwrap();

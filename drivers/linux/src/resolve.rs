@@ -1,7 +1,7 @@
-//! Host names to addresses, off the packet path.
+//! Resolution of host names, off the packet path.
 //!
-//! It asks the system (hosts file and DNS, as `getaddrinfo` does): A and AAAA only. The SRV and NAPTR records of
-//! RFC 3263 are not looked up.
+//! It uses the system's resolver (hosts file and DNS, as `getaddrinfo`) for A and AAAA records. The SRV and NAPTR
+//! records of RFC 3263 are not looked up.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -9,26 +9,26 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Looks names up on threads of its own. Dropping it ends them once the system has answered.
+/// Resolves names on threads of its own. Dropping it ends them after their current lookup.
 pub struct Resolver {
     shared: Arc<Shared>,
 }
 
 impl Resolver {
-    /// Starts. `usable` says whether an address is of a family that can be sent to; `answer` gets the query's number,
-    /// its shard and the first usable address, `None` if there is none or the time ran out. `answer` is called on any
-    /// thread, also from within [`Resolver::ask`], and must not wait.
+    /// Starts the threads. `usable` is true for addresses of a family that can be sent to. `answer` gets the query's
+    /// number, its shard and the first usable address; `None` if there is none or the time limit has passed. It is
+    /// called on any thread, also from within [`Resolver::ask`], and must not block.
     pub fn start(
         usable: impl Fn(&IpAddr) -> bool + Send + Sync + 'static,
         answer: impl Fn(u64, u16, Option<IpAddr>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let ask_system = move |host: &str| {
+        let system_lookup = move |host: &str| {
             (host, 0).to_socket_addrs().ok()?.map(|address| address.ip()).find(|address| usable(address))
         };
-        Self::with_lookup(ask_system, answer, ANSWER_MAX)
+        Self::with_lookup(system_lookup, answer, ANSWER_MAX)
     }
 
-    /// Starts with another way to look names up than the system's, which may wait, and another limit of time.
+    /// Starts with another lookup function than the system's, which may block, and another time limit.
     pub fn with_lookup(
         lookup: impl Fn(&str) -> Option<IpAddr> + Send + Sync + 'static,
         answer: impl Fn(u64, u16, Option<IpAddr>) + Send + Sync + 'static,
@@ -45,15 +45,15 @@ impl Resolver {
         let resolver = Self { shared };
         for number in 0..LOOKUP_THREADS {
             let shared = Arc::clone(&resolver.shared);
-            spawn(format!("resolve-{number}"), move || shared.look_up())?;
+            spawn(format!("resolve-{number}"), move || shared.run_lookups())?;
         }
         let shared = Arc::clone(&resolver.shared);
-        spawn("resolve-time".to_owned(), move || shared.watch_time())?;
+        spawn("resolve-time".to_owned(), move || shared.run_timeouts())?;
         Ok(resolver)
     }
 
-    /// Asks for `host`. An address written as a host name, or a name asked for a moment ago, is answered at once.
-    /// False: too many questions wait, and there will be no answer to this one.
+    /// Resolves `host`. An IP address, and a name that was resolved recently, are answered at once. False: too many
+    /// queries are pending, and there is no answer.
     pub fn ask(&self, shard: u16, query: u64, host: &str) -> bool {
         let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = literal.parse() {
@@ -67,20 +67,20 @@ impl Resolver {
         let host = host.to_ascii_lowercase();
         let mut state = self.shared.lock();
         let now = Instant::now();
-        if let Some(&(address, until)) = state.known.get(&host)
+        if let Some(&(address, until)) = state.cache.get(&host)
             && until > now
         {
             drop(state);
             (self.shared.answer)(query, shard, address);
             return true;
         }
-        if state.open.len() >= QUESTIONS_MAX || state.jobs.len() >= QUESTIONS_MAX {
+        if state.open.len() >= QUERIES_MAX || state.jobs.len() >= QUERIES_MAX {
             return false;
         }
-        let number = state.asked;
-        state.asked += 1;
+        let number = state.next;
+        state.next += 1;
         let due = now + self.shared.answer_max;
-        state.open.insert(number, Question { query, shard, due, host: host.clone() });
+        state.open.insert(number, Query { number: query, shard, due, host: host.clone() });
         if let Some(others) = state.waiting.get_mut(&host) {
             others.push(number);
         } else {
@@ -115,19 +115,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Names no thread has taken yet.
+    /// Names whose lookup has not started.
     jobs: VecDeque<String>,
-    /// The questions that wait for each name that is being looked up or will be.
+    /// Queries for each name whose lookup is pending or running.
     waiting: HashMap<String, Vec<u64>>,
-    /// What is not answered yet, by number: the first was asked first and its time runs out first.
-    open: BTreeMap<u64, Question>,
-    asked: u64,
-    known: HashMap<String, (Option<IpAddr>, Instant)>,
+    /// Unanswered queries by number: the first one was started first and times out first.
+    open: BTreeMap<u64, Query>,
+    next: u64,
+    cache: HashMap<String, (Option<IpAddr>, Instant)>,
     ended: bool,
 }
 
-struct Question {
-    query: u64,
+struct Query {
+    number: u64,
     shard: u16,
     due: Instant,
     host: String,
@@ -135,27 +135,27 @@ struct Question {
 
 impl State {
     fn remember(&mut self, host: String, address: Option<IpAddr>, now: Instant) {
-        if self.known.len() >= KNOWN_MAX {
-            self.known.retain(|_, &mut (_, until)| until > now);
+        if self.cache.len() >= CACHE_MAX {
+            self.cache.retain(|_, &mut (_, until)| until > now);
         }
-        if self.known.len() < KNOWN_MAX {
-            self.known.insert(host, (address, now + KNOWN_FOR));
+        if self.cache.len() < CACHE_MAX {
+            self.cache.insert(host, (address, now + CACHE_TIME));
         }
     }
 
-    /// The first question if its time has run out.
-    fn take_late(&mut self, now: Instant) -> Option<Question> {
+    /// Takes the first query if its time limit has passed.
+    fn take_expired(&mut self, now: Instant) -> Option<Query> {
         let entry = self.open.first_entry().filter(|entry| entry.get().due <= now)?;
-        let (number, question) = entry.remove_entry();
-        if let Some(waiting) = self.waiting.get_mut(&question.host) {
+        let (number, query) = entry.remove_entry();
+        if let Some(waiting) = self.waiting.get_mut(&query.host) {
             waiting.retain(|&other| other != number);
         }
-        Some(question)
+        Some(query)
     }
 }
 
 impl Shared {
-    fn look_up(&self) {
+    fn run_lookups(&self) {
         let mut state = self.lock();
         while !state.ended {
             let Some(host) = state.jobs.pop_front() else {
@@ -173,22 +173,22 @@ impl Shared {
             state.remember(host, address, Instant::now());
             let answered: Vec<_> = numbers.iter().filter_map(|number| state.open.remove(number)).collect();
             drop(state);
-            for question in answered {
-                (self.answer)(question.query, question.shard, address);
+            for query in answered {
+                (self.answer)(query.number, query.shard, address);
             }
             state = self.lock();
         }
     }
 
-    /// Answers with nothing what waited too long. The look-up itself cannot be called back; who asks for the same
-    /// name later finds its answer known.
-    fn watch_time(&self) {
+    /// Answers queries whose time limit has passed with `None`. The lookup itself cannot be cancelled; its result is
+    /// cached for later queries.
+    fn run_timeouts(&self) {
         let mut state = self.lock();
         while !state.ended {
             let now = Instant::now();
-            if let Some(late) = state.take_late(now) {
+            if let Some(late) = state.take_expired(now) {
                 drop(state);
-                (self.answer)(late.query, late.shard, None);
+                (self.answer)(late.number, late.shard, None);
                 state = self.lock();
                 continue;
             }
@@ -210,22 +210,22 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name).spawn(body).map(drop)
 }
 
-/// How long a question waits for its answer.
+/// Time limit of a query.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long an answer, also that there is none, is given again without asking.
-const KNOWN_FOR: Duration = Duration::from_secs(30);
+/// Lifetime of a cached result, positive or negative.
+const CACHE_TIME: Duration = Duration::from_secs(30);
 
-/// Names whose answers are kept.
-const KNOWN_MAX: usize = 4096;
+/// Maximum number of cached names.
+const CACHE_MAX: usize = 4096;
 
-/// Questions that wait.
-const QUESTIONS_MAX: usize = 1024;
+/// Maximum number of pending queries.
+const QUERIES_MAX: usize = 1024;
 
-/// Names looked up at the same time: the system's way waits, seconds if a server is silent.
+/// Number of concurrent lookups: the system's resolver blocks, for seconds if a server does not answer.
 const LOOKUP_THREADS: usize = 4;
 
-/// The longest a name can be (RFC 1035 §2.3.4, with a final dot).
+/// Maximum length of a name (RFC 1035 §2.3.4, with a final dot).
 const HOST_BYTES_MAX: usize = 254;
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_once_and_then_known_for_a_while() {
+    fn a_name_is_looked_up_once_and_then_cached() {
         let lookups = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&lookups);
         let (resolver, answers) = resolver(Duration::from_secs(5), move |host| {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_needs_no_look_up() {
+    fn an_address_needs_no_lookup() {
         let (resolver, answers) = resolver(Duration::from_secs(5), |_| None);
         for host in ["192.0.2.7", "[2001:db8::1]", "2001:db8::1"] {
             assert!(resolver.ask(0, 1, host));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_answered_in_time_and_others_are_served_meanwhile() {
+    fn a_blocked_lookup_times_out_and_does_not_delay_others() {
         let silent = Arc::new(AtomicBool::new(true));
         let still_silent = Arc::clone(&silent);
         let (resolver, answers) = resolver(Duration::from_millis(200), move |host| {
@@ -302,23 +302,23 @@ mod tests {
         assert_eq!(
             next(&answers),
             (4, 0, Some(address())),
-            "the late answer is known, and 1 and 2 hear no more"
+            "the late answer is cached, and 1 and 2 get no second answer"
         );
     }
 
     #[test]
-    fn questions_are_bounded() {
+    fn queries_are_limited() {
         let (resolver, _answers) = resolver(Duration::from_secs(60), |_| {
             std::thread::sleep(Duration::from_secs(3));
             None
         });
         let taken =
-            (0..2 * QUESTIONS_MAX as u64).filter(|&n| resolver.ask(0, n, &format!("{n}.example"))).count();
-        assert_eq!(taken, QUESTIONS_MAX);
+            (0..2 * QUERIES_MAX as u64).filter(|&n| resolver.ask(0, n, &format!("{n}.example"))).count();
+        assert_eq!(taken, QUERIES_MAX);
     }
 
     #[test]
-    fn the_system_knows_localhost() {
+    fn the_system_resolves_localhost() {
         let (to, answers) = channel();
         let answer = move |query, shard, address| {
             let _ = to.send((query, shard, address));

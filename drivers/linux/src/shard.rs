@@ -1,6 +1,6 @@
-//! The nodes: each behind its own lock, each with the time at which it wants to be called next.
+//! Shards: nodes behind locks, with their next deadlines.
 //!
-//! Any worker may run any shard for one message; a shard's timers are run by its owner, worker `shard % workers`.
+//! Any worker may run any shard for a message; the timers of a shard are run by its owner, worker `shard % workers`.
 
 use crate::inbox::Inboxes;
 use ringway_sansio::{Context, Instant, Node, ShardKey, Token};
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The shard that is told when a packet with this token cannot be sent: its number stands in the upper 16 bits. Every
-/// node that gives out tokens keeps to this.
+/// Shard that gets the report if a packet with this token cannot be sent: the upper 16 bits of the token. Every node
+/// that uses tokens follows this.
 pub const fn shard_of_token(token: Token) -> u16 {
     (token.0 >> 48) as u16
 }
@@ -22,7 +22,7 @@ pub struct Shards<N: Node> {
     inboxes: Inboxes,
 }
 
-/// What another thread wants done with a node, with the context that the node needs to send packets and to request actions.
+/// Call of a node requested by another thread, with the context for packets and actions.
 pub(crate) type Call<N> = Box<dyn FnOnce(&mut N, &mut Context<'_, <N as Node>::Action>) + Send>;
 
 impl<N: Node> Clone for Shards<N> {
@@ -31,13 +31,13 @@ impl<N: Node> Clone for Shards<N> {
     }
 }
 
-/// Aligned so that no two shards share a cache line, nor a pair of lines that the processor fetches together.
+/// Aligned so that no two shards share a cache line, or a pair of lines that the processor fetches together.
 #[repr(align(128))]
 struct Shard<N: Node> {
     node: Mutex<N>,
-    /// `None`: the runtime has ended, and nobody will run any.
+    /// `None`: the runtime has ended, and no calls are run.
     calls: Mutex<Option<VecDeque<Call<N>>>>,
-    /// Nanoseconds; [`Instant::FAR`]: none. Written only under the lock.
+    /// Nanoseconds; [`Instant::FAR`]: none. Written only under the lock of the node.
     deadline: AtomicU64,
 }
 
@@ -51,29 +51,29 @@ impl<N: Node> Shards<N> {
         Self { list: nodes.into_iter().map(shard).collect(), key, inboxes }
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// The shard that a message belongs to.
+    /// Shard of a message.
     pub(crate) fn of_message(&self, bytes: &[u8]) -> u16 {
         N::shard_of(&self.key, bytes, self.list.len() as u16)
     }
 
-    /// True when there is none, which no running runtime has.
+    /// True if there is no shard, which no running runtime has.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Runs `f` on one node while no worker does. Keep it short: messages of this shard wait. `None`: no such shard.
+    /// Runs `f` on one node while it is locked. Messages of this shard wait meanwhile. `None`: there is no such shard.
     pub fn with_shard<R>(&self, shard: u16, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         self.run(None, shard, f)
     }
 
-    /// Has the worker of `shard` run `f` on its node, and waits for what comes of it. Unlike with
-    /// [`Shards::with_shard`] the node can send and wish, as it does for a message. `None`: no such shard, too many calls
-    /// wait, or the runtime ends before. Not to be called from an [`ActionSink`](crate::ActionSink).
+    /// Makes the worker of `shard` run `f` on its node, and returns the result. Unlike in [`Shards::with_shard`] the
+    /// node can send packets and request actions. `None`: there is no such shard, too many calls are pending, or the
+    /// runtime ends before. Must not be called from an [`ActionSink`](crate::ActionSink).
     pub fn call<R: Send + 'static>(
         &self,
         shard: u16,
@@ -81,7 +81,7 @@ impl<N: Node> Shards<N> {
     ) -> Option<R> {
         let (answer, answered) = sync_channel(1);
         let call: Call<N> = Box::new(move |node, cx| {
-            // It fails when the caller's thread is gone, and nobody wants to know.
+            // It fails only if the caller's thread is gone.
             let _ = answer.send(f(node, cx));
         });
         {
@@ -94,23 +94,23 @@ impl<N: Node> Shards<N> {
         answered.recv().ok()
     }
 
-    /// The next call that waits for the node of `shard`.
+    /// Next pending call for the node of `shard`.
     pub(crate) fn take_call(&self, shard: u16) -> Option<Call<N>> {
         let calls = &self.list.get(usize::from(shard))?.calls;
         calls.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop_front()
     }
 
-    /// Takes no more calls, and forgets those that nobody will run, so that who waits for them is told.
+    /// Refuses further calls and drops the pending ones, so that their callers return.
     pub(crate) fn end_calls(&self) {
         for shard in self.list.iter() {
             *shard.calls.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 
-    /// Runs `f` on one node for `worker`, and tells the owner when it now sleeps too long.
+    /// Runs `f` on one node for `worker`, and wakes the owner if its sleep is now too long.
     pub(crate) fn run<R>(&self, worker: Option<usize>, shard: u16, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let entry = self.list.get(usize::from(shard))?;
-        // A node whose worker panicked is still the best state there is.
+        // If a worker panicked, its node's state is still used.
         let mut node = entry.node.lock().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut node);
         let deadline = deadline_of(&*node);
@@ -129,14 +129,14 @@ impl<N: Node> Shards<N> {
         Some(result)
     }
 
-    /// The shards whose timers `worker` runs.
+    /// Shards whose timers `worker` runs.
     pub(crate) fn owned_by(&self, worker: usize) -> impl Iterator<Item = u16> + use<N> {
         let step = self.inboxes.len().max(1);
         let count = self.list.len();
         (worker..count).step_by(step).filter_map(|shard| u16::try_from(shard).ok())
     }
 
-    /// When a shard wants to be called.
+    /// Next deadline of a shard.
     pub(crate) fn deadline(&self, shard: u16) -> Instant {
         self.list
             .get(usize::from(shard))
@@ -148,7 +148,7 @@ fn deadline_of<N: Node>(node: &N) -> Instant {
     node.next_deadline().map_or(Instant::FAR, |deadline| deadline.at)
 }
 
-/// Calls that wait for one node.
+/// Maximum number of pending calls for one node.
 const CALLS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use ringway_sansio::{Deadline, Event, Framer, FramingError, Received};
 
-    /// A node that is nothing but its deadline.
+    /// A node that has only a deadline.
     struct Alarm(Option<u64>);
 
     impl Node for Alarm {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_is_woken_when_another_arms_a_timer_within_its_sleep() {
+    fn the_owner_is_woken_if_another_thread_sets_an_earlier_timer() {
         let inboxes = Inboxes::new(2).unwrap();
         let shards = Shards::new((0..4).map(|_| Alarm(None)).collect(), key(), inboxes.clone());
         let owner = inboxes.of(1).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         }
         owner.fall_asleep(Instant::from_secs(100));
         shards.with_shard(3, |node| node.0 = Some(70));
-        assert!(!owner.is_asleep(), "threads that are no workers wake it too");
+        assert!(!owner.is_asleep(), "threads that are not workers wake it too");
         shards.with_shard(3, |node| node.0 = None);
         assert_eq!(shards.deadline(3), Instant::FAR);
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_its_shard() {
+    fn a_token_contains_its_shard() {
         assert_eq!(shard_of_token(Token(0x1234_0000_0000_0001)), 0x1234);
     }
 }

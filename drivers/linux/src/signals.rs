@@ -1,4 +1,4 @@
-//! The process's signals as messages.
+//! Signals of the process as messages.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 
-/// What the process is asked to do from outside.
+/// Request to the process by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM or SIGINT: finish and exit.
@@ -16,10 +16,10 @@ pub enum Signal {
     Reload,
 }
 
-/// Takes SIGTERM, SIGINT and SIGHUP from their defaults and gives them to the receiver, for as long as that lives. Takes
-/// SIGXFSZ from its default, which ends the process: a write beyond the file size limit fails with EFBIG instead.
+/// Handles SIGTERM, SIGINT and SIGHUP and passes them to the receiver during its lifetime. Also handles SIGXFSZ, which
+/// would end the process: a write beyond the file size limit fails with EFBIG instead.
 pub fn watch() -> io::Result<Receiver<Signal>> {
-    // Nobody reads the flag; a signal that has a handler does not end the process.
+    // The flag is not read; a handled signal does not end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (to, from) = channel();

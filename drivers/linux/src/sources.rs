@@ -1,4 +1,4 @@
-//! Accepted connections of each source, and the bytes that its connections hold.
+//! Accepted connections and memory of each source.
 
 use ringway_sansio::{MemoryBound, source_of};
 use ringway_stream::CloseReason;
@@ -7,13 +7,14 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The connections of all workers, counted by source: an IPv4 address, or an IPv6 /64 network. It has at most one
+/// Counters of the connections of all workers by source: an IPv4 address or an IPv6 /64 network. There is at most one
 /// entry for each open connection.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Accepted connections of one source. 0: no limit, neither on them nor on a source's bytes.
+    /// Maximum number of accepted connections of one source. 0: no limit, neither of connections nor of memory per
+    /// source.
     max: AtomicUsize,
-    /// Bound on the bytes of all connections, accepted and dialled.
+    /// Limit of the bytes of all connections, accepted and dialled.
     memory: Option<Arc<MemoryBound>>,
     open: Mutex<HashMap<IpAddr, Source>>,
 }
@@ -21,22 +22,22 @@ pub(crate) struct Sources {
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     accepted: usize,
-    /// Held by its connections, accepted and dialled.
+    /// Bytes held by its connections, accepted and dialled.
     bytes: usize,
 }
 
 impl Sources {
-    /// At most `max` accepted connections for one source; 0: no limit.
+    /// Allows `max` accepted connections per source; 0: no limit.
     pub(crate) fn new(max: usize, memory: Option<Arc<MemoryBound>>) -> Self {
         Self { max: AtomicUsize::new(max), memory, open: Mutex::default() }
     }
 
-    /// Sets another limit. Connections beyond it stay.
+    /// Sets another limit. Open connections beyond it remain.
     pub(crate) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Counts a connection from `address`; false when its source has as many as it may have.
+    /// Counts a connection from `address`; false if its source has reached the limit.
     pub(crate) fn admit(&self, address: IpAddr) -> bool {
         let max = self.max.load(Ordering::Relaxed);
         let mut open = self.lock();
@@ -48,15 +49,16 @@ impl Sources {
         true
     }
 
-    /// A connection that was admitted is closed.
+    /// Counts an admitted connection as closed.
     pub(crate) fn closed(&self, address: IpAddr) {
         self.change(address, |source| source.accepted = source.accepted.saturating_sub(1));
     }
 
-    /// Accounts that a connection with `address` holds `now` bytes, after `before`.
+    /// Updates the memory of a connection with `address` from `before` to `now` bytes.
     ///
     /// # Errors
-    /// Why the connection must be closed: more bytes than its source or all together may hold. Then nothing has changed.
+    /// The reason for which the connection must be closed: the limit of its source or of all connections is exceeded.
+    /// Nothing is changed then.
     pub(crate) fn hold(&self, address: IpAddr, before: usize, now: usize) -> Result<(), CloseReason> {
         let is_bounded = self.max.load(Ordering::Relaxed) != 0;
         self.change(address, |source| {
@@ -76,7 +78,7 @@ impl Sources {
         })
     }
 
-    /// A connection with `address` that held `bytes` is gone.
+    /// Releases the `bytes` of a closed connection with `address`.
     pub(crate) fn let_go(&self, address: IpAddr, bytes: usize) {
         if bytes == 0 {
             return;
@@ -92,7 +94,7 @@ impl Sources {
         share.min(SOURCE_BYTES_MAX)
     }
 
-    /// Changes the entry of a source, and forgets it if nothing is left in it.
+    /// Changes the entry of a source, and removes it if it is empty.
     fn change<T>(&self, address: IpAddr, change: impl FnOnce(&mut Source) -> T) -> T {
         let (mut open, address) = (self.lock(), source_of(address));
         let source = open.entry(address).or_default();
@@ -108,10 +110,10 @@ impl Sources {
     }
 }
 
-/// Bytes that the connections of one source hold together.
+/// Maximum number of bytes held by the connections of one source.
 const SOURCE_BYTES_MAX: usize = 8 << 20;
 
-/// One source has at most this part of all bytes.
+/// Inverse of the maximum share of one source: a quarter of all bytes.
 const SOURCE_SHARE: usize = 4;
 
 #[cfg(test)]
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_so_many_and_no_more_and_a_network_is_one_source() {
+    fn connections_are_limited_per_source_and_a_64_is_one_source() {
         let sources = Sources::new(2, None);
         assert!(sources.admit(ip("2001:db8::1")) && sources.admit(ip("2001:db8::2")));
         assert!(!sources.admit(ip("2001:db8::3")));
@@ -133,11 +135,11 @@ mod tests {
         for closed in ["2001:db8::1", "2001:db8::4", "2001:db8:0:1::1", "192.0.2.1"] {
             sources.closed(ip(closed));
         }
-        assert!(sources.lock().is_empty(), "nothing is kept of who is gone");
+        assert!(sources.lock().is_empty(), "nothing is stored of closed connections");
     }
 
     #[test]
-    fn zero_is_no_limit_and_the_limit_can_change() {
+    fn zero_is_no_limit_and_the_limit_can_be_changed() {
         let sources = Sources::new(0, None);
         assert!((0..1000).all(|_| sources.admit(ip("192.0.2.1"))));
         sources.set_max(1000);
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_by_source_and_in_all() {
+    fn bytes_are_limited_per_source_and_in_total() {
         let memory = Arc::new(MemoryBound::new(40 << 20));
         let sources = Sources::new(100, Some(Arc::clone(&memory)));
         assert_eq!(sources.hold(ip("192.0.2.1"), 0, 5 << 20), Ok(()));
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_a_quarter_of_a_small_bound_and_all_of_it_without_a_limit_on_sources() {
+    fn a_source_is_limited_to_a_quarter_unless_sources_have_no_limit() {
         let sources = Sources::new(1, Some(Arc::new(MemoryBound::new(4000))));
         assert_eq!(sources.hold(ip("192.0.2.1"), 0, 1000), Ok(()));
         assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 1001), Err(CloseReason::SourceMemory));

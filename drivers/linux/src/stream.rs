@@ -6,14 +6,14 @@ use ringway_stream::{Broken, CloseReason, Connection, Origin, PassThrough, Strea
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Whether more bytes for the same connection come at once, and one write can take all.
+/// Tells if more bytes for the same connection follow at once, so that one write can take all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum More {
     Follows,
     None,
 }
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     Nothing,
@@ -21,30 +21,30 @@ pub(crate) enum Filled {
     Ended,
 }
 
-/// What came of writing.
+/// Result of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// Bytes that the kernel took.
+    /// Bytes that the kernel accepted.
     pub(crate) bytes: usize,
-    /// Bytes that waited before.
+    /// Bytes in the write queue before.
     pub(crate) waited: usize,
-    /// Bytes that wait now.
+    /// Bytes in the write queue now.
     pub(crate) waits: usize,
-    /// Why the connection must be closed, if it must.
+    /// Reason for which the connection must be closed, if it must.
     pub(crate) close: Option<CloseReason>,
 }
 
 pub(crate) struct Stream<F> {
     pub(crate) socket: TcpStream,
-    /// With its own number in it.
+    /// Flow with the connection's number.
     pub(crate) flow: Flow,
     pub(crate) connection: Connection<F>,
     pub(crate) interest: Interest,
-    /// Bytes of [`Connection::unwritten_bytes`] that are accounted.
+    /// Accounted value of [`Connection::unwritten_bytes`].
     pub(crate) unwritten: usize,
-    /// Bytes of [`Connection::held_bytes`] that are accounted.
+    /// Accounted value of [`Connection::held_bytes`].
     pub(crate) accounted: usize,
-    /// The one timer it has, and when that fires: at a deadline it had, or before.
+    /// The connection's timer, and its time: at a deadline, or earlier.
     pub(crate) timer: TimerKey,
     pub(crate) timer_at: Instant,
 }
@@ -67,7 +67,7 @@ impl<F: Framer> Stream<F> {
         }
     }
 
-    /// Reads once, into the connection.
+    /// Reads once from the socket into the connection.
     pub(crate) fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
         match self.socket.read(room) {
             Ok(0) => {
@@ -86,7 +86,6 @@ impl<F: Framer> Stream<F> {
         }
     }
 
-    /// Sends a message.
     pub(crate) fn send(
         &mut self,
         bytes: &[u8],
@@ -104,12 +103,12 @@ impl<F: Framer> Stream<F> {
         })
     }
 
-    /// Writes what the connection owes the peer by itself.
+    /// Writes responses of the connection itself, such as pongs.
     pub(crate) fn respond(&mut self, limits: &StreamLimits, now: Instant) -> Written {
         self.write(|socket, connection| connection.respond(limits, now, |bytes| write_some(socket, bytes)))
     }
 
-    /// Writes what waits.
+    /// Writes the write queue.
     pub(crate) fn flush(&mut self, now: Instant) -> Written {
         self.write(|socket, connection| connection.flush(now, |bytes| write_some(socket, bytes)))
     }
@@ -121,7 +120,7 @@ impl<F: Framer> Stream<F> {
         Written { bytes, waited, waits, close: self.connection.close_reason() }
     }
 
-    /// What to watch it for.
+    /// Events for which epoll must watch the socket.
     pub(crate) fn wanted(&self) -> Interest {
         match (self.connection.is_receiving(), self.connection.unwritten_bytes() == 0) {
             (false, _) => Interest::Write,
@@ -131,7 +130,7 @@ impl<F: Framer> Stream<F> {
     }
 }
 
-/// How many bytes the kernel took; none when there is no room.
+/// Writes to the socket; returns the number of accepted bytes, 0 if the buffer is full.
 fn write_some(socket: &mut TcpStream, bytes: &[u8]) -> Result<usize, Broken> {
     match socket.write(bytes) {
         Ok(count) => Ok(count),

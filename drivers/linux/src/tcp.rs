@@ -1,12 +1,12 @@
-//! A worker's streams: its listening sockets, and the connections it accepted or dialled.
+//! Streams of a worker: its listening sockets, and the connections that it accepted or dialled.
 //!
-//! A [`ConnectionId`] holds the owner's number (8 bits), the connection's slot (20 bits) and how often the slot was
-//! used before (36 bits). A slot that has been used that often is not used again, so a number never comes twice.
+//! A [`ConnectionId`] consists of the owner's number (8 bits), the connection's slot (20 bits) and the slot's
+//! generation (36 bits). A slot whose generations are used up is not used again, so an ID is never reused.
 
 use crate::counters::Counters;
 use crate::listen::set_stream_options;
 use crate::listing::OpenConnection;
-use crate::runtime::Common;
+use crate::shared::Common;
 use crate::stream::{Filled, More, Stream, Written};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The worker that owns a connection.
+/// Worker that owns a connection.
 pub(crate) fn owner_of(connection: ConnectionId) -> usize {
     (connection.0 >> OWNER_SHIFT) as usize
 }
@@ -31,42 +31,43 @@ pub(crate) struct Streams<F> {
     epoll: Arc<Epoll>,
     common: Arc<Common>,
     counters: Arc<Counters>,
-    /// By listener; `None` for datagram listeners, and for all once no more connections are taken.
+    /// By listener; `None` for datagram listeners, and for all after the worker stopped listening.
     listening: Vec<Option<(TcpListener, u64)>>,
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
-    /// The connection that this worker dialled to an address. Accepted ones are not here: who has the peer's address now is
-    /// not known to be whom the message is for (docs/decisions/0010-connections-and-the-log.md).
+    /// Connections that this worker dialled, by remote address. Accepted ones are not used for other destinations: the
+    /// peer that now has the address may not be the one for which the message is meant
+    /// (docs/decisions/0010-connections-and-the-log.md).
     dialled: HashMap<SocketAddr, ConnectionId>,
     open: usize,
     connecting: usize,
     unwritten: usize,
     alarms: Wheel<Alarm>,
     room: Box<[u8]>,
-    /// A file that is given up for a moment to refuse a connection when no other is left.
+    /// Open file that is closed temporarily to refuse a connection if no file descriptor is left.
     spare: Option<File>,
-    /// What the shards must be told.
+    /// Reports for the shards.
     pub(crate) reports: Vec<Report>,
 }
 
-/// What the shards must be told.
+/// Report for the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// All of them.
+    /// For all shards.
     Closed(ConnectionId),
-    /// The one that gave out the token.
+    /// For the shard that created the token.
     Unreachable(Token),
 }
 
-/// What is left in a connection's framer.
+/// State of a connection's framer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frames {
-    /// Nothing whole.
+    /// No complete message is left.
     All,
-    /// Perhaps more messages.
+    /// More messages may be left.
     More,
-    /// Nothing, and nothing more comes: the peer is at its end, or its bytes are no messages. What came before is still to be
-    /// answered; then call [`Streams::finish`].
+    /// No message is left, and none will follow: the peer has ended, or its bytes are not valid messages. Answer the
+    /// earlier messages, then call [`Streams::finish`].
     Last,
 }
 
@@ -78,12 +79,12 @@ struct Slot<F> {
 #[derive(Clone, Copy, Debug)]
 enum Alarm {
     Connection(ConnectionId),
-    /// Accepting was paused; go on.
+    /// Resume accepting after a pause.
     Accept(usize),
 }
 
 impl<F: Framer> Streams<F> {
-    /// The listening sockets come with the number under which epoll names them.
+    /// `listening` has the listening sockets with their epoll tokens.
     pub(crate) fn new(
         worker: usize,
         common: Arc<Common>,
@@ -111,7 +112,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Takes waiting connections off a listener.
+    /// Accepts pending connections of a listener.
     pub(crate) fn accept(&mut self, listener: usize, now: Instant) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(Some((socket, _))) = self.listening.get(listener) else { return };
@@ -119,7 +120,7 @@ impl<F: Framer> Streams<F> {
                 Ok((fd, peer)) => self.accepted(TcpStream::from(fd), listener, peer, now),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
-                    // The peer was gone before we looked.
+                    // The peer closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => return self.refuse_one(listener, now),
                 },
@@ -127,7 +128,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Sends over a connection, or says that it is gone.
+    /// Sends on a connection, or reports that it is closed.
     pub(crate) fn send(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return self.unreachable(token) };
         let written = stream.send(bytes, token, more, &self.common.streams, now);
@@ -138,7 +139,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Accounts what was written to a connection, and closes it if it must be.
+    /// Accounts for written bytes, and closes the connection if it must be.
     fn wrote(&mut self, id: ConnectionId, written: Written) {
         self.counters.stream_bytes_out.add(written.bytes as u64);
         self.unwritten = self.unwritten + written.waits - written.waited;
@@ -149,7 +150,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Sends over the connection that was dialled to the flow's peer, or a new one.
+    /// Sends on the connection dialled to the flow's remote address, or on a new one.
     pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
         if let Some(&id) = self.dialled.get(&flow.remote) {
             return self.send(id, token, bytes, more, now);
@@ -158,9 +159,9 @@ impl<F: Framer> Streams<F> {
             self.counters.connections_refused.one();
             return self.unreachable(token);
         }
-        let placed = connect(flow.remote)
-            .and_then(|socket| self.place(socket, flow.listener, flow.remote, Origin::Dialled, now));
-        match placed {
+        let inserted = connect(flow.remote)
+            .and_then(|socket| self.insert(socket, flow.listener, flow.remote, Origin::Dialled, now));
+        match inserted {
             Ok(id) => {
                 self.counters.connections_dialled.one();
                 self.connecting += 1;
@@ -175,7 +176,7 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Goes on with a connection that has room to write, or that is made or could not be.
+    /// Handles a connection that is writable, or whose dialling has ended.
     pub(crate) fn writable(&mut self, id: ConnectionId, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return };
         if !stream.connection.is_connected() {
@@ -191,7 +192,7 @@ impl<F: Framer> Streams<F> {
         self.finish(id);
     }
 
-    /// Reads once from a connection. Then call [`Streams::frames`] as long as it says that there may be more.
+    /// Reads once from a connection. Call [`Streams::frames`] afterwards as long as it returns [`Frames::More`].
     pub(crate) fn fill(&mut self, id: ConnectionId, now: Instant) -> Filled {
         let Some(stream) = find(&mut self.slots, id) else { return Filled::Nothing };
         if !stream.connection.is_receiving() {
@@ -204,7 +205,7 @@ impl<F: Framer> Streams<F> {
         filled
     }
 
-    /// Gives up to a batch of messages to `each`.
+    /// Passes a batch of messages to `each`.
     pub(crate) fn frames(
         &mut self,
         id: ConnectionId,
@@ -230,7 +231,8 @@ impl<F: Framer> Streams<F> {
         frames
     }
 
-    /// Closes a connection that receives nothing more, once all is written. Call it when its messages are answered.
+    /// Closes a connection that no longer receives, when everything is written. Call it after its messages are
+    /// answered.
     pub(crate) fn finish(&mut self, id: ConnectionId) {
         let Some(stream) = find(&mut self.slots, id) else { return };
         let (remote, is_open) = (stream.flow.remote, stream.connection.is_open());
@@ -243,14 +245,14 @@ impl<F: Framer> Streams<F> {
         self.settle(id);
     }
 
-    /// The next message to `remote` dials anew.
+    /// Makes the next message to `remote` dial again.
     fn forget_dialled(&mut self, remote: SocketAddr, id: ConnectionId) {
         if self.dialled.get(&remote) == Some(&id) {
             self.dialled.remove(&remote);
         }
     }
 
-    /// Closes a connection and notes who must be told.
+    /// Closes a connection and queues the reports.
     fn close(&mut self, id: ConnectionId, why: CloseReason) {
         let (_, index, _) = parts_of(id);
         if find(&mut self.slots, id).is_none() {
@@ -288,14 +290,14 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// A connection is in use until `until` at least.
+    /// Keeps a connection open until `until` at least.
     pub(crate) fn keep(&mut self, id: ConnectionId, until: Instant) {
         if let Some(stream) = find(&mut self.slots, id) {
             stream.connection.keep(until);
         }
     }
 
-    /// Notes that the sender of a packet must be told that it could not be sent.
+    /// Queues a report that a packet could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         if token != Token::NONE {
             self.counters.unreachable.one();
@@ -303,13 +305,13 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Notes that a packet for another worker's stream found no room.
+    /// Counts and reports a packet that did not fit into another worker's inbox.
     pub(crate) fn inbox_full(&mut self, token: Token) {
         self.counters.inbox_drops.one();
         self.unreachable(token);
     }
 
-    /// Does what is due.
+    /// Runs due timers.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(alarm) = self.alarms.expire(now) {
             match alarm {
@@ -325,19 +327,19 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// When [`Streams::expire`] is wanted.
+    /// Time of the next [`Streams::expire`].
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.alarms.next_due()
     }
 
-    /// Takes no more connections.
+    /// Closes the listening sockets.
     pub(crate) fn stop_listening(&mut self) {
         for socket in &mut self.listening {
             *socket = None;
         }
     }
 
-    /// Bytes that wait for room in a stream.
+    /// Bytes in all write queues.
     pub(crate) fn unwritten(&self) -> usize {
         self.unwritten
     }
@@ -352,7 +354,7 @@ impl<F: Framer> Streams<F> {
             return self.counters.connections_over_source.one();
         }
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
-        match self.place(socket, id, Flow::canonical(peer), Origin::Accepted, now) {
+        match self.insert(socket, id, Flow::canonical(peer), Origin::Accepted, now) {
             Ok(_) => self.counters.connections_accepted.one(),
             Err(_) => {
                 self.common.sources.closed(peer.ip());
@@ -362,8 +364,8 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// No file is left for a waiting connection: the spare one makes room to take and close it, so that its peer knows
-    /// and the listener does not report it for ever. If even that fails, nothing is accepted for a moment.
+    /// Refuses a connection if no file descriptor is left: closing the spare file permits accepting and closing it, so
+    /// that the peer is notified and epoll stops reporting the listener. If that fails too, accepting is paused.
     fn refuse_one(&mut self, listener: usize, now: Instant) {
         self.counters.connections_refused.one();
         self.spare = None;
@@ -380,12 +382,12 @@ impl<F: Framer> Streams<F> {
 
     fn watch_listener(&self, listener: usize, interest: Interest) {
         if let Some(Some((socket, token))) = self.listening.get(listener) {
-            // It fails only for a descriptor that is not watched, and this one has been from the start.
+            // It fails only for an unwatched descriptor, and this one is always watched.
             let _ = self.epoll.modify(socket.as_fd(), *token, interest);
         }
     }
 
-    /// Counts a new connection in, unless there are too many.
+    /// Counts a new connection; false if there are too many.
     fn admit(&self) -> bool {
         let open = self.common.open.fetch_add(1, Ordering::Relaxed);
         if open >= self.common.max_connections {
@@ -395,7 +397,7 @@ impl<F: Framer> Streams<F> {
         true
     }
 
-    fn place(
+    fn insert(
         &mut self,
         socket: TcpStream,
         listener: ListenerId,
@@ -432,8 +434,8 @@ impl<F: Framer> Streams<F> {
         Ok(id)
     }
 
-    /// Brings what is accounted, what epoll watches and the timer up to the connection's state. A timer that is early is
-    /// left: it looks again when it fires.
+    /// Updates the accounted memory, the epoll interest and the timer of a connection. A timer that is too early is
+    /// kept: it is set again when it fires.
     fn settle(&mut self, id: ConnectionId) {
         let Some(stream) = find(&mut self.slots, id) else { return };
         let held = stream.connection.held_bytes();
@@ -461,7 +463,7 @@ impl<F: Framer> Streams<F> {
 }
 
 impl<F> Drop for Streams<F> {
-    /// Gives back what is accounted for connections that are still open: the bound may outlive the worker.
+    /// Releases the memory of open connections: the limit may outlive the worker.
     fn drop(&mut self) {
         for stream in self.slots.iter().filter_map(|slot| slot.stream.as_deref()) {
             self.common.sources.let_go(stream.flow.remote.ip(), stream.accounted);
@@ -475,17 +477,17 @@ fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F>> {
     if slot.uses == uses { slot.stream.as_deref_mut() } else { None }
 }
 
-/// Shows an open connection to those who look from outside.
+/// Adds a connection to the list of open connections.
 fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F>) {
     let Flow { transport, remote, connection: id, .. } = stream.flow;
-    // An end without an address has just been closed by the other.
+    // A socket without a local address has just been closed by the peer.
     if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
         let since = stream.connection.since();
         common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
     }
 }
 
-/// Begins to connect, without waiting.
+/// Starts a non-blocking connect.
 fn connect(remote: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -512,18 +514,18 @@ const SLOT_SHIFT: u32 = 36;
 const SLOTS_MAX: usize = 1 << (OWNER_SHIFT - SLOT_SHIFT);
 const USES_MAX: u64 = (1 << SLOT_SHIFT) - 1;
 
-/// Read at once from a stream, bytes; some tens of messages, so that no peer that floods keeps the others waiting.
+/// Maximum number of bytes of one read: some tens of messages, so that a peer that floods does not delay the others.
 const READ_BYTES: usize = 16 << 10;
 
-/// Messages of one connection before what they caused is sent and others get their turn.
+/// Maximum number of messages of one connection before their packets are sent and other connections are served.
 const FRAMES_PER_BATCH: usize = 32;
 
 const ACCEPTS_PER_TURN: usize = 32;
 
-/// Connections a worker dials at the same time.
+/// Maximum number of connections that a worker dials concurrently.
 const CONNECTING_MAX: usize = 1024;
 
-/// Bytes that wait in all write queues of a worker.
+/// Maximum number of bytes in all write queues of a worker.
 const UNWRITTEN_BYTES_MAX: usize = 256 << 20;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -533,7 +535,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_holds_owner_slot_and_use() {
+    fn an_id_consists_of_owner_slot_and_generation() {
         for (worker, index, uses) in [(0, 0, 1), (254, SLOTS_MAX as u32 - 1, USES_MAX), (3, 77, 12)] {
             let id = id_of(worker, index, uses);
             assert_eq!((owner_of(id), parts_of(id)), (worker, (worker, index, uses)));

@@ -1,8 +1,8 @@
-//! A view of every message, for a log.
+//! Trace of messages, for a log.
 
 use ringway_sansio::Flow;
 
-/// The way of a message.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From a peer to a node.
@@ -11,5 +11,5 @@ pub enum Direction {
     Sent,
 }
 
-/// Gets every message as a worker receives or sends it. It runs on the worker's thread and must not wait.
+/// Function that gets every received and sent message. It runs on the worker's thread and must not block.
 pub type MessageTrace = fn(Direction, &Flow, &[u8]);

@@ -1,4 +1,4 @@
-//! Sending datagrams: all of a batch, in order, past those that the kernel refuses.
+//! Sending of datagram batches.
 
 use crate::counters::Counters;
 use crate::sys::{Sending, wait_writable};
@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Sends the batch and empties it. Tags are tokens; `refused` gets those of packets that the kernel does not take for
-/// what they are. When there is no room for longer than a worker may wait, the rest is dropped and counted: that is
-/// what a network does, and retransmission is there for it.
+/// Sends the batch in order and clears it. Tags are tokens; `refused` gets the tokens of packets that the kernel
+/// refuses. If the socket's buffer remains full, the rest is dropped and counted, like a loss on the network; SIP
+/// retransmits.
 pub(crate) fn send_all(
     sending: &mut Sending<'_, '_>,
     socket: BorrowedFd<'_>,
@@ -42,8 +42,8 @@ pub(crate) fn send_all(
     sending.clear();
 }
 
-/// How long one wait for room in a socket may last.
+/// Maximum duration of one wait for buffer space.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// Waits for room in one batch.
+/// Maximum number of waits in one batch.
 const WAITS_MAX: u32 = 4;

@@ -1,16 +1,16 @@
-//! One worker thread: waits for its sockets, hands each message to its shard, sends what came of it.
+//! A worker thread: receives messages, passes them to their shards, and sends the resulting packets.
 //!
-//! A turn: wait; take what the sockets have, at most so much that others get theirs; take the inbox; run the timers;
-//! tell the shards what the transport reports. What a node wishes done goes to the sink before the node is let go; the
-//! packets that the nodes write in one batch are sent at its end.
+//! A turn: wait for events; read the sockets, with a limit per socket; process the inbox; run timers; deliver the
+//! transport's reports to the shards. Actions of a node are passed to the sink before the node is unlocked; the packets
+//! of one batch are sent at its end.
 
 use crate::action::ActionSink;
 use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
-use crate::runtime::{Common, Phase};
 use crate::shard::{Shards, shard_of_token};
+use crate::shared::{Common, Phase};
 use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{self, Frames, Report, Streams};
@@ -25,7 +25,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a worker is made of that other threads may touch or that can fail to be made.
+/// Components of a worker that are created before its thread.
 pub(crate) struct Parts<N: Node> {
     index: usize,
     common: Arc<Common>,
@@ -37,7 +37,7 @@ pub(crate) struct Parts<N: Node> {
 }
 
 impl<N: Node> Parts<N> {
-    /// Makes them, and has the sockets watched.
+    /// Creates the components and adds the sockets to epoll.
     pub(crate) fn new(
         index: usize,
         common: Arc<Common>,
@@ -78,22 +78,22 @@ pub(crate) struct Worker<N: Node> {
     now: Instant,
 }
 
-/// The way from a worker to the nodes.
+/// Access of a worker to the nodes.
 struct Nodes<N: Node> {
     worker: usize,
     shards: Shards<N>,
     sink: Arc<dyn ActionSink<N::Action>>,
-    /// Packets may have to wait for the store: the sink is asked after each call how far that is.
+    /// True if packets may have to be held: the sink is called after each call of a node.
     is_strict: bool,
 }
 
-/// What the nodes wrote since the last flush.
+/// Output of the nodes since the last flush.
 struct Batch<A> {
     out: Outbox,
-    /// Empty between calls; kept for its room.
+    /// Empty between calls; kept for its capacity.
     actions: Vec<A>,
-    /// How far the store must be for all that this worker asked to be stored.
-    asked_through: u64,
+    /// Number that the store must reach for all actions that this worker requested.
+    stored_at: u64,
 }
 
 impl<N: Node> Nodes<N> {
@@ -120,8 +120,8 @@ impl<N: Node> Nodes<N> {
         self.shards.run(Some(self.worker), shard, |node| {
             f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
             if self.is_strict || !batch.actions.is_empty() {
-                let asked = self.sink.act(self.worker, shard, batch.actions.drain(..));
-                batch.asked_through = batch.asked_through.max(asked);
+                let required = self.sink.act(self.worker, shard, batch.actions.drain(..));
+                batch.stored_at = batch.stored_at.max(required);
             }
         });
     }
@@ -160,14 +160,14 @@ impl<N: Node> Worker<N> {
             epoll,
             udp,
             streams,
-            batch: Batch { out: Outbox::new(), actions: Vec::new(), asked_through: 0 },
+            batch: Batch { out: Outbox::new(), actions: Vec::new(), stored_at: 0 },
             held: Held::default(),
             commands: Commands::default(),
             now,
         }
     }
 
-    /// Runs until the runtime is told to stop. An error is one of epoll itself, after which nothing can go on.
+    /// Runs until the runtime stops. An error is one of epoll, after which the worker cannot continue.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut ready = ReadyList::new(READY_MAX);
         loop {
@@ -246,7 +246,7 @@ impl<N: Node> Worker<N> {
             self.counters.datagrams_in.add(count as u64);
             self.counters.datagram_bytes_in.add(bytes_in);
             self.flush();
-            // After a small batch the next is hardly there yet, and asking costs as much as epoll does.
+            // After a small batch more datagrams are unlikely, and a further call costs as much as epoll.
             if count * 4 < self.receive.capacity() {
                 return;
             }
@@ -271,7 +271,7 @@ impl<N: Node> Worker<N> {
             }
         };
         if is_last {
-            // Answers to the last messages go out before the end.
+            // Responses to the last messages are sent before the connection is closed.
             self.flush();
             self.streams.finish(id);
         }
@@ -299,7 +299,7 @@ impl<N: Node> Worker<N> {
         self.commands = commands;
     }
 
-    /// What other threads want done with the shards that this worker owns.
+    /// Runs the calls of other threads for the shards that this worker owns.
     fn run_calls(&mut self) {
         for shard in self.nodes.shards.owned_by(self.index) {
             while let Some(call) = self.nodes.shards.take_call(shard) {
@@ -325,15 +325,15 @@ impl<N: Node> Worker<N> {
         }
     }
 
-    /// Sends what the nodes wrote, and tells them what came of it, which may make them write more. What is left after
-    /// a few rounds waits for the next turn, so that a node that never gives up cannot stop the others.
+    /// Sends packets and delivers the resulting reports, which may cause further packets. After [`FLUSH_ROUNDS`] the
+    /// rest remains for the next turn, so that a node that always retries does not block the others.
     fn flush(&mut self) {
         for _ in 0..FLUSH_ROUNDS {
             self.send_packets();
             if self.streams.reports.is_empty() {
                 return;
             }
-            self.tell_reports();
+            self.deliver_reports();
         }
     }
 
@@ -343,12 +343,12 @@ impl<N: Node> Worker<N> {
             return self.batch.out.clear();
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
-        let asked = batch.asked_through;
+        let required = batch.stored_at;
         let stored = match common.marked_packets {
             MarkedPackets::SendAtOnce => u64::MAX,
             MarkedPackets::HoldUntilStored => nodes.sink.stored_through(),
         };
-        let must_wait = |packet: &Packet| packet.after_store && stored < asked;
+        let must_wait = |packet: &Packet| packet.after_store && stored < required;
         let mut sending = send.begin();
         let mut via = None;
         let mut total = 0;
@@ -357,7 +357,7 @@ impl<N: Node> Worker<N> {
         while let Some((packet, bytes)) = packets.next() {
             total += bytes.len();
             if must_wait(packet) {
-                if !held.keep(asked, *now, packet.flow, packet.token, bytes) {
+                if !held.keep(required, *now, packet.flow, packet.token, bytes) {
                     counters.held_drops.one();
                 }
                 continue;
@@ -376,7 +376,7 @@ impl<N: Node> Worker<N> {
                     if via == Some(listener) && sending.push(to, bytes, tag) {
                         continue;
                     }
-                    // Full, or of another socket.
+                    // The batch is full, or has packets of another socket.
                     send_datagrams(&mut sending, udp, via, counters, streams);
                     via = Some(listener);
                     if !sending.push(to, bytes, tag) {
@@ -402,7 +402,7 @@ impl<N: Node> Worker<N> {
         }
     }
 
-    /// Has the owners of connections that are in use keep them.
+    /// Passes requests to keep connections open to their owners.
     fn keep_connections(&mut self) {
         for &(id, until) in self.batch.out.kept() {
             match tcp::owner_of(id) {
@@ -416,7 +416,7 @@ impl<N: Node> Worker<N> {
         }
     }
 
-    fn tell_reports(&mut self) {
+    fn deliver_reports(&mut self) {
         let mut reports = std::mem::take(&mut self.streams.reports);
         for report in reports.drain(..) {
             match report {
@@ -434,7 +434,7 @@ impl<N: Node> Worker<N> {
         self.streams.reports = reports;
     }
 
-    /// How long to wait for the sockets; announced, if it is not zero.
+    /// Timeout of the next wait; the sleep is announced if it is not zero.
     fn begin_sleep(&self) -> Duration {
         let now = self.common.clock.now();
         let until = self.next_deadline().min(now + SLEEP_MAX);
@@ -443,7 +443,7 @@ impl<N: Node> Worker<N> {
         }
         let Some(inbox) = self.inbox() else { return until.since(now) };
         inbox.fall_asleep(until);
-        // Whoever came before the announcement saw us awake.
+        // A command that was queued before the announcement did not wake this worker.
         if inbox.is_pending() || self.next_deadline() < until {
             inbox.awake();
             return Duration::ZERO;
@@ -463,7 +463,7 @@ impl<N: Node> Worker<N> {
     }
 }
 
-/// Sends a filled batch of datagrams through the socket it is for.
+/// Sends a batch of datagrams through its socket.
 fn send_datagrams<F: ringway_sansio::Framer>(
     sending: &mut crate::sys::Sending<'_, '_>,
     udp: &[Option<UdpSocket>],
@@ -476,8 +476,8 @@ fn send_datagrams<F: ringway_sansio::Framer>(
     }
 }
 
-/// Sends over a stream of this worker, or has its owner do it. The owner of a connection that is to be dialled follows
-/// from the peer's address, so that all find the same one.
+/// Sends on a stream of this worker, or passes the packet to its owner. The owner of a connection to be dialled depends
+/// on the remote address, so that all workers use the same one.
 fn send_stream<F: ringway_sansio::Framer>(
     common: &Common,
     worker: usize,
@@ -503,19 +503,19 @@ fn send_stream<F: ringway_sansio::Framer>(
     }
 }
 
-/// Epoll's numbers that are not a connection's have the owner that no worker is.
+/// Epoll tokens that are not connections have an owner that is not a worker.
 const OTHER: u64 = (WORKERS_MAX as u64) << 56;
 const INBOX: u64 = OTHER | 1 << 32;
 
-/// Descriptors looked at in one turn; the kernel names the others first the next time.
+/// Maximum number of events in one turn; the kernel returns the others first next time.
 const READY_MAX: usize = 64;
 
-/// Batches of datagrams before streams and timers get their turn: some 2 ms of work.
+/// Maximum number of datagram batches before streams and timers are served: about 2 ms of work.
 const BATCHES_PER_TURN: usize = 8;
 
 const FLUSH_ROUNDS: usize = 8;
 
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 
-/// An outbox that once held more gives the room back.
+/// Capacity above which an outbox is freed.
 const KEPT_ARENA_BYTES: usize = 8 << 20;

@@ -1,5 +1,5 @@
-//! What the driver adds to a bare echo of datagrams, in CPU time of the thread that echoes. Not part of the usual run,
-//! because it takes seconds and a quiet machine:
+//! Cost of the driver in comparison with a bare echo of datagrams, in CPU time of the echoing thread. Ignored by
+//! default, because it takes seconds and needs an idle machine:
 //! `cargo test --release -p ringway-linux --test io_cost -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Answers a datagram with itself.
+/// Node that echoes datagrams.
 struct Echo;
 
 impl Node for Echo {
@@ -131,13 +131,13 @@ fn bare_echo(socket: &UdpSocket) {
             sending.push(from, bytes, 0);
         }
         while sending.left() > 0 {
-            // No room: try again.
+            // The socket's buffer is full: try again.
             let _ = sending.send(socket.as_fd());
         }
     }
 }
 
-/// Microseconds of a thread's CPU time for each datagram that it echoes to four clients with a full window.
+/// CPU time in microseconds per datagram of a thread that echoes to four clients with a full window.
 fn cost_of(thread: &str, address: SocketAddr) -> f64 {
     const CLIENTS: usize = 4;
     const WINDOW: usize = 512;
@@ -172,9 +172,9 @@ fn cost_of(thread: &str, address: SocketAddr) -> f64 {
     (cpu_nanos(thread) - before) as f64 / echoed as f64 / 1000.0
 }
 
-/// Nanoseconds that a thread of this process has run.
+/// CPU time of a thread of this process in nanoseconds.
 fn cpu_nanos(name: &str) -> u64 {
-    // A thread has its name a moment after it was made.
+    // A thread gets its name some time after its creation.
     std::iter::repeat_with(|| find_thread(name)).take(1_000_000).flatten().next().expect("the thread runs")
 }
 

@@ -1,4 +1,4 @@
-//! What happens when the process may open no more files. Alone in its process, because the limit is the process's.
+//! Behaviour at the limit of open files. It is alone in its process, because the limit is per process.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod io_node;
@@ -11,19 +11,19 @@ use std::net::TcpStream;
 use std::process::Command;
 
 #[test]
-fn without_files_connections_are_refused_and_everything_else_goes_on() {
+fn without_file_descriptors_only_connections_are_refused() {
     let runtime = start(&["tcp:127.0.0.1:0", "udp:127.0.0.1:0"], 1, 1, Config::default());
     let mut old = TcpStream::connect(address(&runtime, 0)).unwrap();
     old.set_read_timeout(Some(PATIENCE)).unwrap();
     let datagrams = client(address(&runtime, 1));
     until("it is accepted", || runtime.counts().connections_accepted == 1);
 
-    // Made before the limit, connected after it: only the server needs a file for them.
+    // Created before the limit and connected after it: only the server needs file descriptors for them.
     let waiting: Vec<_> = (0..5)
         .map(|_| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap())
         .collect();
     limit_files(100);
-    let hoard = hoard();
+    let hoard = open_all_files();
     for socket in &waiting {
         socket.connect(&address(&runtime, 0).into()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -46,8 +46,8 @@ fn without_files_connections_are_refused_and_everything_else_goes_on() {
     new.read_exact(&mut answer).unwrap();
 }
 
-/// Opens files until there are no more.
-fn hoard() -> Vec<File> {
+/// Opens files up to the limit.
+fn open_all_files() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 

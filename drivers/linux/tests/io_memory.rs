@@ -1,5 +1,5 @@
-//! The memory that stream connections hold. Tested: the bound on begun messages and on unread output of all connections,
-//! the bound on those of one source, and that everything is given back. Not tested: the kernel's own buffers.
+//! Memory of stream connections. Tested: the limit of incomplete messages and of unread output of all connections, the
+//! limit of one source, and that all memory is released. Not tested: the kernel's buffers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod io_node;
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A server of two workers that closes no connection for its own queue or its own time.
+/// Server with two workers that closes no connection because of its write queue or its deadlines.
 fn server(
     memory: Option<&Arc<MemoryBound>>,
     max_connections_per_source: usize,
@@ -30,7 +30,7 @@ fn server(
     (runtime, server)
 }
 
-/// A connection from 127.0.0.`host`. The kernel keeps little that it does not read.
+/// Connection from 127.0.0.`host` with a small receive buffer.
 fn connect(host: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
@@ -52,7 +52,7 @@ fn flood(clients: &mut [TcpStream], is_closed: impl Fn() -> bool) {
     while !is_closed() {
         assert!(Instant::now() < end, "no connection was closed");
         for client in &mut *clients {
-            // An error: this is the one that was closed.
+            // An error means that this connection was closed.
             let _ = client.write_all(b"1 flood 50 10000 7\n");
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -60,7 +60,7 @@ fn flood(clients: &mut [TcpStream], is_closed: impl Fn() -> bool) {
 }
 
 #[test]
-fn unread_output_of_all_connections_is_bounded_and_given_back() {
+fn unread_output_of_all_connections_is_limited_and_released() {
     let memory = Arc::new(MemoryBound::new(16 << 20));
     let (runtime, server) = server(Some(&memory), 0);
     let mut clients: Vec<_> = (1..=8).map(|host| connect(host, server)).collect();
@@ -76,7 +76,7 @@ fn unread_output_of_all_connections_is_bounded_and_given_back() {
 }
 
 #[test]
-fn begun_messages_of_all_connections_are_bounded_and_given_back() {
+fn incomplete_messages_of_all_connections_are_limited_and_released() {
     let memory = Arc::new(MemoryBound::new(1 << 20));
     let (runtime, server) = server(Some(&memory), 0);
     let begun = [b'1'; 60_000];
@@ -98,7 +98,7 @@ fn begun_messages_of_all_connections_are_bounded_and_given_back() {
 }
 
 #[test]
-fn a_source_holds_eight_mebibytes_and_harms_no_other() {
+fn a_source_is_limited_to_eight_mebibytes() {
     let (runtime, server) = server(None, 100);
     let honest = connect(2, server);
     assert!(answers(&honest));
@@ -123,7 +123,7 @@ fn a_source_without_a_limit_on_connections_holds_more() {
 }
 
 #[test]
-fn an_idle_connection_holds_little_of_what_it_held() {
+fn an_idle_connection_releases_its_buffers() {
     let memory = Arc::new(MemoryBound::new(64 << 20));
     let (runtime, server) = server(Some(&memory), 0);
     let mut client = connect(1, server);
@@ -142,7 +142,7 @@ fn an_idle_connection_holds_little_of_what_it_held() {
 }
 
 #[test]
-fn a_runtime_that_stops_gives_back_what_open_connections_hold() {
+fn a_stopped_runtime_releases_the_memory_of_open_connections() {
     let memory = Arc::new(MemoryBound::new(1 << 20));
     let (runtime, server) = server(Some(&memory), 0);
     let mut client = connect(1, server);

@@ -1,5 +1,5 @@
-//! The runtime around the sockets. Tested: packets that wait for the store, events and calls from other threads, start errors,
-//! stopping with and without grace, a node that panics.
+//! The runtime without its sockets. Tested: packets held for the store, events and calls of other threads, errors at
+//! start, stopping with and without grace, a node that panics.
 
 mod io_node;
 
@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 #[test]
-fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
+fn with_strict_durability_only_confirming_responses_are_held() {
     let sink = Arc::new(Ledger::default());
     let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, config, Arc::clone(&sink));
     let (patient, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
     patient.send(b"2 store alice").unwrap();
-    until("the wish", || *sink.entries.lock().unwrap() == [(2, "alice".to_owned())]);
+    until("the action", || *sink.entries.lock().unwrap() == [(2, "alice".to_owned())]);
     other.send(b"0 echo").unwrap();
     assert_eq!(receive(&other), "0 echo");
     until("the packet is held", || runtime.counts().held == 1);
@@ -33,12 +33,13 @@ fn with_strict_durability_an_answer_waits_for_the_store_and_others_do_not() {
 }
 
 #[test]
-fn the_stores_call_wakes_a_worker() {
+fn waking_the_inboxes_releases_held_packets_at_once() {
     let sink = Arc::new(Ledger::default());
     let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
     let socket = client(address(&runtime, 0));
-    // A worker that nobody wakes sleeps for up to 250 ms. The median, because one of them may have had no processor.
+    // Without a wake-up a worker sleeps for up to 250 ms. The median is used, because a thread may not have been
+    // scheduled.
     let mut waits: Vec<_> = (1..=9)
         .map(|number| {
             socket.send(b"0 store alice").unwrap();
@@ -56,7 +57,7 @@ fn the_stores_call_wakes_a_worker() {
 }
 
 #[test]
-fn with_relaxed_durability_nothing_waits() {
+fn with_relaxed_durability_nothing_is_held() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     let socket = client(address(&runtime, 0));
     socket.send(b"0 store alice").unwrap();
@@ -64,7 +65,7 @@ fn with_relaxed_durability_nothing_waits() {
 }
 
 #[test]
-fn wishes_come_in_the_order_in_which_a_node_had_them_whichever_worker_ran_it() {
+fn actions_of_a_node_are_executed_in_order_on_any_worker() {
     let sink = Arc::new(Ledger::default());
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 2, Config::default(), Arc::clone(&sink));
     let server = address(&runtime, 0);
@@ -80,10 +81,10 @@ fn wishes_come_in_the_order_in_which_a_node_had_them_whichever_worker_ran_it() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let heard = runtime.shards().with_shard(1, |node| node.heard.clone()).unwrap();
+    let received = runtime.shards().with_shard(1, |node| node.received.clone()).unwrap();
     let entries = sink.entries.lock().unwrap();
     assert_eq!(entries.len(), 1800);
-    assert!(entries.iter().zip(&heard).all(|((shard, entry), text)| *shard == 1 && text.ends_with(entry)));
+    assert!(entries.iter().zip(&received).all(|((shard, entry), text)| *shard == 1 && text.ends_with(entry)));
 }
 
 #[test]
@@ -98,17 +99,17 @@ fn events_of_other_threads_reach_their_shard() {
 }
 
 #[test]
-fn impossible_numbers_of_shards_are_refused() {
+fn invalid_numbers_of_shards_are_refused() {
     let bound = Bound::bind(&["udp:127.0.0.1:0".parse().unwrap()], 1).unwrap();
     let result = Runtime::<Talker>::start(bound, Config::default(), Vec::new(), Arc::new(NoActions));
     assert!(matches!(result.err(), Some(StartError::Shards(0))));
 }
 
-/// How long a stop waits at most: much longer than what it waits for takes.
+/// Maximum duration of a stop: much longer than the pending work takes.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[test]
-fn stopping_waits_for_what_is_under_way_and_takes_no_new_connections() {
+fn stopping_waits_for_pending_work_and_refuses_connections() {
     let runtime = start(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"], 2, 2, Config::default());
     let (datagrams, streams) = (address(&runtime, 0), address(&runtime, 1));
     let listeners = runtime.listeners().to_vec();
@@ -129,7 +130,7 @@ fn stopping_waits_for_what_is_under_way_and_takes_no_new_connections() {
 }
 
 #[test]
-fn grace_ends() {
+fn the_grace_period_ends() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     let socket = client(address(&runtime, 0));
     socket.send(b"0 timer 60000").unwrap();
@@ -140,7 +141,7 @@ fn grace_ends() {
 }
 
 #[test]
-fn other_threads_call_a_node_that_then_sends_and_wishes() {
+fn a_call_of_another_thread_sends_packets_and_requests_actions() {
     let sink = Arc::new(Ledger::default());
     let runtime = start_with(&["udp:127.0.0.1:0"], 2, 4, Config::default(), Arc::clone(&sink));
     let socket = client(address(&runtime, 0));
@@ -149,20 +150,20 @@ fn other_threads_call_a_node_that_then_sends_and_wishes() {
         let said = shards.call(shard, move |node, cx| {
             assert!(cx.now > ringway_sansio::Instant::default());
             cx.out.send(Flow::udp(ListenerId(0), to), Token::NONE, format!("from {shard}").as_bytes());
-            cx.actions.push(format!("wish of {shard}"));
+            cx.actions.push(format!("action of {shard}"));
             node.shard
         });
         assert_eq!(said, Some(shard));
         assert_eq!(receive(&socket), format!("from {shard}"));
     }
-    until("the wishes", || sink.entries.lock().unwrap().len() == 4);
+    until("the actions", || sink.entries.lock().unwrap().len() == 4);
     assert_eq!(shards.call(4, |_, _| ()), None, "there is no such shard");
     drop(runtime);
-    assert_eq!(shards.call(0, |_, _| ()), None, "nobody runs it any more");
+    assert_eq!(shards.call(0, |_, _| ()), None, "the runtime has ended");
 }
 
 #[test]
-fn a_node_that_panics_is_noticed() {
+fn a_panic_of_a_node_is_reported() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     assert!(!runtime.has_failed());
     client(address(&runtime, 0)).send(b"0 panic").unwrap();

@@ -1,6 +1,6 @@
-//! Streams through the driver. Tested: framing of any split, pipelining, keep-alives, framing errors, every limit by
-//! its name, events, dialling, reuse and failure to dial, sending to connections of another worker, the last answer
-//! before the end. Not tested: running out of files.
+//! Streams of the driver. Tested: framing of any split, pipelining, keep-alives, framing errors, every limit with its
+//! counter, events, dialling, reuse and failure to dial, sending to connections of another worker, the last response
+//! before the end. Not tested: the limit of open files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod io_node;
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A line-wise client whose waits end.
+/// Client that exchanges lines, with timeouts.
 struct Client {
     lines: BufReader<TcpStream>,
 }
@@ -37,22 +37,22 @@ impl Client {
         Self { lines: BufReader::new(stream) }
     }
 
-    fn say(&mut self, text: &str) {
+    fn write(&mut self, text: &str) {
         self.lines.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
-    fn hear(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line in time");
         line
     }
 
     fn ask(&mut self, text: &str) -> String {
-        self.say(text);
-        self.hear()
+        self.write(text);
+        self.read_line()
     }
 
-    /// Its number in the driver.
+    /// Number of its connection in the driver.
     fn id(&mut self) -> u64 {
         self.ask("0 who\n").trim().parse().unwrap()
     }
@@ -72,8 +72,8 @@ fn tcp(workers: usize, config: Config) -> (Runtime<Talker>, SocketAddr) {
     (runtime, server)
 }
 
-/// Clients of a server with two workers, at least `count` and as many more as it takes until each worker has one: the
-/// kernel gives a connection to either at random. With each client its number in the driver.
+/// Clients of a server with two workers, at least `count` and as many more as are needed until each worker has one,
+/// because the kernel distributes connections at random. Each client comes with the number of its connection.
 fn of_both_workers(server: SocketAddr, count: usize) -> Vec<(u64, Client)> {
     let mut clients: Vec<(u64, Client)> = Vec::new();
     while clients.len() < count || clients.iter().all(|(id, _)| id >> 56 == clients[0].0 >> 56) {
@@ -84,7 +84,7 @@ fn of_both_workers(server: SocketAddr, count: usize) -> Vec<(u64, Client)> {
     clients
 }
 
-/// A socket with a port of its own at which nobody listens.
+/// Socket bound to a port of its own that does not listen.
 fn bound() -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -104,7 +104,7 @@ fn any_split_gives_the_same_messages() {
         for part in text.as_bytes().chunks(size) {
             client.lines.get_mut().write_all(part).unwrap();
         }
-        assert_eq!(client.hear() + &client.hear() + &client.hear(), text);
+        assert_eq!(client.read_line() + &client.read_line() + &client.read_line(), text);
     }
     until("the counts", || runtime.counts().stream_messages_in == 15);
 }
@@ -117,7 +117,7 @@ fn pipelined_messages_are_answered_in_order() {
     let mut writer = client.lines.get_ref().try_clone().unwrap();
     let writing = std::thread::spawn(move || writer.write_all(text.as_bytes()).unwrap());
     for number in 0..3000 {
-        assert_eq!(client.hear(), format!("{number} echo\n"));
+        assert_eq!(client.read_line(), format!("{number} echo\n"));
     }
     writing.join().unwrap();
 }
@@ -128,12 +128,12 @@ fn a_keep_alive_is_answered() {
     let mut client = Client::connect(server);
     assert_eq!(client.ask("?\n"), "!\n");
     assert_eq!(client.ask("?\n?\n"), "!\n");
-    assert_eq!(client.hear(), "!\n");
+    assert_eq!(client.read_line(), "!\n");
     assert_eq!(runtime.counts().keep_alives, 3);
 }
 
 #[test]
-fn bytes_that_are_no_message_close_the_connection_and_every_shard_is_told() {
+fn invalid_bytes_close_the_connection_and_every_shard_is_notified() {
     let (runtime, server) = tcp(2, Config::default());
     let mut client = Client::connect(server);
     let id = client.id();
@@ -152,9 +152,9 @@ fn open_connections_are_listed() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
     let mut client = Client::connect(server);
-    client.say(&format!("1 dial {to} 7 hello\n"));
+    client.write(&format!("1 dial {to} 7 hello\n"));
     let mut dialled = Client::of(peer.accept().unwrap().0);
-    assert_eq!(dialled.hear(), "hello\n");
+    assert_eq!(dialled.read_line(), "hello\n");
     let (accepted_id, dialled_id) = (client.id(), dialled.id());
     let mut listed = runtime.connections().page(None, 10);
     listed.sort_by_key(|connection| connection.id.0 == dialled_id);
@@ -167,7 +167,7 @@ fn open_connections_are_listed() {
 }
 
 #[test]
-fn numbers_are_never_used_twice() {
+fn connection_ids_are_never_reused() {
     let (runtime, server) = tcp(2, Config::default());
     let ids: HashSet<u64> = (0..100).map(|_| Client::connect(server).id()).collect();
     assert_eq!(ids.len(), 100);
@@ -175,21 +175,21 @@ fn numbers_are_never_used_twice() {
 }
 
 #[test]
-fn the_last_answer_goes_out_before_the_end() {
+fn the_last_response_is_sent_before_the_end() {
     let (_runtime, server) = tcp(1, Config::default());
     let mut client = Client::connect(server);
-    client.say("1 echo last words\n");
+    client.write("1 echo last words\n");
     client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.hear(), "1 echo last words\n");
+    assert_eq!(client.read_line(), "1 echo last words\n");
     assert!(client.ends());
 }
 
 #[test]
-fn a_peer_that_has_ended_gets_what_waits_for_it() {
+fn a_peer_that_has_ended_gets_pending_output() {
     let config = limits(StreamLimits { write_queue_bytes_max: 64 << 20, ..StreamLimits::default() });
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
-    client.say("1 flood 2000 10000 7\n");
+    client.write("1 flood 2000 10000 7\n");
     until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
     let mut all = Vec::new();
@@ -200,7 +200,7 @@ fn a_peer_that_has_ended_gets_what_waits_for_it() {
 }
 
 #[test]
-fn a_peer_that_has_ended_and_does_not_read_is_closed_in_time() {
+fn a_peer_that_has_ended_and_does_not_read_times_out() {
     let config = limits(StreamLimits {
         write_queue_bytes_max: 64 << 20,
         linger: Duration::from_millis(300),
@@ -208,7 +208,7 @@ fn a_peer_that_has_ended_and_does_not_read_is_closed_in_time() {
     });
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
-    client.say("1 flood 2000 10000 7\n");
+    client.write("1 flood 2000 10000 7\n");
     until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     client.lines.get_ref().shutdown(Shutdown::Write).unwrap();
     until("it is closed", || runtime.counts().write_queue_closes == 1);
@@ -240,7 +240,7 @@ fn one_source_cannot_take_all_connections() {
 }
 
 #[test]
-fn keep_alives_alone_hold_no_connection_and_use_does() {
+fn keep_alives_alone_do_not_keep_a_connection_open() {
     let unused = Duration::from_millis(1500);
     let (runtime, server) = tcp(2, limits(StreamLimits { unused, ..StreamLimits::default() }));
     let mut used = Client::connect(server);
@@ -263,7 +263,7 @@ fn keep_alives_alone_hold_no_connection_and_use_does() {
 }
 
 #[test]
-fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
+fn slow_and_silent_peers_are_closed_without_effect_on_others() {
     let message = Duration::from_millis(500);
     let first_message = Duration::from_millis(2000);
     let (runtime, server) =
@@ -275,7 +275,7 @@ fn slow_messages_and_silent_peers_are_closed_and_harm_nobody() {
     let start = Instant::now();
     let mut writer = slow.lines.get_ref().try_clone().unwrap();
     std::thread::spawn(move || {
-        // A byte now and then does not win time.
+        // A byte now and then does not extend the deadline.
         while writer.write_all(b"1").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -302,19 +302,19 @@ fn idle_connections_are_closed() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_closed_at_the_limit_of_its_queue() {
+fn a_peer_that_does_not_read_is_closed_at_the_queue_limit() {
     let write_queue_bytes_max = 100_000;
     let (runtime, server) = tcp(1, limits(StreamLimits { write_queue_bytes_max, ..StreamLimits::default() }));
     let mut client = Client::connect(server);
     let id = client.id();
     for _ in 0..20 {
-        // More than the kernel's own buffers take.
+        // More than the kernel's buffers hold.
         if client.lines.get_mut().write_all(b"1 flood 100 10000 7\n").is_err() {
             break;
         }
     }
     until("it is closed", || runtime.counts().write_queue_closes == 1);
-    until("its shard is told of messages that did not get out", || {
+    until("its shard gets reports of unsent messages", || {
         let events = events(&runtime, 1);
         events.contains(&Event::Closed(ConnectionId(id)))
             && events.contains(&Event::Unreachable(Token(1 << 48 | 7)))
@@ -327,7 +327,7 @@ fn a_peer_that_reads_slowly_gets_everything() {
     let config = limits(StreamLimits { write_queue_bytes_max: 64 << 20, ..StreamLimits::default() });
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
-    client.say("1 flood 2000 10000 7\n");
+    client.write("1 flood 2000 10000 7\n");
     until("the kernel is full", || runtime.counts().unwritten_bytes > 0);
     let mut room = vec![0; 1 << 20];
     let mut left = 2000 * 10_001;
@@ -340,7 +340,7 @@ fn a_peer_that_reads_slowly_gets_everything() {
 }
 
 #[test]
-fn a_peer_that_never_reads_on_is_closed_in_time() {
+fn a_peer_that_stops_reading_times_out() {
     let config = limits(StreamLimits {
         write_queue_bytes_max: 64 << 20,
         write_stall: Duration::from_millis(300),
@@ -348,68 +348,68 @@ fn a_peer_that_never_reads_on_is_closed_in_time() {
     });
     let (runtime, server) = tcp(1, config);
     let mut client = Client::connect(server);
-    client.say("1 flood 2000 10000 7\n");
+    client.write("1 flood 2000 10000 7\n");
     until("it is closed", || runtime.counts().write_queue_closes == 1);
 }
 
 #[test]
-fn a_dialled_connection_is_used_again_and_made_anew_when_it_is_gone() {
+fn a_dialled_connection_is_reused_and_dialled_again_after_its_end() {
     let (runtime, server) = tcp(2, Config::default());
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
     let mut clients: Vec<_> = (0..6).map(|_| Client::connect(server)).collect();
-    // They are spread over the workers; the dialled connection is the same for all.
+    // The clients are spread over the workers; the dialled connection is the same for all.
     for client in &mut clients {
-        client.say(&format!("1 dial {to} 7 hello\n"));
+        client.write(&format!("1 dial {to} 7 hello\n"));
     }
     let mut accepted = Client::of(peer.accept().unwrap().0);
-    assert!((0..6).all(|_| accepted.hear() == "hello\n"));
+    assert!((0..6).all(|_| accepted.read_line() == "hello\n"));
     assert_eq!(runtime.counts().connections_dialled, 1);
     let id = accepted.id();
     assert_eq!(accepted.ask("2 echo back\n"), "2 echo back\n", "the dialled peer may ask too");
 
     drop(accepted);
     until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
-    clients[0].say(&format!("1 dial {to} 7 again\n"));
+    clients[0].write(&format!("1 dial {to} 7 again\n"));
     let mut accepted = Client::of(peer.accept().unwrap().0);
-    assert_eq!(accepted.hear(), "again\n");
+    assert_eq!(accepted.read_line(), "again\n");
     assert_ne!(accepted.id(), id);
     assert_eq!(runtime.counts().connections_dialled, 2);
     assert!(events(&runtime, 1).iter().all(|event| !matches!(event, Event::Unreachable(_))));
 }
 
 #[test]
-fn a_message_is_reported_when_its_connection_ends_and_nothing_came_back_by_it() {
+fn a_message_is_reported_if_its_connection_ends_without_input() {
     let (runtime, server) = tcp(1, Config::default());
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = peer.local_addr().unwrap();
     let mut client = Client::connect(server);
-    client.say(&format!("1 dial {to} 7 hello\n"));
+    client.write(&format!("1 dial {to} 7 hello\n"));
     let mut accepted = Client::of(peer.accept().unwrap().0);
-    assert_eq!(accepted.hear(), "hello\n");
+    assert_eq!(accepted.read_line(), "hello\n");
     drop(accepted);
     until("the report", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
 }
 
 #[test]
-fn an_accepted_connection_gets_nothing_for_its_address() {
+fn an_accepted_connection_is_not_used_for_its_address() {
     let (runtime, server) = tcp(1, Config::default());
     let mut accepted = Client::connect(server);
     let peer = accepted.lines.get_ref().local_addr().unwrap();
     let id = accepted.id();
     let mut client = Client::connect(server);
-    client.say(&format!("1 dial {peer} 7 for whoever listens there\n"));
-    until("nobody listens there", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
-    client.say(&format!("1 to {id} 8 for the connection\n"));
-    assert_eq!(accepted.hear(), "for the connection\n");
+    client.write(&format!("1 dial {peer} 7 for a listener at this address\n"));
+    until("the dial fails", || events(&runtime, 1).contains(&Event::Unreachable(Token(1 << 48 | 7))));
+    client.write(&format!("1 to {id} 8 for the connection\n"));
+    assert_eq!(accepted.read_line(), "for the connection\n");
 }
 
 #[test]
-fn a_connection_from_the_address_of_one_that_is_gone_gets_nothing_of_it() {
+fn a_connection_from_a_reused_address_gets_no_earlier_messages() {
     let (runtime, server) = tcp(1, Config::default());
     let mut old = Client::connect(server);
     let (id, address) = (old.id(), old.lines.get_ref().local_addr().unwrap());
-    // Ended by a reset, so that its address is free at once.
+    // Closed by a reset, so that its address is free at once.
     socket2::SockRef::from(old.lines.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
     drop(old);
     until("the end", || events(&runtime, 1).contains(&Event::Closed(ConnectionId(id))));
@@ -420,8 +420,8 @@ fn a_connection_from_the_address_of_one_that_is_gone_gets_nothing_of_it() {
     let mut stranger = Client::of(socket.into());
     assert_ne!(stranger.id(), id);
     let mut client = Client::connect(server);
-    client.say(&format!("1 to {id} 7 for the connection\n1 dial {address} 8 for the address\n1 echo\n"));
-    assert_eq!(client.hear(), "1 echo\n");
+    client.write(&format!("1 to {id} 7 for the connection\n1 dial {address} 8 for the address\n1 echo\n"));
+    assert_eq!(client.read_line(), "1 echo\n");
     until("both come back", || {
         let events = events(&runtime, 1);
         [7, 8].iter().all(|number| events.contains(&Event::Unreachable(Token(1 << 48 | number))))
@@ -430,23 +430,23 @@ fn a_connection_from_the_address_of_one_that_is_gone_gets_nothing_of_it() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_dialled_is_told_to_the_shard_that_asked() {
+fn a_failed_dial_is_reported_to_the_requesting_shard() {
     let connect = Duration::from_millis(300);
     let (runtime, server) = tcp(2, limits(StreamLimits { connect, ..StreamLimits::default() }));
     let mut client = Client::connect(server);
-    // Bound, so that nobody else gets the port, and deaf.
+    // Bound, so that no other program gets the port, and not listening.
     let deaf = bound();
     let closed = deaf.local_addr().unwrap().as_socket().unwrap();
-    client.say(&format!("2 dial {closed} 5 hello\n2 dial {closed} 0 hello\n"));
+    client.write(&format!("2 dial {closed} 5 hello\n2 dial {closed} 0 hello\n"));
     until("the refusal", || events(&runtime, 2) == [Event::Unreachable(Token(2 << 48 | 5))]);
 
-    // A listener whose queue is full does not answer at all.
+    // A listener whose queue is full does not answer.
     let full = bound();
     full.listen(0).unwrap();
     let silent = full.local_addr().unwrap().as_socket().unwrap();
     let _queued = TcpStream::connect(silent).unwrap();
     let start = Instant::now();
-    client.say(&format!("3 dial {silent} 6 hello\n"));
+    client.write(&format!("3 dial {silent} 6 hello\n"));
     until("the time-out", || events(&runtime, 3) == [Event::Unreachable(Token(3 << 48 | 6))]);
     assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
     assert!(events(&runtime, 0).is_empty() && events(&runtime, 1).is_empty());
@@ -459,38 +459,38 @@ fn any_worker_reaches_any_connection() {
     let ids: Vec<_> = clients.iter().map(|(id, _)| *id).collect();
     for (from, (_, client)) in clients.iter_mut().enumerate() {
         for (to, id) in ids.iter().enumerate() {
-            client.say(&format!("{to} to {id} 9 from{from}\n"));
+            client.write(&format!("{to} to {id} 9 from{from}\n"));
         }
     }
     for (_, client) in &mut clients {
-        let heard: HashSet<_> = ids.iter().map(|_| client.hear()).collect();
-        assert_eq!(heard.len(), ids.len(), "one of each");
+        let received: HashSet<_> = ids.iter().map(|_| client.read_line()).collect();
+        assert_eq!(received.len(), ids.len(), "one of each");
     }
     assert!((0..4).all(|shard| events(&runtime, shard).is_empty()));
 }
 
 #[test]
-fn what_one_shard_sends_to_another_workers_connection_stays_in_order() {
+fn messages_to_another_workers_connection_stay_in_order() {
     let (_runtime, server) = tcp(2, Config::default());
     let mut clients = of_both_workers(server, 2);
     let (target, mut receiver) = clients.remove(0);
     let (_, sender) = clients.iter_mut().find(|(id, _)| id >> 56 != target >> 56).unwrap();
     let text: String = (0..2000).map(|number| format!("1 to {target} 0 {number}\n")).collect();
-    sender.say(&text);
+    sender.write(&text);
     for number in 0..2000 {
-        assert_eq!(receiver.hear(), format!("{number}\n"));
+        assert_eq!(receiver.read_line(), format!("{number}\n"));
     }
 }
 
 #[test]
-fn a_connection_that_is_gone_is_unreachable() {
+fn a_closed_connection_is_unreachable() {
     let (runtime, server) = tcp(2, Config::default());
     let mut gone = Client::connect(server);
     let id = gone.id();
     drop(gone);
     until("the end", || events(&runtime, 0).contains(&Event::Closed(ConnectionId(id))));
     let mut client = Client::connect(server);
-    client.say(&format!("1 to {id} 3 hello\n1 to {} 4 hello\n", u64::MAX));
+    client.write(&format!("1 to {id} 3 hello\n1 to {} 4 hello\n", u64::MAX));
     until("the reports", || {
         let events = events(&runtime, 1);
         events.contains(&Event::Unreachable(Token(1 << 48 | 3)))

@@ -1,6 +1,6 @@
-//! Datagrams through the driver. Tested: echo of many flows over several workers and shards, order within a flow under
-//! load, both families, packets that cannot be sent, batches longer than a call takes, timers. Not tested: loss by a
-//! full socket.
+//! Datagrams of the driver. Tested: echo of many flows over several workers and shards, order within a flow under load,
+//! both address families, packets that cannot be sent, batches larger than one call, timers. Not tested: loss because
+//! of a full buffer.
 
 mod io_node;
 
@@ -10,7 +10,7 @@ use ringway_sansio::{Event, Token};
 use std::time::{Duration, Instant};
 
 #[test]
-fn many_flows_get_their_own_answers_and_spread_over_the_workers() {
+fn flows_get_their_own_answers_and_spread_over_the_workers() {
     let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
     let clients: Vec<_> = (0..60).map(|_| client(address(&runtime, 0))).collect();
     for round in 0..20 {
@@ -26,8 +26,8 @@ fn many_flows_get_their_own_answers_and_spread_over_the_workers() {
     assert!(by_worker.iter().all(|&count| count > 0), "{by_worker:?}");
     assert_eq!(by_worker.iter().sum::<u64>(), 1200);
     for shard in 0..4 {
-        let heard = runtime.shards().with_shard(shard, |node| node.heard.len());
-        assert_eq!(heard, Some(300), "messages go to the shard they name");
+        let received = runtime.shards().with_shard(shard, |node| node.received.len());
+        assert_eq!(received, Some(300), "messages go to the shard they name");
     }
 }
 
@@ -43,7 +43,7 @@ fn the_messages_of_a_flow_keep_their_order_under_load() {
                 let socket = client(server);
                 for number in 0..MESSAGES + WINDOW {
                     if number < MESSAGES {
-                        // Each goes to another shard, so that only the driver keeps them in order.
+                        // Each message belongs to another shard, so that only the driver keeps them in order.
                         socket.send(format!("{number} echo").as_bytes()).unwrap();
                     }
                     if number >= WINDOW {
@@ -67,10 +67,10 @@ fn both_families_listen_at_the_same_time() {
 }
 
 #[test]
-fn a_packet_that_cannot_be_sent_is_told_to_its_shard_and_stops_no_other() {
+fn a_failed_packet_is_reported_to_its_shard_and_stops_no_other() {
     let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
     let socket = client(address(&runtime, 0));
-    // Broadcast is forbidden, an IPv6 peer is beyond an IPv4 socket, and listener 9 does not exist.
+    // Broadcast is not permitted, an IPv4 socket cannot send to IPv6, and listener 9 does not exist.
     for (number, target) in ["0 255.255.255.255:9", "0 [::1]:9", "9 127.0.0.1:9"].iter().enumerate() {
         socket.send(format!("3 udp {target} {}", number + 1).as_bytes()).unwrap();
         assert_eq!(receive(&socket), "after\n");
@@ -78,12 +78,12 @@ fn a_packet_that_cannot_be_sent_is_told_to_its_shard_and_stops_no_other() {
     }
     let told: Vec<_> = (1..=3).map(|number| Event::Unreachable(Token(3 << 48 | number))).collect();
     assert_eq!(events(&runtime, 3), told);
-    assert!((0..3).all(|shard| events(&runtime, shard).is_empty()), "nobody else is told");
+    assert!((0..3).all(|shard| events(&runtime, shard).is_empty()), "no other shard gets a report");
     assert_eq!((runtime.counts().send_errors, runtime.counts().unreachable), (3, 3));
 }
 
 #[test]
-fn more_packets_than_one_call_takes_all_go_out() {
+fn more_packets_than_one_call_takes_are_all_sent() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     let socket = client(address(&runtime, 0));
     socket.send(b"0 flood 200 100 0").unwrap();
@@ -91,11 +91,11 @@ fn more_packets_than_one_call_takes_all_go_out() {
 }
 
 #[test]
-fn timers_fire_in_time_whichever_worker_armed_them() {
+fn timers_fire_in_time_on_any_worker() {
     let runtime = start(&["udp:127.0.0.1:0"], 2, 4, Config::default());
     let clients: Vec<_> = (0..8).map(|_| client(address(&runtime, 0))).collect();
     for round in 0..2 {
-        // In the second round the workers are asleep when the timer is armed.
+        // In the second round the workers sleep when the timer is set.
         std::thread::sleep(Duration::from_millis(50 * round));
         for (number, socket) in clients.iter().enumerate() {
             let armed = Instant::now();

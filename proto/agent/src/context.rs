@@ -1,7 +1,7 @@
 //! State that all components use, and the argument that lends it to them.
 
 use crate::text::hex;
-use crate::{Action, AgentEvent, Config, Counters};
+use crate::{Action, Config, Counters};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Entropy, Instant, Rng, Seed};
 
@@ -24,13 +24,12 @@ pub(crate) struct Randomness {
     pub(crate) rng: Rng,
 }
 
-/// Argument of every call into a component: the [`Context`] of the current call into the agent, and the shared state.
+/// Argument of every call into the requests: the [`Context`] of the current call into the agent, and the shared state.
 pub(crate) struct AgentContext<'a> {
     pub(crate) io: Context<'a, Action>,
     pub(crate) config: &'a Config,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Randomness,
-    pub(crate) is_stopping: bool,
 }
 
 impl Shared {
@@ -45,7 +44,6 @@ impl Shared {
             config: &self.config,
             counters: &mut self.counters,
             random: &mut self.random,
-            is_stopping: self.is_stopping,
         }
     }
 }
@@ -53,10 +51,6 @@ impl Shared {
 impl AgentContext<'_> {
     pub(crate) const fn now(&self) -> Instant {
         self.io.now
-    }
-
-    pub(crate) fn emit(&mut self, event: AgentEvent) {
-        self.io.emit(event);
     }
 }
 

@@ -11,16 +11,17 @@
 //!   unregister(): Registered, Waiting, BackingOff ──► Removing ── any answer ──► Idle
 //! ```
 
-use crate::context::{AgentContext, Shared};
+use crate::context::Shared;
+use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
 use crate::next_hop::preloaded_route;
-use crate::request::{Answer, Requests};
+use crate::request::Answer;
 use crate::text::{hex, unfolded};
 use crate::{AccountId, AgentEvent, Config};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Token, Wheel};
+use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Wheel};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -38,38 +39,38 @@ enum Timer {
     KeepAlive(AccountId),
 }
 
-/// The registration of one account.
+/// Registration of one account.
 #[derive(Debug)]
 struct Registration {
     state: State,
-    /// The same for the life of the agent (RFC 3261 §10.2).
+    /// Constant for the life of the agent (RFC 3261 §10.2).
     call_id: Vec<u8>,
     local_tag: Vec<u8>,
     cseq: u32,
-    /// What is asked for; a 423 can raise it.
+    /// Requested expiry in seconds; a 423 can raise it.
     expires_s: u32,
     /// Failures since the last success.
     failures: u32,
     timer: TimerKey,
     keep_alive: TimerKey,
-    /// The way to the registrar.
+    /// Flow to the registrar.
     flow: Option<Flow>,
-    /// The connection its last answer came by.
+    /// Connection of its last response.
     connection: Option<ConnectionId>,
 }
 
-/// Named for what is awaited.
+/// State of a registration; see the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing.
+    /// Not registered.
     Idle,
-    /// The registrar's answer.
+    /// A REGISTER was sent; its response is missing.
     Waiting(SlabKey),
-    /// The time to refresh.
+    /// A binding exists; it is refreshed before it expires.
     Registered,
-    /// The time to try again.
+    /// The last REGISTER failed; it is retried.
     BackingOff,
-    /// The registrar's answer to the removal.
+    /// The removal was sent; its response is missing.
     Removing(SlabKey),
 }
 
@@ -103,12 +104,7 @@ impl Registrations {
     }
 
     /// Registers an account at once and keeps it registered. A registered account is refreshed.
-    pub(crate) fn register(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        account: AccountId,
-    ) {
+    pub(crate) fn register(&mut self, cx: &mut CoreContext<'_>, account: AccountId) {
         let expires_s = cx.config.account(account).map_or(0, |account| account.expires_s);
         if let Some(registration) = self.accounts.get_mut(account.0)
             && !cx.is_stopping
@@ -116,7 +112,7 @@ impl Registrations {
         {
             registration.expires_s = expires_s;
             registration.failures = 0;
-            self.send_register(cx, requests, account);
+            self.send_register(cx, account);
         }
     }
 
@@ -125,7 +121,7 @@ impl Registrations {
         self.accounts.get(account.0).is_some_and(|registration| registration.state == State::Registered)
     }
 
-    /// The next CSeq of an account's registration.
+    /// Next CSeq of an account's registration.
     pub(crate) fn next_cseq(&mut self, account: AccountId) -> Option<u32> {
         self.accounts.get_mut(account.0).map(Registration::next_cseq)
     }
@@ -138,10 +134,10 @@ impl Registrations {
     }
 
     /// Handles the timers that are due.
-    pub(crate) fn on_timeout(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests) {
+    pub(crate) fn on_timeout(&mut self, cx: &mut CoreContext<'_>) {
         while let Some(timer) = self.timers.expire(cx.now()) {
             match timer {
-                Timer::Register(account) => self.send_register(cx, requests, account),
+                Timer::Register(account) => self.send_register(cx, account),
                 Timer::KeepAlive(account) => self.send_keep_alive(cx, account),
             }
         }
@@ -154,7 +150,7 @@ impl Registrations {
     }
 
     /// Removes an account's binding.
-    pub(crate) fn remove(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, account: AccountId) {
+    pub(crate) fn remove(&mut self, cx: &mut CoreContext<'_>, account: AccountId) {
         let Some(registration) = self.accounts.get_mut(account.0) else { return };
         self.timers.cancel(registration.timer);
         self.timers.cancel(registration.keep_alive);
@@ -166,9 +162,9 @@ impl Registrations {
         registration.state = State::Idle;
         registration.expires_s = 0;
         if let Some(key) = under_way {
-            requests.forget(key);
+            cx.requests.forget(key);
         }
-        match self.submit_register(cx, requests, account) {
+        match self.submit_register(cx, account) {
             Ok(key) => self.set_state(account, State::Removing(key)),
             Err(_) => cx.emit(AgentEvent::Unregistered { account }),
         }
@@ -177,8 +173,7 @@ impl Registrations {
     /// Handles the result of a REGISTER.
     pub(crate) fn on_answer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         account: AccountId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
@@ -197,8 +192,8 @@ impl Registrations {
             return;
         }
         match (answer.status, answer.message) {
-            (200..=299, Some(message)) => self.on_registered(cx, requests, account, key, message),
-            (423, Some(message)) => self.on_too_brief(cx, requests, account, answer, message),
+            (200..=299, Some(message)) => self.on_registered(cx, account, key, message),
+            (423, Some(message)) => self.on_too_brief(cx, account, answer, message),
             (_, message) => {
                 let after = message.and_then(|message| retry_after_s(message));
                 self.on_failure(cx, account, answer, after);
@@ -207,33 +202,33 @@ impl Registrations {
     }
 
     /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar.
-    fn send_keep_alive(&mut self, cx: &mut AgentContext<'_>, account: AccountId) {
+    fn send_keep_alive(&mut self, cx: &mut CoreContext<'_>, account: AccountId) {
         let Some(every) = cx.config.account(account).and_then(|account| account.keep_alive) else {
             return;
         };
         let Some(registration) = self.accounts.get_mut(account.0) else { return };
         if let Some(flow) = registration.flow {
-            cx.io.out.send(flow, Token::NONE, b"\r\n\r\n");
+            cx.send(flow, b"\r\n\r\n");
         }
         registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
     }
 
-    /// A connection has ended. An account that registered on it is unreachable, so it registers again soon.
-    pub(crate) fn on_closed(&mut self, cx: &mut AgentContext<'_>, connection: ConnectionId) {
-        for (place, registration) in self.accounts.iter_mut().enumerate() {
+    /// Handles the end of a connection. An account that registered on it is unreachable, so it registers again soon.
+    pub(crate) fn on_closed(&mut self, cx: &mut CoreContext<'_>, connection: ConnectionId) {
+        for (index, registration) in self.accounts.iter_mut().enumerate() {
             if registration.connection == Some(connection) {
                 registration.connection = None;
                 if registration.state == State::Registered {
                     self.timers.cancel(registration.timer);
                     let pause = Duration::from_millis(500 + cx.random.rng.below(1500));
-                    registration.timer = self.timers.arm(cx.now() + pause, Timer::Register(AccountId(place)));
+                    registration.timer = self.timers.arm(cx.now() + pause, Timer::Register(AccountId(index)));
                 }
             }
         }
     }
 
-    fn send_register(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, account: AccountId) {
-        match self.submit_register(cx, requests, account) {
+    fn send_register(&mut self, cx: &mut CoreContext<'_>, account: AccountId) {
+        match self.submit_register(cx, account) {
             Ok(key) => self.set_state(account, State::Waiting(key)),
             Err(reason) => {
                 let answer = Answer { status: 503, reason, message: None };
@@ -242,12 +237,7 @@ impl Registrations {
         }
     }
 
-    fn submit_register(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: AccountId,
-    ) -> Result<SlabKey, String> {
+    fn submit_register(&mut self, cx: &mut CoreContext<'_>, id: AccountId) -> Result<SlabKey, String> {
         let (Some(account), Some(registration)) = (cx.config.account(id), self.accounts.get_mut(id.0)) else {
             return Err("there is no such account".into());
         };
@@ -274,18 +264,17 @@ impl Registrations {
             peer: None,
             uri,
         };
-        requests.submit(cx, draft, Purpose::Register(id)).map_err(|why| why.reason().into())
+        cx.submit(draft, Purpose::Register(id)).map_err(|why| why.reason().into())
     }
 
     fn on_registered(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &Requests,
+        cx: &mut CoreContext<'_>,
         account: AccountId,
         key: SlabKey,
         message: &Fields<'_>,
     ) {
-        let flow = requests.flow(key);
+        let flow = cx.requests.flow(key);
         let granted = flow.and_then(|flow| granted_s(cx.config, account, flow, message));
         let Some(registration) = self.accounts.get_mut(account.0) else { return };
         let expires_s = granted.unwrap_or(registration.expires_s).min(cx.config.limits.expires_s_max);
@@ -301,7 +290,7 @@ impl Registrations {
         registration.failures = 0;
         registration.flow = flow;
         let lifetime = Duration::from_secs(u64::from(expires_s));
-        // Time for a whole transaction to fail and another to succeed, but not more often than twice a lifetime.
+        // Enough time for one transaction to fail and another to succeed, but at most two refreshes in a lifetime.
         let margin = (lifetime / 10).max(cx.config.timers.t1 * 70).min(lifetime / 2);
         self.timers.cancel(registration.timer);
         registration.timer = self.timers.arm(cx.now() + (lifetime - margin), Timer::Register(account));
@@ -312,11 +301,10 @@ impl Registrations {
         cx.emit(AgentEvent::Registered { account, expires_s });
     }
 
-    /// 423 (RFC 3261 §10.2.8): once more with what the registrar wants at least, if that is more than before.
+    /// Handles 423 (RFC 3261 §10.2.8): sends REGISTER again with the registrar's minimum, if that is more than before.
     fn on_too_brief(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         account: AccountId,
         answer: &Answer<'_, '_>,
         message: &Fields<'_>,
@@ -327,7 +315,7 @@ impl Registrations {
         match at_least.filter(|&seconds| seconds > registration.expires_s) {
             Some(seconds) => {
                 registration.expires_s = seconds;
-                self.send_register(cx, requests, account);
+                self.send_register(cx, account);
             }
             None => self.on_failure(cx, account, answer, None),
         }
@@ -335,7 +323,7 @@ impl Registrations {
 
     fn on_failure(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         account: AccountId,
         answer: &Answer<'_, '_>,
         after_s: Option<u32>,
@@ -365,7 +353,7 @@ impl Registrations {
     }
 }
 
-/// The lifetime of our binding at the registrar: by its Contact, or by Expires.
+/// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires.
 fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
     let mut ours = Vec::new();
     write_contact(config, account, flow, &mut ours);
@@ -377,12 +365,12 @@ fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'
     own.or_else(|| message.first(HeaderName::Expires).and_then(grammar::delta_seconds))
 }
 
-/// False for failures that will be the same next time, until a person changes something.
+/// False for failures that are permanent until the user changes the configuration.
 const fn may_pass(status: u16) -> bool {
     matches!(status, 200 | 408 | 480 | 486 | 500..=599)
 }
 
-/// RFC 5626 §4.5: 30 s, doubled with each failure, at most half an hour; between half of that and all of it.
+/// Back-off of RFC 5626 §4.5: 30 s, twice as long after each failure, at most half an hour; random between 50% and 100%.
 fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
     let upper = BACK_OFF_BASE_S.saturating_mul(1_u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
     let upper = upper.min(BACK_OFF_S_MAX);
@@ -390,7 +378,7 @@ fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
     upper / 2 + spread
 }
 
-/// The seconds of Retry-After, without its comment and parameters.
+/// Seconds of Retry-After, without its comment and parameters.
 fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
     let value = unfolded(message.first(HeaderName::RetryAfter)?);
     let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
@@ -399,5 +387,5 @@ fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
 
 const BACK_OFF_BASE_S: u32 = 30;
 const BACK_OFF_S_MAX: u32 = 1800;
-/// A registrar cannot silence a phone for longer than a day.
+/// Maximum Retry-After that is accepted: one day.
 const RETRY_AFTER_S_MAX: u32 = 24 * 3600;

@@ -1,16 +1,7 @@
 //! The outbox: packets that a protocol machine requests to be sent.
 
-use crate::{ConnectionId, Flow, Instant};
+use crate::{ConnectionId, Flow, Instant, Token};
 use alloc::vec::Vec;
-
-/// Number that a machine gives a packet to get a report if it could not be sent; 0: no report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Token(pub u64);
-
-impl Token {
-    /// No report requested.
-    pub const NONE: Self = Self(0);
-}
 
 /// One message to send: its flow and its range in the arena.
 #[derive(Clone, Copy, Debug)]

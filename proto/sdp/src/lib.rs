@@ -4,8 +4,8 @@
 //! Does: parses descriptions of untrusted peers within [`Limits`]; negotiates one audio stream with G.711, telephone events,
 //! direction and protection. The result is a [`MediaParams`], the one value that signalling hands to media.
 //!
-//! Does not: encrypt anything or agree on ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), know SIP, or accept video,
-//! DTLS-SRTP and ICE.
+//! Does not: encrypt anything or negotiate ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), handle SIP,
+//! or accept video, DTLS-SRTP and ICE.
 //!
 //! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
 //!
@@ -43,7 +43,7 @@ extern crate alloc;
 
 mod accept;
 mod answer;
-mod attributes;
+mod attribute;
 mod codec;
 mod connection;
 mod crypto_suite;
@@ -53,6 +53,7 @@ mod limits;
 mod malformed;
 mod master_key;
 mod media;
+mod media_attributes;
 mod offer;
 mod offer_answer;
 mod params;
@@ -69,17 +70,19 @@ mod phones_tests;
 #[cfg(test)]
 mod protect_tests;
 
-pub use attributes::{Attribute, RtcpAttribute, RtpMap};
+pub use attribute::Attribute;
 pub use codec::{Codec, Direction};
 pub use connection::Connection;
 pub use crypto_suite::CryptoSuite;
-pub use description::{Line, Origin, SessionDescription};
+pub use description::{Origin, SessionDescription};
 pub use limits::Limits;
 pub use malformed::{Fault, Malformed};
 pub use master_key::{MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use media::MediaDescription;
+pub use media_attributes::{RtcpAttribute, RtpMap};
 pub use offer_answer::{LocalMedia, OfferAnswer};
 pub use params::{KeyManagement, MediaParams, Protection};
 pub use profile::Profile;
 pub use refused::{Mismatch, Refused};
 pub use security_policy::{Downgrade, SecurityPolicy};
+pub use text::Line;

@@ -3,8 +3,8 @@
 //! A change belongs to a header line: a line is removed, gets another value, or has a new line put before it. What is not
 //! changed is copied as it came, byte for byte, unknown fields and odd spellings included.
 
+use crate::grammar::Values;
 use crate::grammar::{is_lws, split_value, trim};
-use crate::header::Values;
 use crate::lines::Line;
 use crate::write::{UnsafeText, breaks_the_start_line, write_number, write_stamped_via};
 use crate::{HeaderName, Message};

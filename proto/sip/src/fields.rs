@@ -1,6 +1,6 @@
 //! The header fields of a message, located but not parsed.
 
-use crate::header::Values;
+use crate::grammar::Values;
 use crate::lines::{FieldAt, Line, Next, any_field, plain_field};
 use crate::{HeaderName, Limits, Reason};
 

@@ -185,6 +185,27 @@ pub fn split_value(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     (bytes, None)
 }
 
+/// Walks the comma-separated values of one header line.
+pub(crate) struct Values<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) const fn new(line: &'a [u8]) -> Self {
+        Self { rest: Some(line) }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (value, rest) = split_value(self.rest?);
+        self.rest = rest;
+        Some(trim(value))
+    }
+}
+
 /// The value of two hexadecimal digits.
 pub fn hex_pair(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -217,7 +217,7 @@ pub fn peek_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
 
 /// The last comma-separated value of the fields of this name, found likewise.
 pub fn peek_last_header(bytes: &[u8], name: HeaderName) -> Option<&[u8]> {
-    peek_headers(bytes, name).flat_map(crate::header::Values::new).last()
+    peek_headers(bytes, name).flat_map(crate::grammar::Values::new).last()
 }
 
 fn peek_headers(bytes: &[u8], name: HeaderName) -> impl Iterator<Item = &[u8]> {

@@ -3,7 +3,7 @@
 use crate::grammar::{TOKEN, class_len, number, trim};
 use crate::header::{CSeq, NameAddr, Via};
 use crate::scan::is_visible;
-use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Rejected, Uri};
+use crate::{Fields, HeaderName, Limits, Malformed, Method, Reason, Uri};
 use core::ops::Deref;
 
 /// A request or response whose mandatory parts are there and well-formed; a view of the bytes it was read from. Other
@@ -55,6 +55,15 @@ pub enum Start<'a> {
         /// The reason phrase, which may be empty.
         reason: &'a [u8],
     },
+}
+
+/// A message that must not be processed, with the parts that could be read: enough for a response if it has a Via.
+#[derive(Debug)]
+pub struct Rejected<'a> {
+    /// The first fault.
+    pub reason: Reason,
+    /// The parts that could be read.
+    pub fields: Fields<'a>,
 }
 
 impl<'a> Message<'a> {

@@ -1,20 +1,20 @@
-//! Both ends of a call's sound.
+//! Sound of a call in both directions.
 
 use crate::pulse::PulseCard;
 use crate::sink::Sink;
 use crate::source::Source;
 use ringway_media::headset::Headset;
 
-/// What a call sends.
+/// Input of a call.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file, a tone, silence.
+    /// A file, a tone, or silence.
     Source(Source),
-    /// The microphone; silence where there is no headset.
+    /// The microphone; silence without a headset.
     Microphone,
 }
 
-/// A source, a sink, and a headset where there is one, run by a call's media thread.
+/// Source, sink and optional headset of a call, run by its media thread.
 #[derive(Debug)]
 pub struct CallSound {
     input: Input,
@@ -23,7 +23,7 @@ pub struct CallSound {
 }
 
 impl CallSound {
-    /// Joins an input, a sink, and a sound card, which plays what the sink takes too.
+    /// Combines an input, a sink, and a sound card, which plays what the sink records.
     pub fn new(input: Input, sink: Sink, card: Option<PulseCard>) -> Self {
         Self { input, sink, headset: card.map(Headset::new) }
     }
@@ -37,7 +37,7 @@ impl CallSound {
         }
     }
 
-    /// Takes a block of what was received.
+    /// Processes a block of received samples.
     pub fn play(&mut self, block: &[i16]) {
         self.sink.take(block);
         if let Some(headset) = &mut self.headset {
@@ -45,7 +45,7 @@ impl CallSound {
         }
     }
 
-    /// Plays the ringback tone for the length of a block; the sink gets the block itself.
+    /// Plays the ringback tone for the length of a block; the sink records the block itself.
     pub fn play_ringback(&mut self, block: &mut [i16]) {
         self.sink.take(block);
         if let Some(headset) = &mut self.headset {
@@ -54,17 +54,17 @@ impl CallSound {
         }
     }
 
-    /// True where the microphone is sent.
+    /// True if the microphone is the input.
     pub fn sends_microphone(&self) -> bool {
         matches!(self.input, Input::Microphone)
     }
 
-    /// Gaps and drops at the sound card, for people; `None` without a card.
+    /// Summary of gaps and drops of the sound card; `None` without a card.
     pub fn card_summary(&self) -> Option<String> {
         self.headset.as_ref().map(Headset::summary)
     }
 
-    /// The sink, to be read or [finished](Sink::finish).
+    /// Returns the sink, to be read or [finished](Sink::finish).
     pub fn into_sink(self) -> Sink {
         self.sink
     }

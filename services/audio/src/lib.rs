@@ -1,12 +1,12 @@
 //! Sound of calls on Linux: sources (files, tones, speech-like sound), sinks (files, memory), levels, and sound cards
 //! by PulseAudio's protocol ([`pulse`]).
 //!
-//! Does: fills and takes blocks on a call's media thread, where nothing may wait, lock, log or allocate; file I/O is
-//! done before the call or on a thread of its own.
+//! Does: fills and processes blocks on a call's media thread without blocking, locking, logging or allocation; file I/O
+//! happens before the call or on another thread.
 //!
-//! Does not: encode, send or receive; that is `ringway-media`'s and the driver's.
+//! Does not: encode, send or receive; `ringway-media` and the driver do.
 //!
-//! Sound is 16-bit samples, 8,000 a second, one channel. Start reading at [`CallSound`].
+//! Sound consists of 16-bit samples, 8,000/s, one channel. Start reading at [`CallSound`].
 
 mod call_sound;
 mod level;
@@ -22,7 +22,7 @@ pub use ringer::Ringer;
 pub use sink::{Sink, WavRecorder};
 pub use source::{Source, SourceError};
 
-/// Samples in a second.
+/// Sample rate.
 pub const SAMPLE_RATE_HZ: u32 = 8000;
 
 #[cfg(test)]

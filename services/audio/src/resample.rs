@@ -1,12 +1,12 @@
-//! Any rate to what a telephone carries.
+//! Conversion of sample rates to 8,000 Hz.
 
 use super::SAMPLE_RATE_HZ;
 use std::f64::consts::PI;
 
-/// Converts samples (-1 to 1) to 8,000 a second.
+/// Converts samples (-1 to 1) to 8,000/s.
 ///
-/// Each sample is a weighted sum of those around its place (a sinc function in a Hann window) that lets pass what is below
-/// half the lower of both rates: what a telephone cannot carry is left out and not folded back.
+/// Each output sample is a sum of the surrounding samples, weighted by a sinc function in a Hann window, which passes
+/// frequencies below half the lower of both rates: higher ones are removed and do not alias.
 pub(super) fn to_telephone(samples: &[f32], rate_hz: u32) -> Vec<i16> {
     let to_i16 = |sample: f64| (sample * 32_768.0).round().clamp(-32_768.0, 32_767.0) as i16;
     if rate_hz == SAMPLE_RATE_HZ || rate_hz == 0 {
@@ -17,12 +17,12 @@ pub(super) fn to_telephone(samples: &[f32], rate_hz: u32) -> Vec<i16> {
     let reach = (ZERO_CROSSINGS / cutoff).ceil();
     let count = (samples.len() as f64 / ratio) as usize;
     let sample_at = |index: usize| {
-        let place = index as f64 * ratio;
-        let first = (place - reach).ceil().max(0.0) as usize;
-        let last = ((place + reach).floor() as usize).min(samples.len().saturating_sub(1));
+        let position = index as f64 * ratio;
+        let first = (position - reach).ceil().max(0.0) as usize;
+        let last = ((position + reach).floor() as usize).min(samples.len().saturating_sub(1));
         let around = samples.get(first..=last).unwrap_or_default();
         let weigh = |(offset, &sample): (usize, &f32)| {
-            let distance = (first + offset) as f64 - place;
+            let distance = (first + offset) as f64 - position;
             let window = 0.5 * (1.0 + (PI * distance / reach).cos());
             f64::from(sample) * sinc(distance * cutoff) * window * cutoff
         };
@@ -35,8 +35,8 @@ fn sinc(x: f64) -> f64 {
     if x.abs() < 1e-9 { 1.0 } else { (PI * x).sin() / (PI * x) }
 }
 
-/// Half the width of the sum, in zeros of the sinc function.
+/// Half the width of the window, in zeros of the sinc function.
 const ZERO_CROSSINGS: f64 = 16.0;
 
-/// The part of the band that is let pass unharmed.
+/// Fraction of the band that passes unattenuated.
 const PASSED: f64 = 0.92;

@@ -1,4 +1,4 @@
-//! The ring of an incoming call.
+//! Ringing of an incoming call.
 
 use crate::pulse::{Names, PulseCard, SoundServer};
 use ringway_media::headset::Headset;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Rings at the loudspeaker until it is dropped.
+/// Plays the ringing tone on the loudspeaker until it is dropped.
 #[derive(Debug)]
 pub struct Ringer {
     is_over: Arc<AtomicBool>,
@@ -17,7 +17,7 @@ pub struct Ringer {
 }
 
 impl Ringer {
-    /// Starts to ring.
+    /// Starts ringing.
     pub fn start(server: &SoundServer, devices: &Names) -> io::Result<Self> {
         let (card, _) = PulseCard::open(server, devices)?;
         let mut headset = Headset::new(card);
@@ -28,7 +28,7 @@ impl Ringer {
                 headset.start();
                 while !is_over.load(Ordering::Relaxed) {
                     headset.ring(Ringing::Here);
-                    std::thread::park_timeout(EVERY);
+                    std::thread::park_timeout(INTERVAL);
                 }
             }
         };
@@ -44,5 +44,5 @@ impl Drop for Ringer {
     }
 }
 
-/// A third of what a headset queues while it rings.
-const EVERY: Duration = Duration::from_millis(10);
+/// A third of a headset's queue while it rings.
+const INTERVAL: Duration = Duration::from_millis(10);

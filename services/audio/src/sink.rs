@@ -1,4 +1,4 @@
-//! Where received sound goes: a file, memory, or nowhere.
+//! Sinks of received sound: a file, memory, or none.
 
 use super::SAMPLE_RATE_HZ;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -8,24 +8,24 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where sound that was received goes to.
+/// Sink of received sound.
 #[derive(Debug)]
 pub enum Sink {
-    /// Nowhere.
+    /// Discards samples.
     Null,
-    /// Into a file.
+    /// Records into a file.
     Wav(WavRecorder),
-    /// Into memory, as far as there is room.
+    /// Stores samples in memory up to the capacity.
     Memory(Vec<i16>),
 }
 
 impl Sink {
-    /// Keeps the first `samples` that come.
+    /// Creates a sink that stores the first `samples` samples.
     pub fn memory(samples: usize) -> Self {
         Self::Memory(Vec::with_capacity(samples))
     }
 
-    /// Takes what comes next.
+    /// Processes the next block.
     pub fn take(&mut self, block: &[i16]) {
         match self {
             Self::Null => {}
@@ -37,7 +37,7 @@ impl Sink {
         }
     }
 
-    /// Waits until all is written. An error is the file's.
+    /// Waits until everything is written. The error is that of the file.
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::Null | Self::Memory(_) => Ok(()),
@@ -46,10 +46,10 @@ impl Sink {
     }
 }
 
-/// Records into a 16-bit WAV file. The media thread hands samples over; a thread of its own writes them.
+/// Records into a 16-bit WAV file. The media thread queues samples; another thread writes them.
 ///
-/// The file is whole every second, also when the program is killed. What the disk does not take in time is left out and
-/// told at the end.
+/// The file is valid after every second, even if the program is killed. Samples that the disk does not accept in time
+/// are dropped, and reported at the end.
 #[derive(Debug)]
 pub struct WavRecorder {
     samples: Producer<i16>,
@@ -58,7 +58,7 @@ pub struct WavRecorder {
 }
 
 impl WavRecorder {
-    /// Begins a file, over one that is there.
+    /// Creates a file; an existing one is replaced.
     pub fn create(path: &Path) -> io::Result<Self> {
         let spec = hound::WavSpec {
             channels: 1,
@@ -73,7 +73,7 @@ impl WavRecorder {
         Ok(Self { samples, dropped: 0, writer: Some(writer) })
     }
 
-    /// Takes what comes next, without waiting.
+    /// Queues the next block without blocking.
     pub fn take(&mut self, block: &[i16]) {
         match self.samples.push_entire_slice(block) {
             Ok(()) => {}
@@ -81,11 +81,11 @@ impl WavRecorder {
         }
     }
 
-    /// Writes what is left and closes the file. Sound that the disk did not take in time is an error too.
+    /// Writes the queued samples and closes the file. Dropped samples are an error.
     pub fn finish(mut self) -> io::Result<()> {
         let dropped = self.dropped;
         let writer = self.writer.take();
-        // The writer ends when nothing can come any more.
+        // The writer ends when the queue is abandoned.
         drop(self);
         match writer.map(JoinHandle::join) {
             Some(Ok(written)) => written?,
@@ -101,7 +101,7 @@ impl WavRecorder {
 fn write(mut file: hound::WavWriter<BufWriter<File>>, mut samples: Consumer<i16>) -> io::Result<()> {
     let mut since_flush = 0;
     loop {
-        // Asked first: what was pushed before the end is then seen below.
+        // Checked first, so that the samples pushed before the end are read below.
         let is_last = samples.is_abandoned();
         let count = samples.slots();
         if let Ok(chunk) = samples.read_chunk(count) {
@@ -117,7 +117,7 @@ fn write(mut file: hound::WavWriter<BufWriter<File>>, mut samples: Consumer<i16>
         if is_last {
             return file.finalize().map_err(io_error);
         }
-        std::thread::sleep(WRITE_EVERY);
+        std::thread::sleep(WRITE_INTERVAL);
     }
 }
 
@@ -128,7 +128,7 @@ fn io_error(error: hound::Error) -> io::Error {
     }
 }
 
-/// Four seconds of sound: how long the disk may be busy.
+/// Capacity of the queue: four seconds during which the disk may be busy.
 const RING_SAMPLES: usize = 4 * SAMPLE_RATE_HZ as usize;
 
-const WRITE_EVERY: Duration = Duration::from_millis(50);
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where sound to be sent comes from.
+/// Source of sound to be sent.
 #[derive(Clone, Debug)]
 pub struct Source(Kind);
 
@@ -19,28 +19,29 @@ enum Kind {
 }
 
 impl Source {
-    /// Nothing to be heard.
+    /// Silence.
     pub const fn silence() -> Self {
         Self(Kind::Silence)
     }
 
-    /// A pure tone at half the loudest, 1 to 3,999 Hz.
+    /// Pure tone at half the maximum amplitude, 1 to 3,999 Hz.
     pub fn tone(frequency_hz: u32) -> Result<Self, SourceError> {
         Tone::new(frequency_hz).map(|tone| Self(Kind::Tone(tone))).ok_or(SourceError::Frequency(frequency_hz))
     }
 
-    /// Samples as they are, once, and then silence.
+    /// Plays samples once, then silence.
     pub fn samples(samples: Vec<i16>) -> Self {
         Self(Kind::Samples { samples: samples.into(), next: 0, is_loop: false })
     }
 
-    /// Something like speech: syllables of a humming voice that rises and falls, with pauses. It never ends.
+    /// Speech-like sound without end: syllables of a voice with changing pitch, and pauses.
     pub fn speech_like() -> Self {
         Self(Kind::Samples { samples: syllables().into(), next: 0, is_loop: true })
     }
 
-    /// A WAV file, once, and then silence: 8 to 32 bits or floating point, any usual rate, any number of channels,
-    /// at most 60 million samples of each. It is read and converted here, so that the media thread only copies.
+    /// Plays a WAV file once, then silence: 8 to 32 bits or floating point, 4,000 to 384,000 Hz, any number of
+    /// channels, at most 60 million samples per channel. It is read and converted here, so that the media thread only
+    /// copies.
     pub fn wav(path: &Path) -> Result<Self, SourceError> {
         let failed = |why: hound::Error| SourceError::File { path: path.display().to_string(), why };
         let mut reader = hound::WavReader::open(path).map_err(failed)?;
@@ -66,7 +67,7 @@ impl Source {
         Ok(Self::samples(to_telephone(&mixed, spec.sample_rate)))
     }
 
-    /// Begins again after its end, if it has one.
+    /// Repeats a finite source for ever.
     pub fn looped(mut self) -> Self {
         if let Kind::Samples { is_loop, .. } = &mut self.0 {
             *is_loop = true;
@@ -74,7 +75,7 @@ impl Source {
         self
     }
 
-    /// Fills a block with what comes next.
+    /// Fills the next block.
     pub fn fill(&mut self, block: &mut [i16]) {
         match &mut self.0 {
             Kind::Silence => block.fill(0),
@@ -92,31 +93,31 @@ impl Source {
     }
 }
 
-/// Why there is no such source.
+/// Error of creating a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A frequency that 8,000 samples a second cannot carry.
-    #[error("a tone of {0} Hz cannot be sent: telephone sound carries 1 to 3999 Hz")]
+    /// The frequency is outside the range of 8,000 samples/s.
+    #[error("a tone of {0} Hz is not supported; give 1 to 3999 Hz")]
     Frequency(u32),
-    /// The file cannot be read, or is no WAV.
-    #[error("{path}: {why}; give a WAV file that can be read")]
+    /// The file cannot be read, or is not a WAV file.
+    #[error("{path}: {why}; give a readable WAV file")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// What is wrong.
+        /// Error of the reader.
         why: hound::Error,
     },
-    /// It is a WAV, but not one that can be used.
+    /// The WAV file has an unsupported format.
     #[error("{path}: {what}; convert it, for example with `sox IN.wav -r 8000 -c 1 OUT.wav`")]
     Unusable {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Violated limit.
         what: &'static str,
     },
 }
 
-/// One channel from interleaved ones; what is left of a last frame counts for nothing.
+/// Mixes interleaved channels into one; an incomplete last frame is ignored.
 fn mix(mut samples: impl Iterator<Item = hound::Result<f32>>, channels: u16) -> hound::Result<Vec<f32>> {
     let mut mixed = Vec::new();
     loop {
@@ -131,8 +132,8 @@ fn mix(mut samples: impl Iterator<Item = hound::Result<f32>>, channels: u16) -> 
     }
 }
 
-/// Ten seconds of syllables: a fundamental that glides between 110 and 160 Hz with falling overtones, 120 to 280 ms long,
-/// a short pause after each and a long one after a few.
+/// Ten seconds of syllables: a fundamental that glides between 100 and 170 Hz with falling overtones, 120 to 280 ms
+/// long, a short pause after each and a long one after every fifth.
 fn syllables() -> Vec<i16> {
     let rate = f64::from(SAMPLE_RATE_HZ);
     let mut samples = Vec::with_capacity(10 * SAMPLE_RATE_HZ as usize);
@@ -140,10 +141,10 @@ fn syllables() -> Vec<i16> {
     for syllable in 0..30_u32 {
         let length = (0.12 + 0.04 * f64::from(syllable * 7 % 5)) * rate;
         for at in 0..length as u32 {
-            let place = f64::from(at) / length;
-            let pitch = 35.0f64.mul_add((f64::from(syllable) * 1.3 + place * 2.0).sin(), 135.0);
+            let position = f64::from(at) / length;
+            let pitch = 35.0f64.mul_add((f64::from(syllable) * 1.3 + position * 2.0).sin(), 135.0);
             phase = (phase + TAU * pitch / rate) % TAU;
-            // A formant that moves from syllable to syllable.
+            // The formant moves from syllable to syllable.
             let formant = 500.0 + 150.0 * f64::from(syllable * 3 % 7);
             let voice: f64 = (1..20)
                 .map(|overtone| {
@@ -151,7 +152,7 @@ fn syllables() -> Vec<i16> {
                     (f64::from(overtone) * phase).sin() * (0.08 + (-distance * distance).exp())
                 })
                 .sum();
-            let envelope = (place * std::f64::consts::PI).sin();
+            let envelope = (position * std::f64::consts::PI).sin();
             samples.push((voice * envelope * SPEECH_AMPLITUDE).clamp(-32_000.0, 32_000.0) as i16);
         }
         let pause = if syllable % 5 == 4 { 0.45 } else { 0.05 };
@@ -162,8 +163,8 @@ fn syllables() -> Vec<i16> {
 
 const SPEECH_AMPLITUDE: f64 = 3000.0;
 
-/// Rates that can be converted.
+/// Supported rates in Hz.
 const RATES_HZ: std::ops::RangeInclusive<u32> = 4_000..=384_000;
 
-/// The longest file, in samples of one channel: 240 MB while it is being converted.
+/// Maximum length of a file in samples per channel: 240 MB during the conversion.
 const FRAMES_MAX: u32 = 60_000_000;

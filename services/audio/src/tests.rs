@@ -1,4 +1,5 @@
-//! Tested: tones, speech-like sound, files there and back, conversion, levels, wrong files. Not tested: a slow disk.
+//! Tested: tones, speech-like sound, writing and reading files, conversion, levels, invalid files. Not tested: a slow
+//! disk.
 
 use super::*;
 use ringway_test_support::tone::share_at;
@@ -27,7 +28,7 @@ fn write_wav(path: &Path, spec: hound::WavSpec, frames: usize, sample: impl Fn(u
 }
 
 #[test]
-fn a_tone_is_one_and_stays_in_step_over_blocks() {
+fn a_tone_is_pure_and_continuous_over_blocks() {
     let samples = take(&mut Source::tone(440).unwrap(), 8000);
     assert!(share_at(&samples, 440.0) > 0.99 && share_at(&samples, 600.0) < 0.01);
     for wrong in [0, 4000, 48_000] {
@@ -36,7 +37,7 @@ fn a_tone_is_one_and_stays_in_step_over_blocks() {
 }
 
 #[test]
-fn speech_like_sound_has_syllables_and_pauses_and_does_not_end() {
+fn speech_like_sound_has_syllables_and_pauses_and_repeats() {
     let samples = take(&mut Source::speech_like(), 30 * 8000);
     let levels: Vec<u16> = samples.chunks(800).map(|block| Level::of(block).rms).collect();
     let loud = levels.iter().filter(|&&rms| rms > 1000).count();
@@ -46,7 +47,7 @@ fn speech_like_sound_has_syllables_and_pauses_and_does_not_end() {
 }
 
 #[test]
-fn what_is_recorded_is_what_was_played() {
+fn the_recording_equals_the_played_sound() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wav");
     let sent = take(&mut Source::speech_like(), 16_000);
@@ -70,7 +71,7 @@ fn what_is_recorded_is_what_was_played() {
 }
 
 #[test]
-fn memory_keeps_what_there_is_room_for() {
+fn memory_stores_up_to_its_capacity() {
     let mut pair = CallSound::new(Input::Microphone, Sink::memory(200), None);
     let mut block = [1; 160];
     pair.capture(&mut block);
@@ -82,7 +83,7 @@ fn memory_keeps_what_there_is_room_for() {
 }
 
 #[test]
-fn files_of_any_rate_and_form_become_telephone_sound() {
+fn files_of_any_rate_and_format_are_converted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wav");
     for (rate, channels, bits) in
@@ -99,7 +100,7 @@ fn files_of_any_rate_and_form_become_telephone_sound() {
             assert!(share > 0.97, "{spec:?}: {share}");
         }
     }
-    // What is above half the new rate is left out, not folded back.
+    // Frequencies above half the new rate are removed and do not alias.
     let spec = hound::WavSpec {
         channels: 1,
         sample_rate: 48_000,
@@ -111,7 +112,7 @@ fn files_of_any_rate_and_form_become_telephone_sound() {
 }
 
 #[test]
-fn a_file_that_is_no_sound_is_named() {
+fn a_file_without_sound_is_an_error_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.wav");
     let error = Source::wav(&path).unwrap_err().to_string();
@@ -132,7 +133,7 @@ fn a_file_that_is_no_sound_is_named() {
 }
 
 #[test]
-fn a_file_cut_short_plays_what_is_there_or_is_refused() {
+fn a_truncated_file_is_played_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, cut) = (folder.path().join("whole.wav"), folder.path().join("cut.wav"));
     let mut recorder = WavRecorder::create(&whole).unwrap();
@@ -146,7 +147,7 @@ fn a_file_cut_short_plays_what_is_there_or_is_refused() {
 }
 
 #[test]
-fn levels_are_those_of_the_block() {
+fn levels_are_measured_per_block() {
     let quiet = Level::of(&[0; 160]);
     assert_eq!((quiet, quiet.dbfs().round()), (Level::default(), -90.0));
     let loud = Level::of(&[i16::MIN; 160]);

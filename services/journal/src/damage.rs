@@ -8,20 +8,21 @@ use std::path::{Path, PathBuf};
 /// Maximum number of lost keys that are kept.
 const KEYS_MAX: usize = 1_000;
 
-/// A file of the journal that is damaged or missing. Its text says where, how much is lost and where the file is kept.
+/// A damaged or missing file of the journal. Its text contains the offset, the number of lost records and the name of
+/// the kept copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
     /// Offset of the damage in bytes; `None`: the file is missing.
     pub offset: Option<u64>,
-    /// Records that are lost, or at least so many.
+    /// Number of lost records, or its lower bound.
     pub lost: u64,
-    /// False: there may be more than `lost`.
+    /// True if `lost` is the exact number.
     pub is_exact: bool,
-    /// Under which name the damaged file is kept, or why it is not.
+    /// Name of the kept copy, or the error that prevented keeping it.
     pub kept: Result<PathBuf, String>,
-    /// Missing files, this one and those numbered after it.
+    /// Number of consecutive missing files that begin with this one.
     missing: u64,
 }
 
@@ -73,7 +74,7 @@ impl Display for Damage {
 /// Keys whose last record is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostKeys {
-    /// By key: false when the key itself is damaged.
+    /// By key: false if the key itself may be wrong.
     keys: BTreeMap<Vec<u8>, bool>,
     more: u64,
 }
@@ -87,14 +88,14 @@ impl LostKeys {
         }
     }
 
-    /// Removes `key`, of which a whole record came after the damaged one.
+    /// Removes `key`, because an intact later record was found.
     pub(crate) fn found_again(&mut self, key: &[u8]) {
         if !self.keys.is_empty() {
             self.keys.remove(key);
         }
     }
 
-    /// The keys, in their order.
+    /// Lost keys, sorted.
     pub fn iter(&self) -> impl Iterator<Item = LostKey<'_>> {
         self.keys.iter().map(|(key, is_certain)| LostKey { key, is_certain: *is_certain })
     }
@@ -104,7 +105,7 @@ impl LostKeys {
         self.more
     }
 
-    /// True when no damaged record has a key that can be read.
+    /// True if the key of no damaged record is readable.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

@@ -1,47 +1,47 @@
-//! The file operations of a journal, as a trait, so that a test can make each of them fail.
+//! File operations of a journal behind a trait, so that tests can make each of them fail.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Flags for opening a file of the journal: a symbolic link in its place would lead writes to another file.
+/// Flags for opening a file of the journal. A symbolic link in its position would redirect writes to another file.
 const FLAGS: libc::c_int = libc::O_NOFOLLOW;
 
-/// A place for the journal's files.
+/// File system of the journal.
 pub trait Disk: Send + Sync + 'static {
-    /// A new, empty file; one that is there already is emptied.
+    /// Creates an empty file; truncates an existing one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// An existing file, cut to its first `length` bytes, for appending.
+    /// Opens an existing file for appending, truncated to `length` bytes.
     fn append_to(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file another's name, in one step.
+    /// Renames a file atomically.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives an existing file a second name, under which it stays as it is when the first is removed.
+    /// Adds a second name to an existing file, which keeps its content when the first name is removed.
     fn keep(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Returns once the names in `folder` (created, renamed, removed) are on the disk.
+    /// Makes the names in `folder` (created, renamed, removed) durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
 /// A file open for appending.
 pub trait DiskFile: Send {
-    /// Adds all of `bytes` at the end. After an error any part of them may be there.
+    /// Appends all of `bytes`. After an error any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns once what was appended is on the disk.
+    /// Makes the appended bytes durable.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Forgets everything after the first `length` bytes.
+    /// Truncates the file to `length` bytes.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 
-/// The machine's own file system.
+/// Local file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalDisk;
 
@@ -70,7 +70,7 @@ impl Disk for LocalDisk {
         if fs::hard_link(from, to).is_ok() {
             return Ok(());
         }
-        // Not every file system has links.
+        // The file system may not support hard links.
         let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
         io::copy(&mut open_to_read(from)?, &mut copy)?;
         copy.sync_all()
@@ -86,7 +86,7 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(FLAGS).open(path)
 }
 
-/// Opens the file that keeps a second server off, and makes it if there is none.
+/// Opens the lock file against a second server; creates it if necessary.
 pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).custom_flags(FLAGS).open(path)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Error of opening a journal. Each text names the file and says what to do.
+/// Error of opening a journal. Its text contains the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file was written by a later version.
@@ -15,9 +15,9 @@ pub enum JournalError {
     Newer {
         /// The file.
         file: PathBuf,
-        /// The version in the file.
+        /// Version in the file.
         found: u16,
-        /// The newest version this program reads.
+        /// Newest version that this program reads.
         known: u16,
     },
     /// A file of the journal is a symbolic link, and writes would go to another file.
@@ -38,14 +38,14 @@ pub enum JournalError {
         /// The journal's lock file.
         file: PathBuf,
     },
-    /// The file system refused.
-    #[error("{}: cannot {doing}: {source}; check the path, its permissions and the room on the disk", file.display())]
+    /// A file operation failed.
+    #[error("{}: cannot {doing}: {source}; check the path, its permissions and the free space on the disk", file.display())]
     Io {
         /// The file.
         file: PathBuf,
         /// The operation that failed.
         doing: &'static str,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
 }

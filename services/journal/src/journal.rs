@@ -1,4 +1,4 @@
-//! The journal of bindings: append-only segments, and now and then a snapshot that makes the old ones unneeded.
+//! Journal of bindings: append-only segments, and snapshots that replace old segments.
 
 use crate::disk::open_to_lock;
 use crate::record::{encode_synced, seal};
@@ -10,49 +10,51 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Segments may always grow to this many bytes before a snapshot is written.
+/// Total size of the segments below which no snapshot is written, in bytes.
 pub(crate) const COMPACT_BYTES_MIN: u64 = 64 << 20;
-/// Beyond that they may grow to this many times the last snapshot.
+/// Total size of the segments, as a multiple of the last snapshot, above which a snapshot is written.
 pub(crate) const COMPACT_SNAPSHOTS: u64 = 2;
 
-/// A journal that was read and is open for appending. Give it to [`crate::Writer::start`].
+/// A journal that was recovered and is open for appending, for [`crate::Writer::start`].
 pub struct Journal {
     names: Names,
     disk: Arc<dyn Disk>,
     segment: Box<dyn DiskFile>,
     number: u64,
-    /// The segment's good bytes and its next record; what a failed write left behind them is cut off before the next one.
+    /// Intact length of the segment and number of its next record. Bytes after it, left by a failed write, are cut off
+    /// before the next write.
     open: Open,
     needs_cut: bool,
-    /// Bytes of the segment that are on the disk.
+    /// Bytes of the segment that are durable.
     synced: u64,
-    /// The segment ends in a record that says that all of it is on the disk, or nothing was appended yet.
+    /// True if the segment ends with a `synced` record, or nothing was appended yet.
     is_marked: bool,
     older_bytes: u64,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
-    /// The files that were read should be replaced by a snapshot, however long they are.
-    is_worn: bool,
+    /// True if the recovered files should be replaced by a snapshot regardless of their size.
+    needs_snapshot: bool,
     recovery: Recovery,
-    /// Held as long as the journal lives; the system lets go of it when the process dies.
+    /// Locked during the lifetime of the journal; the system unlocks it when the process ends.
     _lock: File,
 }
 
 impl Journal {
-    /// Reads the journal whose files begin with `path` (they are made if there are none) and hands over its records,
-    /// oldest first: key, value; an empty value says that the key is gone. Each record is the whole state of its key,
-    /// so a later one replaces an earlier one.
+    /// Reads the journal whose files begin with `path`, creating it if necessary, and passes its records to `on_record`
+    /// as key and value, oldest first; an empty value means that the key was removed. Each record is the complete state
+    /// of its key, so a later one replaces an earlier one.
     ///
-    /// Damaged records are left out and reported in [`Journal::recovery`]; the damaged file is kept under another name and
-    /// replaced by a snapshot.
+    /// Damaged records are skipped and reported in [`Journal::recovery`]; the damaged file is kept under another name
+    /// and replaced by a snapshot.
     ///
     /// # Errors
-    /// Another process holds the journal; a file is of a later version or a symbolic link; the file system refuses.
+    /// Another process has locked the journal; a file has a later version or is a symbolic link; a file operation
+    /// failed.
     pub fn recover(path: &Path, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, JournalError> {
         Self::recover_on(Arc::new(LocalDisk), path, on_record)
     }
 
-    /// [`Journal::recover`], with writes going to `disk`.
+    /// Like [`Journal::recover`], with writes going to `disk`.
     ///
     /// # Errors
     /// As [`Journal::recover`].
@@ -87,13 +89,13 @@ impl Journal {
             older_bytes: position.older_bytes,
             snapshot_bytes: position.snapshot_bytes,
             compact_bytes_min: COMPACT_BYTES_MIN,
-            is_worn: position.wants_snapshot,
+            needs_snapshot: position.wants_snapshot,
             recovery,
             _lock: lock,
         })
     }
 
-    /// Lets segments grow to only `bytes` before a snapshot is written, instead of 64 MiB; for tests.
+    /// Sets the segment size from which snapshots are written, instead of 64 MiB; for tests.
     #[must_use]
     pub fn compact_from(mut self, bytes: u64) -> Self {
         self.compact_bytes_min = bytes;
@@ -105,12 +107,12 @@ impl Journal {
         &self.recovery
     }
 
-    /// Beginning of the names of all its files.
+    /// Common prefix of the names of all its files; also the path of the snapshot.
     pub fn path(&self) -> &Path {
         self.names.snapshot()
     }
 
-    /// Adds a batch of records and seals them for this segment.
+    /// Seals a batch of records for this segment and appends it.
     pub(crate) fn append(&mut self, batch: &mut [u8]) -> io::Result<()> {
         if self.needs_cut {
             self.segment.cut(self.open.length)?;
@@ -131,14 +133,14 @@ impl Journal {
         }
     }
 
-    /// Returns once all that was appended is on the disk.
+    /// Makes all appended records durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.segment.sync()?;
         self.synced = self.open.length;
         Ok(())
     }
 
-    /// Begins a new segment. Its header says how much of the old one was synced: the rest may be damaged after a crash.
+    /// Begins a new segment. Its header stores the synced length of the old one: the rest may be damaged after a crash.
     pub(crate) fn begin_segment(&mut self) -> io::Result<u64> {
         let number = self.number + 1;
         let (segment, open) = create_segment(&self.names, &*self.disk, number, self.synced)?;
@@ -152,29 +154,29 @@ impl Journal {
         Ok(number)
     }
 
-    /// Ends the segment with a record that says that all of it is on the disk, so that later damage to its last records
-    /// does not look like a write that a crash cut short.
+    /// Ends the segment with a `synced` record, so that later damage to its last records is not mistaken for an
+    /// incomplete write of a crash.
     pub(crate) fn close(&mut self) {
         if self.synced == self.open.length && !self.is_marked && !self.needs_cut {
             let mut mark = Vec::new();
             encode_synced(&mut mark, self.synced);
-            // Without this record the next start works as well.
+            // The next start works without this record too.
             let _ = self.append(&mut mark).and_then(|()| self.sync());
         }
     }
 
-    /// True when the segments have grown so much that a snapshot pays.
+    /// True if the segments have grown so much that a snapshot is due.
     pub(crate) fn wants_snapshot(&self) -> bool {
         let grown = self.older_bytes + self.open.length;
-        self.is_worn
+        self.needs_snapshot
             || grown > self.compact_bytes_min.max(self.snapshot_bytes.saturating_mul(COMPACT_SNAPSHOTS))
     }
 
-    /// Takes note that a snapshot of `bytes` replaced all segments before the open one.
+    /// Notes that a snapshot of `bytes` bytes has replaced all segments before the open one.
     pub(crate) fn snapshot_written(&mut self, bytes: u64) {
         self.snapshot_bytes = bytes;
         self.older_bytes = 0;
-        self.is_worn = false;
+        self.needs_snapshot = false;
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -203,8 +205,7 @@ fn lock(names: &Names) -> Result<File, JournalError> {
     }
 }
 
-/// Makes segment `number` with its header, and returns once both are on the disk: a segment that has records has a
-/// header that can be trusted.
+/// Creates segment `number` with its header and makes both durable, so that a segment with records has a valid header.
 fn create_segment(
     names: &Names,
     disk: &dyn Disk,

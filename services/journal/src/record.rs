@@ -1,16 +1,16 @@
-//! The records of a journal file.
+//! Records of a journal file.
 //!
 //! ```text
 //! mark: 4 | file: u32 | number: u32 | key length: u16 | value length: u32
 //! | crc32 of file to value length: u32 | crc32 of the key: u32 | crc32 of the value: u32 | key | value   (little endian)
 //! ```
-//! An empty value says that the key is gone. An empty key marks a control record of the journal itself: `synced` (the
-//! file's first n bytes were on the disk when this was written) or `end` (a snapshot is whole and has n records).
+//! An empty value means that the key was removed. An empty key marks a control record of the journal: `synced` (the
+//! file's first n bytes were durable when this was written) or `end` (a snapshot is complete and has n records).
 //!
-//! Three checksums, each continuing the one before it: the first makes the lengths trustworthy, the second the key of
-//! a damaged record. `file` is random and the same in all records of one file, so that neither stale disk
-//! blocks nor text in a value pass for a record. `number` counts the records of a file, so that it is
-//! known how many are missing; a control record has the number of the record after it.
+//! There are three checksums, each continuing the previous one: the first protects the lengths, the second the key, so
+//! that the key of a record with a damaged value is readable. `file` is random and the same in all records of one file,
+//! so that neither stale disk blocks nor text in a value are taken for a record. `number` counts the records of a file,
+//! so that the number of missing ones is known; a control record has the number of the next record.
 //!
 //! Version 1 (read, not written) had neither mark, file nor number:
 //! ```text
@@ -20,47 +20,47 @@
 use memchr::memmem;
 use std::fmt::{self, Display, Formatter};
 
-/// The longest key; a longer one is not stored.
+/// Maximum length of a key in bytes; records with longer keys are not stored.
 pub const KEY_BYTES_MAX: usize = 4096;
-/// The longest value; a longer one is not stored.
+/// Maximum length of a value in bytes; records with longer values are not stored.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// The longest record.
+/// Maximum length of a record in bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 pub(crate) const RECORD_HEADER_BYTES: usize = 30;
-/// Begins every record. No text in UTF-8 contains it.
+/// First bytes of every record. They do not occur in UTF-8.
 const MARK: [u8; 4] = [0xf5, b'r', 0xc0, b'B'];
 const V1_HEADER_BYTES: usize = 10;
 const SYNCED_MAGIC: &[u8; 16] = b"\0ringway synced\0";
 const END_MAGIC: &[u8; 16] = b"\0ringway the end";
 
-/// The version of a file's records.
+/// Version of a file's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     V1,
     V2 {
-        /// The number in all records of the file; `None`: its header is damaged, and any is taken.
+        /// Number in all records of the file; `None`: the header is damaged, and any number is accepted.
         file: Option<u32>,
     },
 }
 
-/// One step through a file's records.
+/// Result of decoding at one position of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<'a> {
     Whole(Whole<'a>),
-    /// More bytes are needed to say.
+    /// More bytes are needed.
     Incomplete,
-    /// No whole record begins here.
+    /// No intact record begins here.
     Damaged(Option<LostKey<'a>>),
 }
 
-/// A record whose checksums are right.
+/// An intact record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Whole<'a> {
     pub(crate) content: Content<'a>,
-    /// Its length in the file.
+    /// Length in the file.
     pub(crate) length: usize,
-    /// Its file and number; not in version 1.
-    pub(crate) place: Option<(u32, u32)>,
+    /// Number of the file and of the record; `None` in version 1.
+    pub(crate) position: Option<(u32, u32)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ pub(crate) enum Content<'a> {
         key: &'a [u8],
         value: &'a [u8],
     },
-    /// All before it was on the disk when this was written.
+    /// All bytes before it were durable when it was written.
     Synced,
-    /// A snapshot of `records` records ends here.
+    /// End of a snapshot with `records` records.
     End {
         records: u64,
     },
@@ -80,13 +80,13 @@ pub(crate) enum Content<'a> {
 /// The key of a damaged record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostKey<'a> {
-    /// Its bytes.
+    /// Bytes of the key, possibly wrong.
     pub key: &'a [u8],
-    /// False: the key's own checksum is wrong too.
+    /// False: the key's checksum does not match.
     pub is_certain: bool,
 }
 
-/// Writes the key quoted; one that may be misread ends in `?`.
+/// Writes the key in quotes, followed by `?` if it may be wrong.
 impl Display for LostKey<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mark = if self.is_certain { "" } else { "?" };
@@ -94,8 +94,8 @@ impl Display for LostKey<'_> {
     }
 }
 
-/// Adds a record whose other fields are still to be filled in by [`seal`]. `value` may only append. False, and nothing
-/// added: the key or the value is too long, or the key is empty.
+/// Appends a record; [`seal`] fills in the other fields. `value` may only append. Returns false and appends nothing if
+/// the key is empty, or the key or the value is too long.
 pub(crate) fn encode(buffer: &mut Vec<u8>, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> bool {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return false;
@@ -112,9 +112,9 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, key: &[u8], value: impl FnOnce(&mut V
     true
 }
 
-/// Fills in mark, file, numbers and checksums of all records in `batch`, the first of which is record `number` of `file`;
-/// gives the number of the next. It is done by the store's thread, so that a worker that appends holds the lock no
-/// longer than copying takes.
+/// Fills in mark, file, numbers and checksums of all records in `batch`, beginning with record `number` of `file`;
+/// returns the number of the next record. The journal's thread calls it, so that appending threads hold the lock only
+/// for the copy.
 pub(crate) fn seal(batch: &mut [u8], file: u32, mut number: u32) -> u32 {
     let mut rest = batch;
     while let Some(lengths) = Lengths::read(rest, 12) {
@@ -139,17 +139,17 @@ pub(crate) fn seal(batch: &mut [u8], file: u32, mut number: u32) -> u32 {
     number
 }
 
-/// Adds a `synced` record, not sealed.
+/// Appends an unsealed `synced` record.
 pub(crate) fn encode_synced(buffer: &mut Vec<u8>, bytes: u64) {
     encode_control(buffer, SYNCED_MAGIC, bytes);
 }
 
-/// Adds an `end` record, not sealed.
+/// Appends an unsealed `end` record.
 pub(crate) fn encode_end(buffer: &mut Vec<u8>, records: u64) {
     encode_control(buffer, END_MAGIC, records);
 }
 
-/// Reads the record at the beginning of `bytes`.
+/// Decodes the record at the beginning of `bytes`.
 pub(crate) fn decode(format: Format, bytes: &[u8]) -> Step<'_> {
     match format {
         Format::V1 => decode_v1(bytes),
@@ -157,10 +157,10 @@ pub(crate) fn decode(format: Format, bytes: &[u8]) -> Step<'_> {
     }
 }
 
-/// Finds where the next record may begin in `bytes`; `Err`: in none of its first so many bytes.
+/// Finds the offset at which the next record may begin in `bytes`; `Err`: number of bytes in which none begins.
 pub(crate) fn find_next(format: Format, bytes: &[u8]) -> Result<usize, usize> {
     match format {
-        // Without a mark every byte may be the first.
+        // Version 1 has no mark, so a record may begin at every byte.
         Format::V1 if bytes.is_empty() => Err(0),
         Format::V1 => Ok(0),
         Format::V2 { .. } => {
@@ -209,21 +209,21 @@ fn decode_v1(bytes: &[u8]) -> Step<'_> {
     whole(key, value.get(..lengths.value).unwrap_or_default(), length, None)
 }
 
-fn whole<'a>(key: &'a [u8], value: &'a [u8], length: usize, place: Option<(u32, u32)>) -> Step<'a> {
+fn whole<'a>(key: &'a [u8], value: &'a [u8], length: usize, position: Option<(u32, u32)>) -> Step<'a> {
     let content = if key.is_empty() {
         match (value.first_chunk::<16>(), value.last_chunk::<8>()) {
             (Some(SYNCED_MAGIC), Some(_)) => Content::Synced,
             (Some(END_MAGIC), Some(number)) => Content::End { records: u64::from_le_bytes(*number) },
-            // A control record that no version writes.
+            // Unknown control record.
             (Some(_), _) | (None, _) => return Step::Damaged(None),
         }
     } else {
         Content::Record { key, value }
     };
-    Step::Whole(Whole { content, length, place })
+    Step::Whole(Whole { content, length, position })
 }
 
-/// The key of a record whose lengths or key are damaged, if it can be read as text.
+/// Key of a record whose lengths or key are damaged, if it is text.
 fn readable(body: &[u8], key_length: usize) -> Option<LostKey<'_>> {
     let key = body.get(..key_length).filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()))?;
     let is_text = core::str::from_utf8(key).is_ok_and(|text| !text.contains(char::is_control));
@@ -237,7 +237,7 @@ fn encode_control(buffer: &mut Vec<u8>, magic: &[u8; 16], number: u64) {
     set_value_length(buffer, start, CONTROL_BYTES);
 }
 
-/// Adds a record's header and key.
+/// Appends a record's header and key; returns the record's offset.
 fn begin(buffer: &mut Vec<u8>, key: &[u8]) -> usize {
     let start = buffer.len();
     let mut header = [0; RECORD_HEADER_BYTES];
@@ -253,7 +253,7 @@ fn set_value_length(buffer: &mut [u8], start: usize, length: usize) {
     }
 }
 
-/// The checksum of `bytes`, continuing that of what stands before them.
+/// Checksum of `bytes`, continuing the checksum of the bytes before them.
 fn crc_after(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(bytes);
@@ -267,7 +267,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Reads key length and value length at byte `at` of a record; `None` before they are whole.
+    /// Reads key length and value length at byte `at` of a record; `None`: incomplete.
     fn read(bytes: &[u8], at: usize) -> Option<Self> {
         let field = bytes.get(at..)?.first_chunk::<6>()?;
         let key = u16::from_le_bytes([field[0], field[1]]);
@@ -284,7 +284,7 @@ impl Lengths {
     }
 }
 
-/// The value of a control record.
+/// Length of a control record's value.
 const CONTROL_BYTES: usize = 24;
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ fn sealed(records: &[(&[u8], &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn a_record_comes_back_and_no_part_of_it_does() {
+fn a_record_is_decoded_and_a_part_of_it_is_not() {
     let buffer = sealed(&[(b"alice", b"contact")]);
     let content = Content::Record { key: b"alice", value: b"contact" };
-    let expected = Whole { content, length: buffer.len(), place: Some((FILE, 7)) };
+    let expected = Whole { content, length: buffer.len(), position: Some((FILE, 7)) };
     assert_eq!(decode(OURS, &buffer), Step::Whole(expected));
     for cut in 0..buffer.len() {
         assert_eq!(decode(OURS, &buffer[..cut]), Step::Incomplete, "cut at {cut}");
@@ -24,7 +24,7 @@ fn a_record_comes_back_and_no_part_of_it_does() {
 }
 
 #[test]
-fn every_flipped_bit_behind_the_mark_is_noticed_and_the_name_is_read_if_it_is_whole() {
+fn every_flipped_bit_after_the_mark_is_detected_and_an_intact_key_is_read() {
     for (key, value) in [(&b"bob@x"[..], &b"v"[..]), (b"bob@x", b""), (b"bob@x", b"bob@x")] {
         let good = sealed(&[(key, value)]);
         for bit in 32..good.len() * 8 {
@@ -39,7 +39,7 @@ fn every_flipped_bit_behind_the_mark_is_noticed_and_the_name_is_read_if_it_is_wh
 }
 
 #[test]
-fn a_record_of_another_file_is_none() {
+fn a_record_of_another_file_is_invalid() {
     let buffer = sealed(&[(b"alice@x", b"contact")]);
     assert!(matches!(decode(Format::V2 { file: Some(1) }, &buffer), Step::Damaged(_)));
     assert!(matches!(decode(Format::V2 { file: None }, &buffer), Step::Whole(_)));
@@ -53,16 +53,16 @@ fn records_are_numbered_and_control_records_are_not() {
     encode(&mut buffer, b"b", |_| {});
     assert_eq!(seal(&mut buffer, FILE, 0), 2);
     let mut rest = &buffer[..];
-    let mut places = Vec::new();
+    let mut numbers = Vec::new();
     while let Step::Whole(record) = decode(OURS, rest) {
-        places.extend(record.place.map(|(_, number)| number));
+        numbers.extend(record.position.map(|(_, number)| number));
         rest = &rest[record.length..];
     }
-    assert_eq!((places, rest.len()), (vec![0, 1, 1], 0));
+    assert_eq!((numbers, rest.len()), (vec![0, 1, 1], 0));
 }
 
 #[test]
-fn what_is_too_long_or_nameless_is_not_encoded() {
+fn too_long_records_and_empty_keys_are_not_encoded() {
     let mut buffer = Vec::new();
     assert!(!encode(&mut buffer, b"", |_| {}));
     assert!(!encode(&mut buffer, &[b'k'; KEY_BYTES_MAX + 1], |_| {}));
@@ -75,7 +75,7 @@ fn what_is_too_long_or_nameless_is_not_encoded() {
 }
 
 #[test]
-fn control_records_come_back() {
+fn control_records_are_decoded() {
     let mut buffer = Vec::new();
     encode_synced(&mut buffer, 77);
     encode_end(&mut buffer, 5);

@@ -1,12 +1,13 @@
-//! Reading a journal after a stop, a crash, a power cut or damage.
+//! Recovery of a journal after a stop, a crash, a power failure or damage.
 //!
 //! ```text
-//! BASE (snapshot, says "segments from N on are newer")   BASE.N, BASE.N+1, ... (segments, the last one open)
+//! BASE (snapshot; contains the number N of the first newer segment)   BASE.N, BASE.N+1, ... (segments, the last one
+//! open)
 //! ```
-//! A crash can leave: the last record of the last segment cut short (cut off), a segment without its header (made
-//! again), a snapshot half written under another name (removed), segments older than the snapshot (removed). All
-//! else is damage: every whole record is read, what is missing is reported, the damaged file is kept under another name,
-//! and a new segment is begun, so that nothing is appended to a damaged one.
+//! A crash can leave: a truncated last record in the last segment (cut off), a segment without its header (created
+//! again), an incomplete snapshot under another name (removed), segments older than the snapshot (removed). Everything
+//! else is damage: every intact record is read, losses are reported, the damaged file is kept under another name, and a
+//! new segment is begun, so that nothing is appended to a damaged one.
 
 use crate::damage::{Damage, LostKeys};
 use crate::record::{Format, LostKey, decode};
@@ -23,61 +24,62 @@ use std::path::{Path, PathBuf};
 pub struct Recovery {
     /// Records read from the snapshot.
     pub snapshot_records: u64,
-    /// Records read from the segments behind it.
+    /// Records read from the segments.
     pub segment_records: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Bytes of unfinished writes that were cut off.
+    /// Bytes of incomplete writes that were cut off.
     pub torn_bytes: u64,
-    /// Files that are damaged or missing.
+    /// Damaged or missing files.
     pub damage: Vec<Damage>,
-    /// Files with one damaged copy of their header. Nothing is lost with it.
+    /// Files with one damaged copy of their header; no records are lost.
     pub damaged_headers: Vec<PathBuf>,
-    /// Keys whose last record is damaged. Their record before it counts, if there is one.
+    /// Keys whose last record is damaged. An earlier record of the key is used, if there is one.
     pub lost_keys: LostKeys,
 }
 
 impl Recovery {
-    /// Records that are lost, or at least so many. Those of missing files are not known.
+    /// Lower bound of the number of lost records. Records of missing files are not counted.
     pub fn lost_records(&self) -> u64 {
         self.damage.iter().map(|damage| damage.lost).sum()
     }
 
-    /// Files that are damaged or missing.
+    /// Number of damaged or missing files.
     pub fn damaged_files(&self) -> u64 {
         self.damage.iter().map(Damage::files).sum()
     }
 }
 
-/// Position at which writing goes on.
+/// Position at which writing continues.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// The segment to append to.
+    /// Number of the segment to append to.
     pub(crate) segment: u64,
-    /// Its state; `None`: it must be made first.
+    /// State of the segment; `None`: it must be created.
     pub(crate) open: Option<Open>,
-    /// For a segment that must be made: how much of the one before it is good.
+    /// For a segment to be created: intact length of the previous one.
     pub(crate) previous_synced: u64,
-    /// Bytes of all segments before it and behind the snapshot.
+    /// Bytes of all earlier segments that are newer than the snapshot.
     pub(crate) older_bytes: u64,
     /// Bytes of the snapshot.
     pub(crate) snapshot_bytes: u64,
-    /// A snapshot should replace what was read: it is damaged, a copy of a header is, or it is of an older version.
+    /// True if a snapshot should replace the files: one of them is damaged, has a damaged copy of its header, or has an
+    /// older version.
     pub(crate) wants_snapshot: bool,
 }
 
 /// A segment that can be appended to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// Length of its good part.
+    /// Length of its intact part.
     pub(crate) length: u64,
-    /// The number its records carry.
+    /// File number of its records.
     pub(crate) file: u32,
-    /// The number of the next record.
+    /// Number of the next record.
     pub(crate) next: u32,
 }
 
-/// Reads snapshot and segments in order and hands over every whole record.
+/// Reads the snapshot and the segments in order, and passes every intact record to `on_record`.
 pub(crate) fn recover(
     names: &Names,
     disk: &dyn Disk,
@@ -144,16 +146,16 @@ struct Reading<'r> {
 }
 
 struct Snapshot {
-    /// The first segment that is newer; `None`: unknown.
+    /// Number of the first newer segment; `None`: unknown.
     first: Option<u64>,
     length: u64,
     is_replaced: bool,
 }
 
 struct Segment {
-    /// `None`: it is damaged or of an older version, and nothing may be appended.
+    /// `None`: nothing may be appended, because it is damaged or has an older version.
     open: Option<Open>,
-    /// Length of its good part; 0: it has no header.
+    /// Length of its intact part; 0: it has no header.
     good: u64,
     length: u64,
     is_replaced: bool,
@@ -171,11 +173,11 @@ impl Found for Reading<'_> {
 }
 
 impl Reading<'_> {
-    /// Reads the snapshot, if there is one.
+    /// Reads the snapshot, if it exists.
     fn snapshot(&mut self) -> Result<Snapshot, JournalError> {
         let path = self.names.snapshot();
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            // Without a snapshot no segment was ever removed.
+            // Before the first snapshot no segment is removed.
             let first = Some(1);
             return Ok(Snapshot { first, length: 0, is_replaced: false });
         }
@@ -187,7 +189,7 @@ impl Reading<'_> {
                 (Some(header), header.length(), header.format())
             }
             Head::Whole(_) | Head::OneCopy(_) | Head::Missing | Head::Damaged => {
-                // Segments that it replaced may still be there. Read in order, they end in the same state.
+                // Segments older than the snapshot may still exist. Reading them in order results in the same state.
                 (None, V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?)
             }
         };
@@ -210,7 +212,7 @@ impl Reading<'_> {
         Ok(Snapshot { first, length: scan.length, is_replaced: format == Format::V1 || has_one_copy })
     }
 
-    /// Reads one segment; `next` is the number of the one behind it.
+    /// Reads one segment; `next` is the number of the following one.
     fn segment(&mut self, number: u64, next: Option<u64>) -> Result<Segment, JournalError> {
         let path = &self.names.segment(number);
         let mut file = open(path)?;
@@ -240,8 +242,8 @@ impl Reading<'_> {
         let (scan, tail) = scan(&mut file, from, format, self).map_err(JournalError::io(path, "read"))?;
         self.found.segment_records += scan.records;
         self.found.bytes += scan.length;
-        let is_damaged = self.judge(path, header.is_none(), synced, &scan, &tail);
-        // A crash can leave half a header, but no records behind it.
+        let is_damaged = self.note_damage(path, header.is_none(), synced, &scan, &tail);
+        // A crash can leave an incomplete header, but then no records follow it.
         self.note_header(path, has_one_copy && !is_damaged && scan.records > 0);
         let open = match format {
             Format::V2 { file: Some(file) } if !is_damaged => {
@@ -253,10 +255,17 @@ impl Reading<'_> {
         Ok(Segment { open, good, length: scan.good, is_replaced: format == Format::V1 || has_one_copy })
     }
 
-    /// Notes what a segment has lost, if it is damaged.
-    fn judge(&mut self, path: &Path, is_headless: bool, synced: u64, scan: &Scan, tail: &[Lost]) -> bool {
+    /// Records the loss of a segment; true if it is damaged.
+    fn note_damage(
+        &mut self,
+        path: &Path,
+        lacks_header: bool,
+        synced: u64,
+        scan: &Scan,
+        tail: &[Lost],
+    ) -> bool {
         let is_tail_lost = scan.tail == Tail::Damaged || synced > scan.good;
-        if !is_headless && scan.damaged_at.is_none() && !is_tail_lost {
+        if !lacks_header && scan.damaged_at.is_none() && !is_tail_lost {
             self.found.torn_bytes += scan.length.saturating_sub(scan.good);
             return false;
         }
@@ -265,7 +274,7 @@ impl Reading<'_> {
             lost += scan.tail_records.max(1);
             tail.iter().for_each(|lost| self.found.lost_keys.add(lost.key()));
         }
-        let at = if is_headless { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
+        let at = if lacks_header { 0 } else { scan.damaged_at.unwrap_or(scan.good) };
         self.found.damage.push(Damage::at(path, at, lost, !is_tail_lost));
         true
     }
@@ -276,7 +285,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Synced length of the segment before `number` at the time when `number` was begun.
+    /// Synced length of the segment before `number` when `number` was created.
     fn synced_before(&self, number: u64) -> Result<u64, JournalError> {
         let path = self.names.segment(number);
         match Header::read(&mut open(&path)?, &path)? {
@@ -294,7 +303,7 @@ fn open(path: &Path) -> Result<File, JournalError> {
     disk::open_to_read(path).map_err(JournalError::io(path, "open"))
 }
 
-/// The version of the records in a file whose header is damaged: it shows in the first of them.
+/// Format of a file whose header is damaged, determined from its first record.
 fn format_without_header(file: &mut File, path: &Path) -> Result<Format, JournalError> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(V1_HEADER_BYTES as u64)).map_err(JournalError::io(path, "read"))?;
@@ -303,7 +312,7 @@ fn format_without_header(file: &mut File, path: &Path) -> Result<Format, Journal
     Ok(if is_v1 { Format::V1 } else { Format::V2 { file: None } })
 }
 
-/// Gives a damaged file a second name that survives the next snapshot.
+/// Adds a name to a damaged file that survives the next snapshot.
 fn keep_aside(disk: &dyn Disk, damage: &mut Damage) {
     if damage.is_missing() {
         return;

@@ -1,8 +1,7 @@
-//! Reading a file's records in big blocks, and over what is damaged to the next whole one.
+//! Reads a file's records in large blocks, and skips damaged parts.
 //!
-//! A damaged stretch (gap) is searched for the mark that begins every record; what was in it is known from the numbers
-//! of the records around it. A gap that reaches to the end of the file is either a write that a crash cut short or damage:
-//! see [`Tail`].
+//! In a damaged part (gap) the mark of the next record is searched; the numbers of the records around the gap give the
+//! number of lost ones. A gap at the end of the file is either an incomplete write of a crash or damage: see [`Tail`].
 
 use crate::record::{Content, Format, LostKey, RECORD_HEADER_BYTES, Step, Whole, decode, find_next};
 use std::fs::File;
@@ -10,54 +9,54 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 /// Size of one read.
 const BLOCK_BYTES: usize = 1 << 20;
-/// A write that was cut short can leave zeros at the end of a file; no record ends with so many.
+/// Number of zeros at the end of a file that count as an incomplete write; no record ends with so many.
 const ZEROS_MIN: usize = 16;
-/// Names remembered of one gap.
+/// Maximum number of keys that are stored for one gap.
 const GAP_NAMES_MAX: usize = 1_000;
 
-/// Receives what a scan finds.
+/// Receiver of a scan's results.
 pub(crate) trait Found {
-    /// A whole record.
+    /// An intact record.
     fn record(&mut self, key: &[u8], value: &[u8]);
     /// The key of a damaged record.
     fn lost(&mut self, lost: LostKey<'_>);
 }
 
-/// The end of a file.
+/// State of the end of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// The last record ends there.
+    /// Ends with an intact record.
     #[default]
     Whole,
-    /// A record is cut short or is zeros: what a crash leaves of a write under way.
+    /// Ends with a truncated record or zeros, as after a crash during a write.
     CutShort,
-    /// A record is as long as it should be and wrong.
+    /// Ends with a complete but invalid record.
     Damaged,
 }
 
-/// Result of reading a file's records.
+/// Summary of a file's records.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Records handed over.
+    /// Number of intact records.
     pub(crate) records: u64,
-    /// Records missing, as far as their numbers tell; at least one for each gap.
+    /// Number of lost records according to the record numbers; at least one for each gap.
     pub(crate) lost: u64,
-    /// Offset of the first gap that is not the file's tail.
+    /// Offset of the first gap that is not the tail.
     pub(crate) damaged_at: Option<u64>,
-    /// End of the last whole record.
+    /// Offset of the end of the last intact record.
     pub(crate) good: u64,
-    /// The file's length.
+    /// Length of the file.
     pub(crate) length: u64,
     pub(crate) tail: Tail,
-    /// Records that the tail held, at least.
+    /// Lower bound of the records in the tail.
     pub(crate) tail_records: u64,
-    /// The count of an `end` record, if there was one.
+    /// Count in the `end` record, if there is one.
     pub(crate) end: Option<u64>,
-    /// The number of the next record.
+    /// Number of the next record.
     pub(crate) next: u32,
 }
 
-/// Reads all records of `file` from byte `from` on, in order. Only names of damaged records are kept meanwhile.
+/// Reads all records of `file` from byte `from` on, in order. Only keys of damaged records are stored.
 pub(crate) fn scan(
     file: &mut File,
     from: u64,
@@ -80,7 +79,7 @@ pub(crate) fn scan(
     }
 }
 
-/// The key of a damaged record, kept until it is clear what its gap is.
+/// Key of a damaged record, stored until the kind of its gap is known.
 #[derive(Debug)]
 pub(crate) struct Lost {
     key: Vec<u8>,
@@ -98,7 +97,7 @@ struct Scanner<'f> {
     /// Offset of the block in the file.
     at: u64,
     gap: Option<Gap>,
-    /// The next record is to be searched for, and not expected at once.
+    /// True while the next mark is searched.
     is_searching: bool,
     scan: Scan,
     found: &'f mut dyn Found,
@@ -106,17 +105,17 @@ struct Scanner<'f> {
 
 struct Gap {
     start: u64,
-    /// Beginnings of records in it.
+    /// Number of record starts in the gap.
     heads: u64,
-    /// The record at its start has the file's end before its own.
+    /// True if the first record of the gap extends beyond the end of the file.
     is_cut: bool,
-    /// Zeros at the end of what was seen of it.
+    /// Number of zeros at the end of the scanned part.
     zeros: usize,
     names: Vec<Lost>,
 }
 
 impl Scanner<'_> {
-    /// Takes what is whole from the beginning of `block`; gives how much of it is done with.
+    /// Processes the complete records at the beginning of `block`; returns the number of consumed bytes.
     fn take(&mut self, block: &[u8], is_end: bool) -> usize {
         let mut used = 0;
         loop {
@@ -127,7 +126,7 @@ impl Scanner<'_> {
                     Err(_) if is_end => (rest.len(), false),
                     Err(searched) => (searched, false),
                 };
-                self.see_zeros(rest.get(..skipped).unwrap_or(rest));
+                self.count_zeros(rest.get(..skipped).unwrap_or(rest));
                 used += skipped;
                 self.is_searching = !is_found;
                 if !is_found {
@@ -145,7 +144,7 @@ impl Scanner<'_> {
                 Step::Incomplete => self.broken(used, None, true),
                 Step::Damaged(lost) => self.broken(used, lost, false),
             }
-            self.see_zeros(rest.get(..1).unwrap_or_default());
+            self.count_zeros(rest.get(..1).unwrap_or_default());
             used += 1;
             self.is_searching = true;
         }
@@ -154,12 +153,12 @@ impl Scanner<'_> {
     fn whole(&mut self, record: &Whole<'_>, end: u64) {
         let begin = end - record.length as u64;
         let gap = self.gap.take();
-        if let Some((file, number)) = record.place {
+        if let Some((file, number)) = record.position {
             self.format = Format::V2 { file: Some(file) };
             let missing = number.wrapping_sub(self.scan.next);
             let room = begin.saturating_sub(self.scan.good) / RECORD_HEADER_BYTES as u64;
             let heads = gap.as_ref().map_or(0, |gap| gap.heads);
-            // A number that the gap has no room for is no number of ours.
+            // A difference that does not fit the gap is a wrong number.
             let lost = if u64::from(missing) <= room { u64::from(missing) } else { heads };
             self.note_gap(gap, lost);
             let is_record = matches!(record.content, Content::Record { .. });
@@ -186,7 +185,7 @@ impl Scanner<'_> {
         gap.names.iter().for_each(|name| self.found.lost(name.key()));
     }
 
-    /// No whole record begins at byte `used` of the block.
+    /// Handles a position of the block at which no intact record begins.
     fn broken(&mut self, used: usize, lost: Option<LostKey<'_>>, is_cut: bool) {
         let start = self.at + used as u64;
         let is_numbered = matches!(self.format, Format::V2 { .. });
@@ -199,13 +198,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn see_zeros(&mut self, skipped: &[u8]) {
+    fn count_zeros(&mut self, skipped: &[u8]) {
         let Some(gap) = &mut self.gap else { return };
         let zeros = skipped.iter().rev().take_while(|byte| **byte == 0).count();
         gap.zeros = if zeros == skipped.len() { gap.zeros + zeros } else { zeros };
     }
 
-    /// The end of the file; gives the names that its tail held.
+    /// Ends the scan; returns the keys in the tail.
     fn end(mut self) -> (Scan, Vec<Lost>) {
         let Some(gap) = self.gap.take() else { return (self.scan, Vec::new()) };
         let length = usize::try_from(self.scan.length.saturating_sub(gap.start)).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The files of a journal: their names and their header.
+//! Names and headers of a journal's files.
 
 use crate::JournalError;
 use crate::record::Format;
@@ -7,20 +7,20 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Every file of a journal begins with two copies of its header: these many bytes.
+/// Length of the two copies of the header at the beginning of every file.
 pub(crate) const HEADER_BYTES: usize = 2 * COPY_BYTES;
 /// One copy of the header.
 const COPY_BYTES: usize = 40;
-/// The header of version 1, of which there was one copy.
+/// Length of the header of version 1, which has one copy.
 pub(crate) const V1_HEADER_BYTES: usize = 32;
-/// The journal version this program writes; it reads version 1 too.
+/// Journal version that this program writes; it also reads version 1.
 const VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"RNGWBIND";
-/// Damaged files that are kept of one name.
+/// Maximum number of damaged files kept per name.
 const KEPT_MAX: u32 = 16;
 
-/// The names of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` a snapshot being written,
-/// `BASE.lock` tells that a server is running, `BASE.damaged-K` and `BASE.N.damaged-K` are damaged files kept aside.
+/// Names of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` an incomplete snapshot,
+/// `BASE.lock` the lock file of a running server, `BASE.damaged-K` and `BASE.N.damaged-K` are kept damaged files.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     base: PathBuf,
@@ -54,23 +54,23 @@ impl Names {
         }
     }
 
-    /// The numbers of the segments that are there, in order.
+    /// Numbers of the existing segments, sorted.
     pub(crate) fn segments(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         let stem = self.base.file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";
         for entry in self.folder().read_dir()? {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(&stem)?.parse::<u64>().ok());
-            // Larger numbers are not ours, and there is a number after each of these.
+            // Larger numbers are not valid; this limit leaves room for further segments.
             numbers.extend(number.filter(|number| *number <= u64::MAX / 2));
         }
         numbers.sort_unstable();
         Ok(numbers)
     }
 
-    /// A name under which `path` can be kept aside. `Ok(None)`: as many of this name are kept as may be.
+    /// Free name under which `path` can be kept. `Ok(None)`: [`KEPT_MAX`] files of this name are kept.
     ///
-    /// `Err`: it is kept already, under this name.
+    /// `Err`: the file is already kept under this name.
     pub(crate) fn kept(path: &Path) -> Result<Option<PathBuf>, PathBuf> {
         let identity = |path: &Path| path.symlink_metadata().ok().map(|file| (file.dev(), file.ino()));
         let this = identity(path);
@@ -102,39 +102,39 @@ pub(crate) enum Kind {
     Snapshot,
 }
 
-/// The beginning of a file.
+/// Header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// Of a segment: its own number. Of a snapshot: the first segment that is newer than it.
+    /// For a segment: its number. For a snapshot: the number of the first newer segment.
     pub(crate) number: u64,
-    /// Of a segment: how much of the segment before it was known to be on the disk when this one was begun. After a
-    /// disk failure that is less than the whole, and damage beyond it is no surprise.
+    /// For a segment: durable length of the previous segment when this one was created. After a disk failure it is
+    /// shorter than that segment, and damage after it is expected.
     pub(crate) previous_synced: u64,
-    /// The number that all records of the file carry; `None` in version 1.
+    /// File number of all records; `None` in version 1.
     pub(crate) file: Option<u32>,
 }
 
-/// State of a file's header.
+/// Result of reading a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Whole(Header),
-    /// One of its two copies is whole.
+    /// One of its two copies is intact.
     OneCopy(Header),
-    /// The file ends there, or is zeros, as after a crash while it was made.
+    /// The file is shorter than its header, or the header is zeros, as after a crash during its creation.
     Missing,
     Damaged,
 }
 
 impl Header {
-    /// A header with a random file number.
+    /// Creates a header with a random file number.
     pub(crate) fn new(kind: Kind, number: u64, previous_synced: u64) -> io::Result<Self> {
         let mut file = [0; 4];
         getrandom::fill(&mut file).map_err(io::Error::other)?;
         Ok(Self { kind, number, previous_synced, file: Some(u32::from_le_bytes(file)) })
     }
 
-    /// Both copies, as they are written.
+    /// Encodes both copies.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let (copy, second) = bytes.split_at_mut(COPY_BYTES);
@@ -156,7 +156,7 @@ impl Header {
     /// Reads the header of `path`.
     ///
     /// # Errors
-    /// The file is of a later version; the file system refuses.
+    /// The file has a later version; a file operation failed.
     pub(crate) fn read(file: &mut File, path: &Path) -> Result<Head, JournalError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         file.seek(SeekFrom::Start(0)).map_err(JournalError::io(path, "read"))?;
@@ -167,7 +167,7 @@ impl Header {
         if let Some(header) = bytes.first_chunk().and_then(Self::decode_v1) {
             return Ok(Head::Whole(header));
         }
-        // A segment has no records before its header is whole on the disk.
+        // No records are written before the header is durable.
         if bytes.len() < HEADER_BYTES || bytes.iter().all(|byte| *byte == 0) {
             return Ok(Head::Missing);
         }
@@ -193,7 +193,7 @@ impl Header {
     }
 
     fn decode_v1(bytes: &[u8; V1_HEADER_BYTES]) -> Option<Self> {
-        // As if the version were right: a flip in it is damage and not another version.
+        // The version field is set, so that a flipped bit in it counts as damage and not as another version.
         let mut whole = *bytes;
         whole[..8].copy_from_slice(MAGIC);
         whole[8..10].copy_from_slice(&1_u16.to_le_bytes());
@@ -201,7 +201,7 @@ impl Header {
         is_whole.then(|| Self::fields(&whole, None))?
     }
 
-    /// The fields that both versions have in the same places.
+    /// Decodes the fields that are the same in both versions.
     fn fields(bytes: &[u8], file: Option<u32>) -> Option<Self> {
         let kind = match bytes.get(10)? {
             1 => Kind::Segment,
@@ -213,7 +213,7 @@ impl Header {
         Some(Self { kind, number, previous_synced, file })
     }
 
-    /// The version of the records behind it.
+    /// Format of the file's records.
     pub(crate) fn format(&self) -> Format {
         match self.file {
             Some(_) => Format::V2 { file: self.file },

@@ -1,12 +1,12 @@
-//! Writing a snapshot while the journal goes on: a thread of its own, idle most of the day.
+//! Writes snapshots concurrently with the journal, on a thread of its own.
 //!
-//! The segments before `first_segment` are removed only after the snapshot is whole, on the disk and under its name,
-//! so that a crash at any step leaves either the old state or the new one.
+//! The segments before `first_segment` are removed only after the snapshot is complete, durable and renamed, so that a
+//! crash at any step leaves either the old state or the new one.
 
 use crate::Disk;
 use crate::record::{RECORD_BYTES_MAX, encode, encode_end, seal};
 use crate::segment::{Header, Kind, Names};
-use crate::writer::Shared;
+use crate::shared::Shared;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,17 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Walks the live table and hands over each key with its whole state. It runs on a thread of its own.
+/// Walks the live table and passes on each key with its complete state. It runs on the snapshot thread.
 ///
-/// The function it hands records to may wait for the disk: copy a slice of the table under its lock, and hand it over
-/// when the lock is free again. A walk that ends is taken for the whole table, and what it left out is forgotten when
-/// the old segments go: one that cannot go on must wait or panic, and is tried again after a panic.
+/// The receiving function may block on the disk: copy a part of the table under its lock, and pass it on after unlocking.
+/// A walk that returns is taken as complete: keys that it left out are lost with the old segments. A walk that cannot
+/// continue must block or panic; after a panic it is repeated.
 pub type SnapshotSource = Box<dyn FnMut(&mut dyn FnMut(&[u8], &[u8])) + Send>;
 
 /// Size of one write.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes that are written before a sync: a journal that shares the disk should not have to wait behind
-/// a snapshot's hundreds of megabytes.
+/// Bytes between syncs. Without them the journal would wait for hundreds of megabytes of a snapshot on the same disk.
 const SYNC_BYTES: u64 = 16 << 20;
 
 /// The thread that writes snapshots.
@@ -35,7 +34,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Starts the thread. What a snapshot came to is left in `shared`.
+    /// Starts the thread. The result of a snapshot is stored in `shared`.
     pub(crate) fn start(
         shared: Arc<Shared>,
         disk: Arc<dyn Disk>,
@@ -56,15 +55,15 @@ impl Snapshots {
         Ok(Self { begin: Some(begin), stop, thread: Some(thread) })
     }
 
-    /// Asks for a snapshot that makes the segments before `first_segment` unneeded.
+    /// Requests a snapshot that replaces the segments before `first_segment`.
     pub(crate) fn begin(&self, first_segment: u64) {
         if let Some(begin) = &self.begin {
-            // The thread ends only after `begin` is gone.
+            // The thread ends only after `begin` is dropped.
             let _ = begin.send(first_segment);
         }
     }
 
-    /// Abandons a snapshot under way and ends the thread.
+    /// Aborts a running snapshot and ends the thread.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.begin = None;
@@ -74,7 +73,7 @@ impl Snapshots {
     }
 }
 
-/// Writes a whole snapshot, gives it its name, and removes what it replaces. Returns its length in bytes.
+/// Writes a snapshot, renames it, and removes the replaced segments. Returns its length in bytes.
 pub(crate) fn write(
     disk: &dyn Disk,
     names: &Names,
@@ -86,7 +85,7 @@ pub(crate) fn write(
     let bytes = match write_file(disk, names, first_segment, source, stop) {
         Ok(bytes) => bytes,
         Err(error) => {
-            // What it took from a full disk is given back; recovery removes it if this fails.
+            // Frees disk space; recovery removes the file if this fails.
             let _ = disk.remove(&path);
             return Err(error);
         }
@@ -94,7 +93,7 @@ pub(crate) fn write(
     disk.rename(&path, names.snapshot())?;
     disk.sync_folder(names.folder())?;
     for number in names.segments()?.into_iter().filter(|number| *number < first_segment) {
-        // Recovery removes what is left here.
+        // Recovery removes the remaining segments.
         let _ = disk.remove(&names.segment(number));
     }
     Ok(bytes)

@@ -1,57 +1,32 @@
-//! The journal's writing end: a buffer in memory; appending costs a short lock and a copy.
+//! Writing end of the journal: a buffer in memory, to which threads append under a short lock.
 //!
-//! A thread that changes the table appends a record and goes on; it makes no system call, except that the first record
-//! after a rest wakes the journal's thread. That thread takes the whole buffer and writes it at once.
+//! An appending thread makes no system call, except that the first record after a pause wakes the journal's thread.
+//! That thread takes the whole buffer and writes it at once.
 //!
 //! Guarantees of [`Durability`]:
-//! - relaxed: a record is on the disk within 1 s (written within some milliseconds, so that it survives the death of
-//!   the process; pushed to the disk twice a second, so that it survives the loss of power).
-//! - strict: [`Writer::durable`] reaches a record's number when it is on the disk, never before. While the disk fails
-//!   it does not move and [`Writer::failed`] is true.
+//! - relaxed: a record is durable within 1 s. It is written after some milliseconds, and survives the death of the
+//!   process from then on; it is synced twice a second, and survives a power failure from then on.
+//! - strict: [`Writer::durable`] reaches a record's number when the record is durable, never before. While the disk
+//!   fails it does not advance, and [`Writer::failed`] is true.
 
 use crate::record::{RECORD_HEADER_BYTES, encode};
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer_thread::WriterThread;
-use crate::{Journal, Recovery, SnapshotSource};
+use crate::writer_thread::{Durability, WriterEvent, WriterThread};
+use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
-/// Bytes that may wait for the disk. Over it records are dropped and counted, and the whole table is written once the
-/// disk works again.
+/// Maximum number of bytes that wait for the disk. Further records are dropped and counted, and a snapshot is written
+/// when the disk works again.
 pub const BUFFER_BYTES_MAX: usize = 128 << 20;
-
-/// Time at which a record counts as kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Once it is appended; it is on the disk within 1 s.
-    #[default]
-    Relaxed,
-    /// Once it is on the disk.
-    Strict,
-}
-
-/// Report of the journal's thread.
-#[derive(Debug)]
-pub enum WriterEvent<'a> {
-    /// All records up to this number are on the disk; the number has grown.
-    Durable(u64),
-    /// The disk refuses; reported once until it works again.
-    Failing(&'a io::Error),
-    /// The disk works again, so long after [`WriterEvent::Failing`].
-    Recovered(Duration),
-    /// The writer stopped while the disk failed, and the last records are lost.
-    StoppedWithLoss,
-    /// The thread panicked: nothing is written any more.
-    Panicked,
-}
 
 /// The journal's writing end, for any number of threads.
 pub struct Writer {
-    /// `None` when nothing is kept on a disk.
+    /// `None`: records are not stored.
     shared: Option<Arc<Shared>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -59,11 +34,11 @@ pub struct Writer {
 impl Writer {
     /// Starts the threads that write `journal`.
     ///
-    /// `source` walks the live table when a snapshot is due. `on_event` is called from the journal's thread; it must not
+    /// `source` walks the live table when a snapshot is due. The journal's thread calls `on_event`, which must not
     /// block.
     ///
     /// # Errors
-    /// The system gives no more threads.
+    /// A thread cannot be created.
     pub fn start(
         journal: Journal,
         durability: Durability,
@@ -73,10 +48,10 @@ impl Writer {
         Self::start_with(journal, durability, BUFFER_BYTES_MAX, source, on_event)
     }
 
-    /// [`Writer::start`] with another bound than [`BUFFER_BYTES_MAX`] on what waits in memory.
+    /// Like [`Writer::start`], with a limit other than [`BUFFER_BYTES_MAX`].
     ///
     /// # Errors
-    /// The system gives no more threads.
+    /// A thread cannot be created.
     pub fn start_with(
         journal: Journal,
         durability: Durability,
@@ -102,31 +77,31 @@ impl Writer {
         Ok(Self { shared: Some(shared), thread: Mutex::new(Some(thread)) })
     }
 
-    /// A writer that keeps nothing. Every number it gives is 0 and durable.
+    /// Creates a writer that stores nothing. Its record numbers are 0, which is always durable.
     pub fn memory() -> Self {
         Self { shared: None, thread: Mutex::new(None) }
     }
 
-    /// Appends the whole state of `key` and gives the record's number.
+    /// Appends the complete state of `key` and returns the record's number.
     ///
-    /// Call it while you hold the lock under which the state was changed: the journal keeps the order of the calls,
-    /// and the last record of a key is what a restart finds.
+    /// Call it under the lock that protects the state: the journal keeps the order of the calls, and the last record of
+    /// a key is its state after a restart.
     pub fn append(&self, key: &[u8], value: &[u8]) -> u64 {
         self.batch(|batch| batch.put(key, |buffer| buffer.extend_from_slice(value)))
     }
 
-    /// As [`Writer::append`], with the value written by `value`, which may only append, and should do nothing else: it
-    /// runs under the buffer's lock.
+    /// Like [`Writer::append`], with the value written by `value`, which may only append and runs under the buffer's
+    /// lock.
     pub fn append_with(&self, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) -> u64 {
         self.batch(|batch| batch.put(key, value))
     }
 
-    /// Appends that `key` is gone.
+    /// Appends the removal of `key`.
     pub fn remove(&self, key: &[u8]) -> u64 {
         self.batch(|batch| batch.put(key, |_| {}))
     }
 
-    /// Appends several records under one lock and gives the number of the last.
+    /// Appends several records under one lock and returns the number of the last one.
     pub fn batch(&self, fill: impl FnOnce(&mut Batch<'_>)) -> u64 {
         let Some(shared) = &self.shared else { return 0 };
         let mut pending = shared.lock();
@@ -146,17 +121,17 @@ impl Writer {
         number
     }
 
-    /// The number up to which all records are on the disk.
+    /// Number up to which all records are durable.
     pub fn durable(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.durable.load(Ordering::Acquire))
     }
 
-    /// True while records cannot be brought to the disk.
+    /// True while records cannot be made durable.
     pub fn failed(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.failed.load(Ordering::Acquire))
     }
 
-    /// Figures since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> WriterStats {
         let Some(shared) = &self.shared else { return WriterStats::default() };
         let pending = shared.lock();
@@ -178,8 +153,8 @@ impl Writer {
         }
     }
 
-    /// Writes what waits, brings it to the disk and ends the threads. With a disk that fails it gives up after a few
-    /// seconds. Records appended afterwards are not kept.
+    /// Writes the buffered records, makes them durable and ends the threads. If the disk fails it gives up after a few
+    /// seconds. Records appended afterwards are not stored.
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (Some(shared), Some(thread)) = (&self.shared, thread) else { return };
@@ -198,46 +173,46 @@ impl Drop for Writer {
 /// Counters of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
-    /// Records appended; also the number of the last.
+    /// Records appended; also the number of the last one.
     pub appended: u64,
-    /// The number up to which all are on the disk.
+    /// Number up to which all records are durable.
     pub durable: u64,
-    /// Records dropped because [`BUFFER_BYTES_MAX`] waited; a snapshot makes up for them.
+    /// Records dropped because the buffer was full; the next snapshot contains their state.
     pub dropped: u64,
-    /// Records that are not kept because they are longer than any may be.
+    /// Records refused because their key or value was too long.
     pub refused: u64,
-    /// Bytes that wait in memory.
+    /// Bytes in the buffer.
     pub waiting_bytes: u64,
     /// Writes, each of a whole batch.
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Times the disk was asked to have it all.
+    /// Syncs.
     pub syncs: u64,
     /// Snapshots written.
     pub snapshots: u64,
     /// Writes, syncs and snapshots that failed.
     pub failures: u64,
-    /// Bytes of all the journal's files.
+    /// Total size of the journal's files in bytes.
     pub disk_bytes: u64,
-    /// Records that damaged files had lost when the journal was read, or at least so many.
+    /// Lower bound of the records that were lost in damaged files at recovery.
     pub lost_records: u64,
-    /// Files that were damaged or missing when the journal was read.
+    /// Files that were damaged or missing at recovery.
     pub damaged_files: u64,
 }
 
-/// Records being appended under one lock.
+/// Batch of records that is appended under one lock.
 pub struct Batch<'a> {
     pending: &'a mut Pending,
-    /// Length of the whole records in the buffer; a caller that panics while it writes one leaves nothing behind.
+    /// Length of the complete records in the buffer; an incomplete one of a caller that panics is cut off.
     good: usize,
     buffer_bytes_max: usize,
 }
 
 impl Batch<'_> {
-    /// Adds the whole state of `key`, written by `value`, which may only append; nothing written: the key is gone.
+    /// Appends the complete state of `key`, written by `value`, which may only append; an empty value removes the key.
     /// A key longer than [`crate::KEY_BYTES_MAX`] or a value longer than [`crate::VALUE_BYTES_MAX`] is counted and not
-    /// kept.
+    /// stored.
     pub fn put(&mut self, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
         self.pending.last += 1;
         if self.pending.bytes.len() + RECORD_HEADER_BYTES + key.len() > self.buffer_bytes_max {
@@ -253,70 +228,5 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         self.pending.bytes.truncate(self.good);
-    }
-}
-
-/// State that appending threads, the journal's thread and the snapshot's thread share.
-pub(crate) struct Shared {
-    pending: Mutex<Pending>,
-    pub(crate) wake: Condvar,
-    pub(crate) durable: AtomicU64,
-    pub(crate) failed: AtomicBool,
-    pub(crate) writes: AtomicU64,
-    pub(crate) written_bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) snapshots: AtomicU64,
-    pub(crate) failures: AtomicU64,
-    pub(crate) disk_bytes: AtomicU64,
-    buffer_bytes_max: usize,
-    lost_records: u64,
-    damaged_files: u64,
-}
-
-/// Records that the journal's thread has not taken yet.
-#[derive(Default)]
-pub(crate) struct Pending {
-    /// Records, not sealed.
-    pub(crate) bytes: Vec<u8>,
-    /// The number of the last record given out.
-    pub(crate) last: u64,
-    /// Records that found no room.
-    pub(crate) dropped: u64,
-    /// Records that are too long.
-    pub(crate) refused: u64,
-    /// The thread waits to be woken.
-    pub(crate) sleeping: bool,
-    pub(crate) stop: bool,
-    /// Result of a snapshot: its length.
-    pub(crate) snapshot: Option<io::Result<u64>>,
-}
-
-impl Shared {
-    fn new(buffer_bytes_max: usize, found: &Recovery) -> Self {
-        Self {
-            pending: Mutex::default(),
-            wake: Condvar::new(),
-            durable: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            writes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            snapshots: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            disk_bytes: AtomicU64::new(0),
-            buffer_bytes_max,
-            lost_records: found.lost_records(),
-            damaged_files: found.damaged_files(),
-        }
-    }
-
-    /// A thread that panicked under this lock left whole records only (see [`Batch`]).
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn snapshot_ended(&self, result: io::Result<u64>) {
-        self.lock().snapshot = Some(result);
-        self.wake.notify_one();
     }
 }

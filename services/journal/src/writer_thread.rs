@@ -1,41 +1,66 @@
-//! The journal's thread: takes the buffer, writes it, brings it to the disk, starts snapshots, outlives a failing disk.
+//! The journal's thread: writes and syncs the buffer, starts snapshots, and handles disk failures.
 //!
 //! ```text
 //!            buffer not empty                      due (relaxed: every 500 ms; strict: at once)
-//!   rest ------------------------> write ---------------------------------------------------> sync -> durable
-//!     ^                              | error: said once, retried             error: what was written since the last
+//!   wait ------------------------> write ---------------------------------------------------> sync -> durable
+//!     ^                              | error: reported once, retried         error: what was written since the last
 //!     +--- all written ---<----------+ every second, `failed`                sync may be gone -> new segment, snapshot
 //! ```
-//! On a full disk, and at a file size limit, the same write is tried again. After any other failure, and after a failed sync in particular, the
-//! system may have thrown bytes away and call the next sync a success: that is a loss, and so are records dropped
-//! because too much waited. Only a new segment and a snapshot of the whole table answer a loss, and until then nothing
-//! more counts as durable. What waits when that segment begins is thrown away, because the table has it: behind the
-//! snapshot it could only bring an older state of some key back.
+//! After a full disk or a file size limit the same write is repeated. After any other failure, in particular of a sync,
+//! the system may have discarded written bytes and report the next sync as successful. That is a loss, and so are
+//! records dropped because the buffer was full. Only a new segment and a snapshot of the whole table repair a loss, and
+//! until then nothing further counts as durable. Records that are buffered when that segment begins are discarded,
+//! because the table contains their state: after the snapshot they could only restore an older state of a key.
 
 use crate::Journal;
+use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer::{Durability, Pending, Shared, WriterEvent};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Relaxed: how long records gather before they are written.
-const GATHER: Duration = Duration::from_millis(2);
-/// Relaxed: how often what was written is brought to the disk.
-const SYNC_EVERY: Duration = Duration::from_millis(500);
+/// Relaxed: time during which records are collected before they are written.
+const COLLECT_TIME: Duration = Duration::from_millis(2);
+/// Relaxed: interval of the syncs.
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// Time after a failure until the next try.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// Time after a failed snapshot until the next try, at first and at most.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay after a failed snapshot, at first and at most.
 const SNAPSHOT_RETRY_MIN: Duration = Duration::from_secs(2);
 const SNAPSHOT_RETRY_MAX: Duration = Duration::from_secs(300);
-/// Maximum time of a stop when the disk fails.
+/// Time limit of a stop while the disk fails.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
-/// Interval of the tries during a stop.
-const STOP_RETRY_EVERY: Duration = Duration::from_millis(50);
-/// A buffer that grew beyond this while the disk was slow is given back.
+/// Interval of the retries during a stop.
+const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// A buffer that is larger than this after a write is freed.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// Moment at which a record counts as stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The record is appended; it is durable within 1 s.
+    #[default]
+    Relaxed,
+    /// The record is durable.
+    Strict,
+}
+
+/// Report of the journal's thread.
+#[derive(Debug)]
+pub enum WriterEvent<'a> {
+    /// All records up to this number are durable.
+    Durable(u64),
+    /// The disk fails; reported once until it works again.
+    Failing(&'a io::Error),
+    /// The disk works again after this duration.
+    Recovered(Duration),
+    /// The writer was stopped while the disk failed, and the last records are lost.
+    StoppedWithLoss,
+    /// The thread panicked, and nothing is written any more.
+    Panicked,
+}
 
 pub(crate) struct WriterThread {
     shared: Arc<Shared>,
@@ -43,22 +68,22 @@ pub(crate) struct WriterThread {
     durability: Durability,
     snapshots: Snapshots,
     on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
-    /// The batch that is being written, and the number of its last record.
+    /// Batch that is being written, and the number of its last record.
     batch: Vec<u8>,
     batch_last: u64,
-    /// The number of the last record in a segment.
+    /// Number of the last written record.
     written: u64,
     durable: u64,
     synced_at: Instant,
-    /// Set while writing fails: not before this is it tried again.
+    /// Time of the next try while writing fails.
     retry_at: Option<Instant>,
     failing_since: Option<Instant>,
-    /// Events after which only a snapshot helps, and how many of them one has answered.
+    /// Number of losses, and how many of them a snapshot has repaired.
     losses: u64,
-    losses_answered: u64,
+    losses_repaired: u64,
     dropped_seen: u64,
-    /// While a snapshot is being written: how many losses it answers.
-    snapshot_answers: Option<u64>,
+    /// Number of losses that the running snapshot repairs.
+    losses_in_snapshot: Option<u64>,
     snapshot_retry: Duration,
     snapshot_retry_at: Option<Instant>,
     stopping: bool,
@@ -86,28 +111,28 @@ impl WriterThread {
             retry_at: None,
             failing_since: None,
             losses: 0,
-            losses_answered: 0,
+            losses_repaired: 0,
             dropped_seen: 0,
-            snapshot_answers: None,
+            losses_in_snapshot: None,
             snapshot_retry: SNAPSHOT_RETRY_MIN,
             snapshot_retry_at: None,
             stopping: false,
         }
     }
 
-    /// Works until it is stopped.
+    /// Runs until it is stopped.
     pub(crate) fn run(&mut self) {
-        while !self.rest() {
+        while !self.wait_for_work() {
             if self.durability == Durability::Relaxed && self.batch.is_empty() {
-                std::thread::sleep(GATHER);
+                std::thread::sleep(COLLECT_TIME);
             }
-            self.turn();
+            self.run_once();
         }
         self.finish();
     }
 
-    /// Waits until there is something to do. True: to stop.
-    fn rest(&mut self) -> bool {
+    /// Waits until there is work. True: stop.
+    fn wait_for_work(&mut self) -> bool {
         let deadline = self.next_deadline();
         let shared = Arc::clone(&self.shared);
         let mut pending = shared.lock();
@@ -133,18 +158,18 @@ impl WriterThread {
         pending.stop
     }
 
-    /// Time of the next work even if nothing is appended.
+    /// Time of the next work if nothing is appended.
     fn next_deadline(&self) -> Option<Instant> {
         let is_unsynced = self.written > self.durable && !self.has_loss();
-        let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_EVERY);
+        let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_INTERVAL);
         let is_wanted = (self.has_loss() || self.journal.wants_snapshot()) && self.retry_at.is_none();
         let snapshot = self.snapshot_retry_at.or_else(|| is_wanted.then(Instant::now));
-        let snapshot = snapshot.filter(|_| self.snapshot_answers.is_none());
+        let snapshot = snapshot.filter(|_| self.losses_in_snapshot.is_none());
         [sync, self.retry_at, snapshot].into_iter().flatten().min()
     }
 
-    /// One round of work: whatever of it is due.
-    fn turn(&mut self) {
+    /// Does all work that is due.
+    fn run_once(&mut self) {
         let now = Instant::now();
         self.end_snapshot(now);
         if self.retry_at.is_none_or(|retry| now >= retry) {
@@ -160,12 +185,12 @@ impl WriterThread {
         self.shared.disk_bytes.store(self.journal.bytes(), Ordering::Relaxed);
     }
 
-    /// Writes the batch that failed before, if there is one, and the buffer.
+    /// Writes the batch that failed before, if there is one, and then the buffer.
     fn write(&mut self) -> io::Result<()> {
         self.write_batch()?;
         let shared = Arc::clone(&self.shared);
         let mut pending = shared.lock();
-        self.see_dropped(&pending);
+        self.note_dropped(&pending);
         mem::swap(&mut self.batch, &mut pending.bytes);
         self.batch_last = pending.last;
         drop(pending);
@@ -194,7 +219,7 @@ impl WriterThread {
         Ok(())
     }
 
-    fn see_dropped(&mut self, pending: &Pending) {
+    fn note_dropped(&mut self, pending: &Pending) {
         if pending.dropped != self.dropped_seen {
             self.dropped_seen = pending.dropped;
             self.losses += 1;
@@ -205,7 +230,7 @@ impl WriterThread {
     fn sync_if_due(&mut self, now: Instant) -> io::Result<()> {
         let is_due = match self.durability {
             Durability::Strict => true,
-            Durability::Relaxed => now >= self.synced_at + SYNC_EVERY,
+            Durability::Relaxed => now >= self.synced_at + SYNC_INTERVAL,
         };
         if self.has_loss() || self.written <= self.durable || !is_due {
             return Ok(());
@@ -236,15 +261,15 @@ impl WriterThread {
         (self.on_event)(event);
     }
 
-    /// True while something is lost that only a snapshot brings back.
+    /// True while there is a loss that no snapshot has repaired.
     fn has_loss(&self) -> bool {
-        self.losses > self.losses_answered
+        self.losses > self.losses_repaired
     }
 
     fn begin_snapshot_if_due(&mut self, now: Instant) {
         let is_wanted = self.has_loss() || (self.journal.wants_snapshot() && !self.stopping);
-        let may_try = self.snapshot_retry_at.is_none_or(|retry| now >= retry);
-        if !is_wanted || !may_try || self.snapshot_answers.is_some() {
+        let is_retry_due = self.snapshot_retry_at.is_none_or(|retry| now >= retry);
+        if !is_wanted || !is_retry_due || self.losses_in_snapshot.is_some() {
             return;
         }
         if self.has_loss() {
@@ -255,21 +280,21 @@ impl WriterThread {
         }
         match self.journal.begin_segment() {
             Ok(segment) => {
-                self.snapshot_answers = Some(self.losses);
+                self.losses_in_snapshot = Some(self.losses);
                 self.snapshots.begin(segment);
             }
             Err(error) => {
-                self.fail_once(now, &error);
-                self.put_off_snapshot(now);
+                self.report_failure(now, &error);
+                self.delay_snapshot(now);
             }
         }
     }
 
-    /// Throws away what the snapshot about to be taken makes unneeded, and what could undo it.
+    /// Discards records whose state the next snapshot contains.
     fn discard_waiting(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut pending = shared.lock();
-        self.see_dropped(&pending);
+        self.note_dropped(&pending);
         pending.bytes = Vec::new();
         self.batch = Vec::new();
         self.batch_last = pending.last;
@@ -278,36 +303,36 @@ impl WriterThread {
 
     fn end_snapshot(&mut self, now: Instant) {
         let Some(result) = self.shared.lock().snapshot.take() else { return };
-        let Some(answered) = self.snapshot_answers.take() else { return };
+        let Some(repaired) = self.losses_in_snapshot.take() else { return };
         match result {
             Ok(bytes) => {
                 self.journal.snapshot_written(bytes);
                 self.shared.snapshots.fetch_add(1, Ordering::Relaxed);
                 self.snapshot_retry = SNAPSHOT_RETRY_MIN;
                 self.snapshot_retry_at = None;
-                self.losses_answered = self.losses_answered.max(answered);
+                self.losses_repaired = self.losses_repaired.max(repaired);
             }
             Err(error) => {
-                self.fail_once(now, &error);
-                self.put_off_snapshot(now);
+                self.report_failure(now, &error);
+                self.delay_snapshot(now);
             }
         }
     }
 
-    fn put_off_snapshot(&mut self, now: Instant) {
+    fn delay_snapshot(&mut self, now: Instant) {
         self.snapshot_retry_at = Some(now + self.snapshot_retry);
         self.snapshot_retry = (self.snapshot_retry * 2).min(SNAPSHOT_RETRY_MAX);
     }
 
-    /// Writing or syncing failed: wait, and try again.
+    /// Handles a failed write or sync: schedules the next try.
     fn fail(&mut self, now: Instant, error: &io::Error) {
-        self.retry_at = Some(now + RETRY_EVERY);
+        self.retry_at = Some(now + RETRY_INTERVAL);
         self.shared.failed.store(true, Ordering::Release);
-        self.fail_once(now, error);
+        self.report_failure(now, error);
     }
 
-    /// Reports that the disk fails, once until it works again.
-    fn fail_once(&mut self, now: Instant, error: &io::Error) {
+    /// Reports a failing disk once until it works again.
+    fn report_failure(&mut self, now: Instant, error: &io::Error) {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing_since.is_none() {
             self.failing_since = Some(now);
@@ -326,20 +351,20 @@ impl WriterThread {
         }
     }
 
-    /// The last rounds, at a stop.
+    /// Writes and syncs the rest at a stop.
     fn finish(&mut self) {
         self.stopping = true;
         let deadline = Instant::now() + STOP_WAIT_MAX;
         let is_kept = loop {
             self.retry_at = None;
             self.snapshot_retry_at = None;
-            self.synced_at = Instant::now().checked_sub(SYNC_EVERY).unwrap_or(self.synced_at);
-            self.turn();
+            self.synced_at = Instant::now().checked_sub(SYNC_INTERVAL).unwrap_or(self.synced_at);
+            self.run_once();
             let is_kept = self.retry_at.is_none() && !self.has_loss() && self.written <= self.durable;
             if is_kept || Instant::now() >= deadline {
                 break is_kept;
             }
-            std::thread::sleep(STOP_RETRY_EVERY);
+            std::thread::sleep(STOP_RETRY_INTERVAL);
         };
         self.snapshots.stop();
         if is_kept {

@@ -1,4 +1,4 @@
-//! Damage to the journal: what is whole is read, what is lost is reported, the damaged file is kept.
+//! Damage to the journal: intact records are read, losses are reported, the damaged file is kept.
 //!
 //! Tested: one flipped bit anywhere, in files of this version and of version 1; damaged headers, snapshots and lengths;
 //! missing files; garbage; symbolic links; a file size limit. Not tested: a device that fails to read.
@@ -56,7 +56,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A journal with one segment of `users` users, one record each, without the mark of an orderly stop: as after a kill.
+/// Creates a journal with one segment of `users` users, one record each, without the final `synced` record, as after a
+/// kill.
 fn segment_of(folder: &Path, users: usize) -> (PathBuf, Vec<u8>) {
     let path = folder.join("r.bindings");
     let writer = start(&path, Box::new(|_| {}));
@@ -70,7 +71,7 @@ fn segment_of(folder: &Path, users: usize) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Puts files into an empty folder and recovers from them.
+/// Writes files into an empty folder and recovers from them.
 fn recover_files(files: &[(&str, &[u8])]) -> (State, Recovery, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -80,7 +81,7 @@ fn recover_files(files: &[(&str, &[u8])]) -> (State, Recovery, tempfile::TempDir
     (state, recovery, folder)
 }
 
-/// Every bit behind the two copies of the header.
+/// Flips every bit after the two copies of the header.
 #[test]
 fn one_flipped_bit_loses_at_most_its_own_record_and_is_reported() {
     const USERS: usize = 8;
@@ -95,7 +96,7 @@ fn one_flipped_bit_loses_at_most_its_own_record_and_is_reported() {
         let lost: Vec<_> = (0..USERS).filter(|n| state.get(&user(*n)) != Some(&value(*n))).collect();
         assert!(lost.len() <= 1 && state.len() == USERS - lost.len(), "bit {bit}: {lost:?}");
         let Some(&lost) = lost.first() else {
-            // The mark before a record is for searching only.
+            // The mark before a record is used for searching only.
             assert!(recovery.damage.is_empty(), "bit {bit}");
             continue;
         };
@@ -113,7 +114,7 @@ fn one_flipped_bit_loses_at_most_its_own_record_and_is_reported() {
 }
 
 #[test]
-fn flips_in_the_header_and_garbage_in_all_of_it_lose_nothing() {
+fn a_damaged_header_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (_, good) = segment_of(folder.path(), 5);
     for bit in 0..80 * 8 {
@@ -129,9 +130,9 @@ fn flips_in_the_header_and_garbage_in_all_of_it_lose_nothing() {
     assert_eq!((state.len(), recovery.damage.len(), recovery.damage[0].lost), (5, 1, 0));
 }
 
-/// Also beyond the end of the file, and so long that a reader that trusted it would allocate gigabytes.
+/// Also with a length beyond the end of the file that would allocate gigabytes if it were trusted.
 #[test]
-fn a_stretch_of_garbage_is_read_over_and_its_records_are_counted() {
+fn garbage_is_skipped_and_its_records_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (_, good) = segment_of(folder.path(), 40);
     for fill in [0, 0xff, b'R'] {
@@ -146,7 +147,7 @@ fn a_stretch_of_garbage_is_read_over_and_its_records_are_counted() {
 }
 
 #[test]
-fn the_last_record_damaged_after_a_kill_is_reported_and_cut_short_it_is_not() {
+fn a_damaged_last_record_is_reported_and_a_truncated_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let (_, good) = segment_of(folder.path(), 10);
     let mut bad = good.clone();
@@ -164,7 +165,7 @@ fn the_last_record_damaged_after_a_kill_is_reported_and_cut_short_it_is_not() {
 }
 
 #[test]
-fn a_later_record_of_a_user_makes_good_for_a_damaged_one_and_an_earlier_one_counts_without() {
+fn a_later_record_replaces_a_damaged_one_and_an_earlier_one_is_used_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let writer = start(&path, Box::new(|_| {}));
@@ -194,9 +195,9 @@ fn a_later_record_of_a_user_makes_good_for_a_damaged_one_and_an_earlier_one_coun
     assert_eq!(lost_names(&recovery).len(), 2);
 }
 
-/// Another user's name after the flip: the record must not be taken for that user's.
+/// The flip results in another user's name: the record must not be taken for that user's.
 #[test]
-fn a_flip_in_a_name_gives_nobody_else_the_registration() {
+fn a_flip_in_a_name_gives_no_other_user_the_registration() {
     let folder = tempfile::tempdir().unwrap();
     let (_, good) = segment_of(folder.path(), 3);
     let at = good.windows(7).position(|window| window == b"user001").unwrap();
@@ -208,7 +209,7 @@ fn a_flip_in_a_name_gives_nobody_else_the_registration() {
     assert!(lost_names(&recovery) == ["\"user000@example.org\"?"], "{:?}", recovery.lost_keys);
 }
 
-/// A phone chooses its contact: it may look like a record.
+/// A phone chooses its contact, which may have the form of a record.
 #[test]
 fn a_record_inside_a_damaged_value_is_not_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,7 +229,7 @@ fn a_record_inside_a_damaged_value_is_not_found() {
     assert_eq!(recovery.damage[0].lost, 1);
 }
 
-/// A journal with a snapshot and a segment behind it; gives the state and the segment's number.
+/// Creates a journal with a snapshot and a newer segment; returns the state and the segment's number.
 fn snapshot_and_segment(folder: &Path) -> (PathBuf, u64) {
     let path = folder.join("r.bindings");
     let journal = Journal::recover(&path, |_, _| {}).unwrap().compact_from(100);
@@ -247,7 +248,7 @@ fn snapshot_and_segment(folder: &Path) -> (PathBuf, u64) {
 }
 
 #[test]
-fn a_damaged_snapshot_loses_what_is_damaged_and_the_count_is_exact() {
+fn a_damaged_snapshot_loses_only_damaged_records_and_counts_them_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let (path, number) = snapshot_and_segment(folder.path());
     let (snapshot, name) = (fs::read(&path).unwrap(), format!("r.bindings.{number}"));
@@ -262,24 +263,24 @@ fn a_damaged_snapshot_loses_what_is_damaged_and_the_count_is_exact() {
     let (state, recovery, _folder) = read(&bad);
     assert_eq!((state.len(), recovery.damage[0].lost, recovery.damage[0].is_exact), (30, 1, true));
     assert!(lost_names(&recovery) == [format!("{:?}", user(7))]);
-    // Cut short it has no end, and nobody can say how much is missing.
+    // Without its end the number of missing records is unknown.
     let (state, recovery, _folder) = read(&snapshot[..snapshot.len() - 300]);
     assert!(state.len() < 31 && state.contains_key("later@x"));
     assert!(!recovery.damage[0].is_exact, "{:?}", recovery.damage);
-    // Without its header it does not say which segments are newer; those that are there are.
+    // Without its header the number of the first newer segment is unknown; all existing ones are read.
     let mut bad = snapshot.clone();
     bad[..80].fill(0);
     let (state, recovery, _folder) = read(&bad);
     assert_eq!((state.len(), recovery.damage.len(), recovery.damage[0].lost), (31, 1, 0));
 }
 
-/// The segment behind it knows how much of it was on the disk.
+/// The following segment stores the durable length of this one.
 #[test]
-fn a_segment_that_lost_its_end_at_the_end_of_a_record_is_reported() {
+fn a_segment_truncated_after_a_record_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let journal = Journal::recover(&path, |_, _| {}).unwrap().compact_from(100);
-    // Without a snapshot both segments stay.
+    // Without a snapshot both segments remain.
     let source: SnapshotSource = Box::new(|_| panic!("no snapshot, on purpose"));
     let writer = Writer::start(journal, Durability::Strict, source, Box::new(|_| {})).unwrap();
     let both = [(user(0), value(0)), (user(1), value(1))];
@@ -315,7 +316,7 @@ fn missing_files_are_reported_and_the_others_are_read() {
     drop(path);
 }
 
-/// What was damaged is replaced by a snapshot at once: the next start finds nothing to report, and the kept file stays.
+/// A snapshot replaces the damaged file at once: the next start reports nothing, and the kept file remains.
 #[test]
 fn damage_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,9 +345,10 @@ fn damage_is_reported_once() {
     assert!(fs::read(folder.path().join(&kept[0])).unwrap() == bytes);
 }
 
-/// Bits flipped, stretches zeroed, cut out, doubled and moved: what is read was written, and the rest is reported.
+/// Bits are flipped and parts zeroed, removed, duplicated and moved: everything read was written, and the rest is
+/// reported.
 #[test]
-fn damage_of_any_kind_brings_nothing_that_was_not_there() {
+fn damage_of_any_kind_creates_no_record() {
     const USERS: usize = 60;
     let folder = tempfile::tempdir().unwrap();
     let (_, good) = segment_of(folder.path(), USERS);
@@ -400,7 +402,7 @@ fn garbage_of_any_kind_is_read_in_linear_time_and_kept() {
         random.extend_from_slice(&x.to_le_bytes());
     }
     let zeros_but_one = [vec![0; BYTES], vec![1]].concat();
-    // The work is bounded by the bytes; a minute is far beyond it and far below a quadratic reader's time.
+    // The time is bounded by the size; a minute is far above that and far below the time of a quadratic reader.
     for garbage in [random, mark.repeat(BYTES / 4), b"ab".repeat(BYTES / 2), zeros_but_one] {
         let begun = Instant::now();
         let (state, recovery, _folder) = recover_files(&[("r.bindings.1", &garbage)]);
@@ -410,7 +412,7 @@ fn garbage_of_any_kind_is_read_in_linear_time_and_kept() {
     }
 }
 
-/// A record as version 1 wrote it.
+/// A record of version 1.
 fn v1_record(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut covered = Vec::new();
     covered.extend_from_slice(&(key.len() as u16).to_le_bytes());
@@ -426,7 +428,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A file as version 1 wrote it: kind 1 a segment, 2 a snapshot.
+/// A file of version 1; kind 1 is a segment, 2 a snapshot.
 fn v1_file(kind: u8, number: u64, records: &[Vec<u8>]) -> Vec<u8> {
     let mut header = b"RNGWBIND\x01\0".to_vec();
     header.extend_from_slice(&[kind, 0]);
@@ -461,7 +463,7 @@ fn files_of_version_1_are_read_and_replaced() {
     assert_eq!(fs::read(&path).unwrap()[8], 2, "the snapshot is of this version");
     assert_eq!(recover(&path).0, state);
 
-    // A flipped bit, the torn tail of a crash.
+    // A flipped bit, and a truncated tail of a crash.
     for at in [0, 8, 20, 40, 300] {
         let mut bad = segment.clone();
         bad[at] ^= 1;
@@ -477,7 +479,7 @@ fn files_of_version_1_are_read_and_replaced() {
 }
 
 #[test]
-fn a_later_version_is_refused_and_not_touched() {
+fn a_later_version_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let later = [b"RNGWBIND\x03\0".repeat(8), vec![9; 500]].concat();
     let segment = folder.path().join("r.bindings.1");
@@ -499,7 +501,7 @@ fn symbolic_links_are_refused_and_not_followed() {
         assert!(error.to_string().contains(name) && error.to_string().contains("remove the link"), "{error}");
         assert_eq!(fs::read(&victim).unwrap(), b"not yours", "{name}");
     }
-    // A snapshot is written under a name that nobody else's file keeps.
+    // A snapshot is written under a name that is not a foreign file.
     let folder = tempfile::tempdir().unwrap();
     let victim = folder.path().join("victim");
     symlink(&victim, folder.path().join("r.bindings.new")).unwrap();
@@ -507,12 +509,12 @@ fn symbolic_links_are_refused_and_not_followed() {
     assert!(!victim.exists());
 }
 
-/// Not a test by itself: the process of the next one.
+/// Process of the next test.
 #[test]
 #[ignore = "run by the test below"]
 fn writes_beyond_its_limit() {
     let Some(path) = std::env::var_os("JOURNAL_WITH_LIMIT") else { return };
-    // As the server does: a write beyond the limit then fails, and the signal does not end the process.
+    // As the server does: a write beyond the limit fails, and the signal does not end the process.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).unwrap();
     let writer = start(Path::new(&path), Box::new(|_| {}));
     writer.append(b"alice@x", &[7; 1000]);
@@ -528,7 +530,7 @@ fn writes_beyond_its_limit() {
 }
 
 #[test]
-fn a_file_size_limit_is_a_full_disk_and_ends_nothing() {
+fn a_file_size_limit_is_handled_as_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let done = Command::new("sh")
         .args(["-c", "ulimit -f 64; exec \"$0\" --exact writes_beyond_its_limit --ignored --nocapture"])

@@ -1,7 +1,7 @@
-//! The journal through crashes, failing disks and damage.
+//! The journal after crashes, disk failures and damage.
 //!
 //! Tested: restart, kill, a tail cut at every byte, loss of power at every step of compaction, damage, a second server,
-//! a full disk, a failed sync, a hung disk. Not tested: a real device that lies about its syncs.
+//! a full disk, a failed sync, a hung disk. Not tested: a real device whose syncs are ineffective.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fake_disk;
@@ -48,7 +48,7 @@ fn start(journal: Journal, durability: Durability, table: &Table) -> Writer {
     Writer::start(journal, durability, source_of(table), Box::new(|_| {})).unwrap()
 }
 
-/// Changes the table and the journal as a server does: both under the table's lock.
+/// Changes the table and the journal under the table's lock, as a server does.
 fn put(writer: &Writer, table: &Table, key: &str, value: &str) -> u64 {
     let mut table = table.lock().unwrap();
     store(&mut table, key.as_bytes(), value.as_bytes());
@@ -75,7 +75,7 @@ fn segment_with_records(folder: &Path, count: usize) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_was_appended_is_there_after_a_restart_and_what_was_removed_is_not() {
+fn appended_keys_survive_a_restart_and_removed_ones_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let table = Table::default();
@@ -99,11 +99,11 @@ fn relaxed_records_are_in_the_file_and_soon_durable() {
     let begun = Instant::now();
     let number = put(&writer, &table, "alice", "here");
     wait_until("it is durable", || writer.durable() >= number);
-    // Half a second, and what a busy disk takes.
+    // Half a second, plus a reserve for a busy disk.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// Not a test by itself: the process that the next one kills.
+/// Process that the next test kills.
 #[test]
 #[ignore = "run by the test below"]
 fn appends_until_it_is_killed() {
@@ -118,7 +118,7 @@ fn appends_until_it_is_killed() {
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_told() {
+fn a_killed_process_loses_nothing_that_it_reported() {
     for round in 1..=5u64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.bindings");
@@ -143,7 +143,7 @@ fn a_killed_process_loses_nothing_that_it_told() {
 }
 
 #[test]
-fn strict_numbers_are_told_in_order_and_only_when_the_disk_has_them() {
+fn strict_numbers_are_reported_in_order_and_only_when_durable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let disk = FakeDisk::new();
@@ -161,25 +161,25 @@ fn strict_numbers_are_told_in_order_and_only_when_the_disk_has_them() {
         let number = writer.append(&n.to_le_bytes(), b"value");
         assert_eq!(number, u64::from(n) + 1);
     }
-    wait_until("all are told", || told.load(Ordering::SeqCst) == 200);
+    wait_until("all are reported", || told.load(Ordering::SeqCst) == 200);
     assert_eq!(writer.durable(), 200);
     assert!(disk.syncs() < 150, "a sync for each record: {}", disk.syncs());
 }
 
 #[test]
-fn a_tail_cut_at_any_byte_is_cut_off_and_the_rest_is_there() {
+fn a_tail_truncated_at_any_byte_is_cut_off_and_the_rest_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = segment_with_records(folder.path(), 3);
     let segment = folder.path().join("r.bindings.1");
     let whole = fs::read(&segment).unwrap();
-    // Without the closing `synced` records a crash could have left any shorter file.
+    // Without the final `synced` records a crash could have left any shorter file.
     for length in 0..whole.len() {
         fs::write(&segment, &whole[..length]).unwrap();
         let mut keys = Vec::new();
         let journal = Journal::recover(&path, |key, _| keys.push(key.to_vec())).unwrap();
         let expected: Vec<_> = (0..keys.len()).map(|n| format!("user{n}").into_bytes()).collect();
         assert_eq!(keys, expected, "cut at {length}");
-        // Writing goes on behind the last whole record.
+        // Writing continues after the last intact record.
         let writer = start(journal, Durability::Strict, &Table::default());
         writer.append(b"later", b"x");
         writer.stop();
@@ -190,7 +190,7 @@ fn a_tail_cut_at_any_byte_is_cut_off_and_the_rest_is_there() {
 }
 
 #[test]
-fn zeros_behind_the_last_record_are_a_torn_tail() {
+fn zeros_after_the_last_record_are_a_torn_tail() {
     let folder = tempfile::tempdir().unwrap();
     let path = segment_with_records(folder.path(), 5);
     let segment = folder.path().join("r.bindings.1");
@@ -213,8 +213,8 @@ fn a_second_server_is_refused_while_the_first_lives() {
     assert!(Journal::recover(&path, |_, _| {}).is_ok());
 }
 
-/// Runs a fixed course of changes with compaction on a disk whose power goes at step `steps`; gives the table as it
-/// was after each number, and how far the journal said it was durable.
+/// Makes a fixed sequence of changes with compaction on a disk that loses power at some step; returns the table after
+/// each number, and the last durable number.
 fn run_until_power_loss(path: &Path, disk: &FakeDisk) -> (Vec<State>, u64, bool) {
     let mut states = vec![BTreeMap::new()];
     let Ok(journal) = Journal::recover_on(Arc::new(disk.clone()), path, |_, _| {}) else {
@@ -270,7 +270,7 @@ fn power_loss_at_every_step_keeps_what_was_durable() {
 }
 
 #[test]
-fn a_full_disk_fails_strictly_and_nothing_is_lost_when_it_is_over() {
+fn after_a_full_disk_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let disk = FakeDisk::new();
@@ -295,7 +295,7 @@ fn a_full_disk_fails_strictly_and_nothing_is_lost_when_it_is_over() {
 }
 
 #[test]
-fn after_a_failed_sync_a_snapshot_makes_things_good() {
+fn after_a_failed_sync_a_snapshot_repairs_the_loss() {
     for fault in [Fault::Sync, Fault::Write] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.bindings");
@@ -348,7 +348,7 @@ fn a_loss_counts_as_durable_only_with_its_snapshot() {
 }
 
 #[test]
-fn a_slow_or_failing_disk_fills_the_buffer_no_further_and_a_snapshot_brings_back_what_was_dropped() {
+fn a_slow_disk_fills_a_limited_buffer_and_a_snapshot_restores_dropped_records() {
     for fault in [None, Some(Fault::Full), Some(Fault::Write)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.bindings");
@@ -383,7 +383,7 @@ fn a_slow_or_failing_disk_fills_the_buffer_no_further_and_a_snapshot_brings_back
 }
 
 #[test]
-fn a_disk_that_stays_full_does_not_hold_up_a_stop() {
+fn a_full_disk_does_not_block_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let disk = FakeDisk::new();
@@ -398,7 +398,7 @@ fn a_disk_that_stays_full_does_not_hold_up_a_stop() {
 }
 
 #[test]
-fn too_long_records_are_counted_and_the_others_go_on() {
+fn too_long_records_are_counted_and_others_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let writer = start(Journal::recover(&path, |_, _| {}).unwrap(), Durability::Strict, &Table::default());
@@ -411,7 +411,7 @@ fn too_long_records_are_counted_and_the_others_go_on() {
 }
 
 #[test]
-fn a_caller_that_panics_in_a_record_leaves_nothing_behind() {
+fn a_caller_that_panics_in_a_record_appends_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.bindings");
     let writer = start(Journal::recover(&path, |_, _| {}).unwrap(), Durability::Strict, &Table::default());
@@ -429,7 +429,7 @@ fn a_caller_that_panics_in_a_record_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_memory_writer_keeps_nothing_and_is_always_done() {
+fn a_memory_writer_stores_nothing_and_is_always_durable() {
     let writer = Writer::memory();
     assert_eq!(writer.append(b"k", b"v"), 0);
     assert_eq!((writer.durable(), writer.failed(), writer.stats().appended), (0, false, 0));

@@ -21,7 +21,7 @@ fn key(n: u32) -> String {
     format!("subscriber{n:07}@example.org")
 }
 
-/// CPU time of the threads whose name begins with `name`, living ones only.
+/// CPU time of the live threads whose name begins with `name`.
 fn cpu_of(name: &str) -> Duration {
     let mut ticks = 0;
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -39,7 +39,7 @@ fn us_each(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(USERS)
 }
 
-/// As a server does at 250,000 registrations a second: batches of 32, some rest between them.
+/// As in a server with 250,000 registrations/s: batches of 32 with pauses.
 #[test]
 #[ignore = "a measurement"]
 fn a_million_records_are_written_and_read_back() {

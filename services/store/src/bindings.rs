@@ -1,12 +1,12 @@
-//! The journal of bindings of a store, and the log lines about it.
+//! Bindings of a store in their journal, and log messages about it.
 
 use crate::{StoreError, StoreUrl};
 use ringway_journal::{Durability, Journal, LostKey, Recovery, SnapshotSource, Writer, WriterEvent};
 use std::io;
 use std::path::Path;
 
-/// Bindings that were read from a store's journal; nothing in the store `memory:`. Records have the address-of-record as
-/// their key, `user@domain`.
+/// Bindings recovered from a store's journal; empty for the store `memory:`. The key of a record is the
+/// address-of-record, `user@domain`.
 pub struct Bindings {
     journal: Option<Journal>,
 }
@@ -16,7 +16,7 @@ impl Bindings {
     /// means that the key was removed. Damage is logged.
     ///
     /// # Errors
-    /// As [`Journal::recover`].
+    /// See [`Journal::recover`].
     pub fn recover(url: &StoreUrl, on_record: impl FnMut(&[u8], &[u8])) -> Result<Self, StoreError> {
         let Some(path) = url.bindings() else { return Ok(Self { journal: None }) };
         let journal = Journal::recover(&path, on_record)?;
@@ -24,11 +24,11 @@ impl Bindings {
         Ok(Self { journal: Some(journal) })
     }
 
-    /// Starts writing. `source` walks the live table when a snapshot is due. `on_durable` gets the number up to which all
-    /// records are on the disk, each time it grows; it is called from the journal's thread and must not block.
+    /// Starts writing. `source` walks the live table when a snapshot is due. `on_durable` gets the number up to which
+    /// all records are durable, each time it grows; the journal's thread calls it, and it must not block.
     ///
     /// # Errors
-    /// The system gives no more threads.
+    /// A thread cannot be created.
     pub fn start(
         self,
         durability: Durability,
@@ -53,7 +53,7 @@ fn log_damage(path: &Path, found: &Recovery) {
         found.lost_keys.iter().filter(is_plausible).map(|lost| lost.to_string()).collect();
     for some in names.chunks(NAMES_PER_LINE) {
         tracing::error!(
-            "{}: last change lost of {}; what they had before it counts, and their phones register again by themselves",
+            "{}: last change lost of {}; the state before it is used until their phones register again",
             path.display(),
             some.join(", ")
         );
@@ -63,7 +63,7 @@ fn log_damage(path: &Path, found: &Recovery) {
     }
 }
 
-/// False for text that a damaged record has in the place of its key and that is no address-of-record.
+/// False for text that a damaged record has instead of its key and that is not an address-of-record.
 fn is_plausible(lost: &LostKey<'_>) -> bool {
     lost.is_certain || lost.key.contains(&b'@')
 }
@@ -73,15 +73,14 @@ fn on_event(path: &Path, event: &WriterEvent<'_>, on_durable: &impl Fn(u64)) {
     match event {
         WriterEvent::Durable(number) => on_durable(*number),
         WriterEvent::Failing(error) => tracing::error!(
-            "{file}: cannot write registrations: {error}; calls go on and registrations are kept in memory until the disk \
-             takes them again: make room on it, raise the file size limit (ulimit -f), or mend it"
+            "{file}: cannot write registrations: {error}; calls go on and registrations are kept in memory until it can be \
+             written again: free disk space, raise the file size limit (ulimit -f), or repair the disk"
         ),
-        WriterEvent::Recovered(after) => tracing::warn!(
-            "{file}: the disk takes registrations again after {} s; nothing to do",
-            after.as_secs()
-        ),
+        WriterEvent::Recovered(after) => {
+            tracing::warn!("{file}: registrations are written again after {} s", after.as_secs())
+        }
         WriterEvent::StoppedWithLoss => tracing::error!(
-            "{file}: the last registrations could not be written and are lost; phones register again by themselves"
+            "{file}: the last registrations could not be written and are lost; they are back when the phones register again"
         ),
         WriterEvent::Panicked => tracing::error!(
             "the journal's thread panicked: registrations are kept in memory only; restart the server"
@@ -89,5 +88,5 @@ fn on_event(path: &Path, event: &WriterEvent<'_>, on_durable: &impl Fn(u64)) {
     }
 }
 
-/// Names in one line of the log.
+/// Maximum number of keys in one line of the log.
 const NAMES_PER_LINE: usize = 20;

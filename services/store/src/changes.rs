@@ -1,17 +1,17 @@
 //! Changes of subscribers and contacts since a given number.
 
-use super::subscribers::SubscriberRow;
-use super::{Store, StoreError};
+use super::change_log::Kind;
+use super::{Store, StoreError, SubscriberRow};
 use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
 /// Maximum number of changes that one query returns.
 const CHANGES_MAX: i64 = 10_000;
 
-/// A user of whom something changed, with what is so now.
+/// A changed user with its new state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its number; give the last one to the next [`Store::changes_since`].
+    /// Number of the change, for the next call of [`Store::changes_since`].
     pub seq: u64,
     /// The user part.
     pub name: String,
@@ -24,40 +24,29 @@ pub struct Change {
 /// New state of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// A password: new, or another one.
+    /// The user was added or its password changed.
     Subscriber(Ha1),
-    /// It was removed, and its registrations should end. Where it was added again, that follows as another change.
+    /// The user was removed, and its registrations should end. If it was added again, another change follows.
     Removed,
-    /// These permanent contacts, and no others.
+    /// The user has exactly these permanent contacts.
     Contacts(Vec<String>),
 }
 
-/// Which table a change was in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Subscriber = 1,
-    Contacts = 2,
-    /// A subscriber was removed, whatever there is of that name now.
-    Removed = 3,
-}
-
 impl Store {
-    /// Reads the changes after number `seq`, oldest first, at most 10,000: call it again until it returns none. A user who
-    /// changed twice comes once, as it is now; one that was removed and added again comes as both.
+    /// Reads up to 10,000 changes after number `seq`, oldest first; call it until it returns none. Several changes of a
+    /// user result in one, with the current state; a user that was removed and added again has both changes.
     ///
     /// # Errors
-    /// The database refuses.
+    /// A query failed.
     pub fn changes_since(&self, seq: u64) -> Result<Vec<Change>, StoreError> {
         let connection = self.lock();
         read(&connection, seq).map_err(self.sql())
     }
-}
 
-impl Store {
-    /// Notes that a server has applied all changes up to number `seq`, for its next start.
+    /// Stores that a server has applied all changes up to number `seq`, for its next start.
     ///
     /// # Errors
-    /// The database refuses.
+    /// A query failed.
     pub fn note_applied(&self, seq: u64) -> Result<(), StoreError> {
         let seq = i64::try_from(seq).unwrap_or(i64::MAX);
         self.lock()
@@ -94,27 +83,4 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
         changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
     }
     Ok(changes)
-}
-
-/// Takes note that something about a user changed.
-pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO changed (domain, name, kind) VALUES (?1, ?2, ?3)")?
-        .execute(params![domain, name, kind as i64])?;
-    Ok(())
-}
-
-/// The number up to which a server has applied the changes, as it said last.
-pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(row.get::<_, i64>(0)?.unsigned_abs()))
-}
-
-/// The number of the latest change.
-pub(super) fn last(connection: &Connection) -> rusqlite::Result<u64> {
-    connection
-        .query_row("SELECT coalesce(max(seq), 0) FROM changed", [], |row| row.get::<_, i64>(0))
-        .map(i64::unsigned_abs)
 }

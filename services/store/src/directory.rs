@@ -1,45 +1,44 @@
-//! The users in memory, for all workers: the table of `ringway-users`, spread over locks.
+//! Credentials in memory, shared by all workers: the table of `ringway-users`, sharded over locks.
 
 use ringway_users::{Ha1, HashedName, NameHash, Subscribers};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks the users are spread over; a power of two.
+/// Number of shards; a power of two.
 const SHARDS: usize = 64;
 
-/// All users with a password, by name and domain.
+/// Credentials of all users with a password, by name and domain.
 pub struct Directory {
     shards: Box<[RwLock<Subscribers>]>,
     names: NameHash,
 }
 
 impl Directory {
-    /// An empty directory; `key` must be unpredictable.
+    /// Creates an empty directory; `key` must be unpredictable.
     pub fn new(key: [u8; 16]) -> Self {
         let names = NameHash::new(key);
         Self { shards: (0..SHARDS).map(|_| RwLock::new(Subscribers::new(names))).collect(), names }
     }
 
-    /// Finds the hashes of a user's password. The name compares byte by byte, the domain without case (RFC 3261
-    /// §19.1.4).
+    /// Returns the credentials of a user. The name is case-sensitive, the domain is not (RFC 3261 §19.1.4).
     pub fn find(&self, name: &str, domain: &str) -> Option<Ha1> {
         let user = self.names.of(name, domain);
         self.read(&user).find(&user)
     }
 
-    /// True when there is such a user.
+    /// True if the user exists.
     pub fn contains(&self, name: &str, domain: &str) -> bool {
         let user = self.names.of(name, domain);
         self.read(&user).contains(&user)
     }
 
-    /// Adds a user or gives it another password. False: the name is longer than 65,535 bytes, there are more than
-    /// 65,536 domains, or one of the directory's parts holds 4 GiB, and the user was not added.
+    /// Adds a user or replaces its credentials. False: the user was not added, because the name is longer than 65,535
+    /// bytes, there are more than 65,536 domains, or a shard contains 4 GiB.
     pub fn insert(&self, name: &str, domain: &str, ha1: Ha1) -> bool {
         let user = self.names.of(name, domain);
         self.write(&user).insert(&user, ha1)
     }
 
-    /// Removes a user. False: there was none.
+    /// Removes a user. False: it did not exist.
     pub fn remove(&self, name: &str, domain: &str) -> bool {
         let user = self.names.of(name, domain);
         self.write(&user).remove(&user)
@@ -50,12 +49,12 @@ impl Directory {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// True when there is no user.
+    /// True if there is no user.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that it holds.
+    /// Allocated memory in bytes.
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes()).sum()
     }
@@ -68,7 +67,7 @@ impl Directory {
         self.shard(user).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By bits of the hash that the table inside does not look at first.
+    /// Selects the shard by hash bits that the table inside does not use first.
     fn shard(&self, user: &HashedName<'_>) -> &RwLock<Subscribers> {
         let index = (user.hash() >> 40) as usize & (SHARDS - 1);
         &self.shards[index]
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_found_by_exact_name_and_any_case_of_the_domain() {
+    fn names_are_case_sensitive_and_domains_are_not() {
         let directory = Directory::new([7; 16]);
         directory.insert("alice", "Example.ORG", ha1(1));
         assert_eq!(directory.find("alice", "example.org"), Some(ha1(1)));
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_users_give_their_memory_back() {
+    fn memory_of_removed_users_is_reused() {
         let directory = Directory::new([1; 16]);
         let name = |n: u32| format!("user{n:08}");
         for round in 0..20 {
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_users_take_no_more_than_150_bytes_each() {
+    fn a_hundred_thousand_users_take_at_most_150_bytes_each() {
         let directory = Directory::new([2; 16]);
         for n in 0..100_000u32 {
             directory.insert(&format!("subscriber{n:07}"), "example.org", ha1(n));

@@ -1,93 +1,93 @@
-//! Reasons for which an operation of a store fails.
+//! Errors of a store.
 
 use ringway_journal::JournalError;
 use ringway_users::Unusable;
 use std::io;
 use std::path::PathBuf;
 
-/// Error of a store operation. Each text names the file or the user and says what to do.
+/// Error of a store operation. Its text contains the file or the user, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file is there and is not a database, or its pages contradict each other.
+    /// The file is not a database, or its pages are inconsistent.
     #[error(
         "{}: damaged, or not a Ringway database ({detail}); restore a backup, or move the file away to start with an \
          empty one",
         file.display()
     )]
     Corrupt {
-        /// The database.
+        /// Path of the database.
         file: PathBuf,
-        /// The finding.
+        /// Details of the damage.
         detail: String,
     },
     /// The file was written by a later version.
     #[error(
-        "{}: its schema version is {found} and this program knows {known}; use the newer ringway that wrote it, or \
+        "{}: its schema version is {found} and this program reads {known}; use the newer ringway that wrote it, or \
          restore a backup",
         file.display()
     )]
     Newer {
-        /// The database.
+        /// Path of the database.
         file: PathBuf,
-        /// The version in the file.
+        /// Version in the file.
         found: i64,
-        /// The newest version this program reads.
+        /// Newest version that this program reads.
         known: i64,
     },
     /// The journal of bindings cannot be opened.
     #[error("{0} ([store] url sets the path)")]
     Journal(#[from] JournalError),
-    /// The file system refused.
-    #[error("{}: cannot {doing}: {source}; check the path, its permissions and the room on the disk", file.display())]
+    /// A file operation failed.
+    #[error("{}: cannot {doing}: {source}; check the path, its permissions and the free space on the disk", file.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// The operation that failed.
         doing: &'static str,
-        /// The system's reason.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The database refused.
-    #[error("{}: {source}; check the file's permissions and the room on the disk, and try again", file.display())]
+    /// A query failed.
+    #[error("{}: {source}; check the file's permissions and the free space on the disk, and try again", file.display())]
     Database {
-        /// The database.
+        /// Path of the database.
         file: PathBuf,
-        /// SQLite's reason.
+        /// Error of SQLite.
         source: rusqlite::Error,
     },
-    /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes ({0}); the store's secret cannot be made")]
+    /// The operating system returned no random bytes.
+    #[error("the operating system returned no random bytes ({0}); the store's secret cannot be generated")]
     Random(String),
-    /// The user is there already.
+    /// The user exists already.
     #[error("{0} exists already; use `user passwd` to change the password")]
     Exists(String),
-    /// There is no such user.
+    /// The user does not exist.
     #[error("{0} is not a user here; `user list` shows them all")]
     NoSuchUser(String),
     /// The user has no such permanent contact.
     #[error("{user} has no permanent contact {contact}; `user list --json` shows them all")]
     NoSuchContact {
-        /// Whose contact.
+        /// Name of the user.
         user: String,
         /// The contact, or `at all`.
         contact: String,
     },
-    /// A name, domain, password or contact that cannot be used.
+    /// A name, domain, password or contact is invalid.
     #[error("{what}: {why}")]
     Unusable {
-        /// The value, quoted as far as it is safe to print.
+        /// The value, quoted and limited to printable text.
         what: String,
-        /// The reason, and what to do.
+        /// Cause and remedy.
         why: &'static str,
     },
-    /// A row of an import is wrong; nothing was imported.
+    /// A row of an import is invalid; nothing was imported.
     #[error("{}:{line}: {detail}; nothing was imported", file.display())]
     BadRow {
-        /// The CSV file.
+        /// Path of the CSV file.
         file: PathBuf,
-        /// The line in it, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// The fault, and what to do.
+        /// Cause and remedy.
         detail: String,
     },
 }

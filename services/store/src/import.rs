@@ -1,4 +1,4 @@
-//! Many subscribers from a CSV file, all of them or none.
+//! Import of subscribers from a CSV file, all or none.
 
 use super::subscribers::insert;
 use super::{Store, StoreError, UserName};
@@ -17,16 +17,16 @@ const PROGRESS_ROWS: u64 = 1000;
 pub struct Imported {
     /// Subscribers added.
     pub users: u64,
-    /// The domains they are in.
+    /// Domains of the added subscribers.
     pub domains: BTreeSet<String>,
 }
 
 impl Store {
-    /// Adds all subscribers of a list as [`UserList`] reads it. A row without a domain is of `domain`. `progress` gets
-    /// the number of bytes read.
+    /// Adds all subscribers of a list in the format of [`UserList`]. A row without a domain is in `domain`. `progress`
+    /// gets the number of bytes read.
     ///
     /// # Errors
-    /// The file cannot be read, its header is another, or a row is wrong, which is then named: nothing is imported.
+    /// The file cannot be read, or its header or a row is invalid; the error names the line, and nothing is imported.
     pub fn import(
         &self,
         file: &Path,
@@ -72,7 +72,7 @@ impl Store {
         if insert(transaction, user, realm, &ha1).map_err(|error| self.sql()(error).to_string())? {
             Ok(())
         } else {
-            Err(format!("{user} is there already, in the store or in a row above; take the row out"))
+            Err(format!("{user} exists already, in the store or in an earlier row; remove the row"))
         }
     }
 }

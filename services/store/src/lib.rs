@@ -1,17 +1,18 @@
-//! Subscribers, permanent contacts and bindings on a disk.
+//! Persistent subscribers, permanent contacts and bindings.
 //!
-//! Does: keeps subscribers and permanent contacts in SQLite ([`Store`]), bindings in a journal beside it ([`Bindings`]), and
-//! credentials in memory for lookups from many threads ([`Directory`]). Who a user is and how lists of users are read is
-//! in `ringway-users`, the format of the journal in `ringway-journal`.
+//! Does: stores subscribers and permanent contacts in SQLite ([`Store`]), bindings in a journal beside it ([`Bindings`]), and
+//! credentials in memory for lookups from many threads ([`Directory`]). User names and lists of users are in
+//! `ringway-users`, the format of the journal is in `ringway-journal`.
 //!
-//! Does not: interpret a binding (the journal carries bytes), or touch a disk on the caller's thread while messages are
+//! Does not: interpret a binding (the journal stores bytes), or perform I/O on the caller's thread while messages are
 //! handled.
 //!
-//! Two files, because they are written by different hands: an administrator changes the database a few times a day,
-//! phones refresh their bindings thousands of times a second, and an upsert in SQLite costs more than the whole
-//! REGISTER. Start reading at [`Store`].
+//! The two files differ in their load: an administrator changes the database a few times a day, phones refresh their
+//! bindings thousands of times a second, and an upsert in SQLite costs more than the whole REGISTER. Start reading at
+//! [`Store`].
 
 mod bindings;
+mod change_log;
 mod changes;
 mod directory;
 mod error;

@@ -1,4 +1,4 @@
-//! Opening the database: is it ours, is it whole, which version is it.
+//! Opens the database: checks the application, the integrity and the schema version.
 
 use super::StoreError;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
@@ -7,15 +7,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The newest schema this program knows; kept in SQLite's `user_version`.
+/// Newest schema version that this program supports; stored in SQLite's `user_version`.
 const SCHEMA_VERSION: i64 = 1;
-/// "RNGW", in SQLite's `application_id`: tells our databases from others'.
+/// "RNGW" in SQLite's `application_id`, which distinguishes Ringway's databases from others.
 const APPLICATION_ID: i64 = 0x524e_4757;
-/// Maximum wait of a command while another process writes.
+/// Time limit of waiting for another process's transaction.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// `changed` has one row for each user and kind of change, with the number of the latest: a server that knows all up
-/// to some number asks for the larger ones, and the table never outgrows the users.
+/// `changed` has one row for each user and kind of change, with the latest number. A server queries the numbers above
+/// the last one that it has applied, and the table never grows beyond the number of users.
 const SCHEMA_1: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE subscriber (
@@ -41,24 +41,24 @@ CREATE TABLE changed (
 );
 ";
 
-/// Opens `file`, makes it if there is none.
+/// Opens `file`; creates it if necessary.
 pub(super) fn open(file: &Path) -> Result<Connection, StoreError> {
     if !file.exists() {
-        // H(A1) is as good as a password to whoever reads it: the file is its owner's alone, and SQLite gives its other
-        // files the same permissions. If it fails, opening it says why.
+        // H(A1) is equivalent to a password: the file is readable by its owner only, and SQLite uses the same
+        // permissions for its other files. An error here is reported by the following open.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     }
     let connection = Connection::open(file).map_err(|error| from_sqlite(file, error))?;
     prepare(connection, file)
 }
 
-/// A database in memory, gone when it is dropped.
+/// Opens a database in memory.
 pub(super) fn open_memory(file: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open_in_memory().map_err(|error| from_sqlite(file, error))?;
     prepare(connection, file)
 }
 
-/// SQLite's reason in our words.
+/// Converts an error of SQLite.
 pub(super) fn from_sqlite(file: &Path, source: rusqlite::Error) -> StoreError {
     let file = file.to_owned();
     match source.sqlite_error_code() {
@@ -79,13 +79,13 @@ fn prepare(mut connection: Connection, file: &Path) -> Result<Connection, StoreE
     if version > SCHEMA_VERSION {
         return Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION });
     }
-    // Readers (the server) and a writer (a command) do not wait for each other.
+    // In WAL mode readers (the server) and a writer (a command) do not block each other.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(sql)?;
     Ok(connection)
 }
 
-/// Makes the tables, unless another process did in the meantime or the file is another program's.
+/// Creates the tables, unless another process has done so or the file belongs to another program.
 fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
     let sql = |error| from_sqlite(file, error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;

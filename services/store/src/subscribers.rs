@@ -1,29 +1,29 @@
-//! Subscribers and permanent contacts in SQLite, for the commands that change them and the server that loads them.
+//! Subscribers and permanent contacts in SQLite, changed by commands and loaded by the server.
 //!
-//! Passwords are hashed on the way in and never stored (RFC 7616 §3.4.2: H(A1) is H(name ":" realm ":" password)).
-//! Commands and a running server use the file at the same time.
+//! Only hashes of passwords are stored (RFC 7616 §3.4.2: H(A1) is H(name ":" realm ":" password)). Commands and a
+//! running server use the file at the same time.
 
-use super::changes::{Kind, note};
+use super::change_log::{self, Kind, note};
 use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Longest permanent contact, in bytes.
+/// Maximum length of a permanent contact in bytes.
 const CONTACT_BYTES_MAX: usize = 1024;
 
 /// Location of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// `sqlite://FILE`; a relative FILE is relative to the current folder, as SQLite users expect.
+    /// `sqlite://FILE`; a relative FILE is relative to the current folder.
     Sqlite(PathBuf),
-    /// `memory:`: gone when the program ends.
+    /// `memory:`: lost when the program ends.
     Memory,
 }
 
 impl StoreUrl {
-    /// Beginning of the names of the journal's files: the database's path and `.bindings`. `None` in memory.
+    /// Prefix of the names of the journal's files: the database's path and `.bindings`. `None` in memory.
     pub fn bindings(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite(file) => {
@@ -36,14 +36,14 @@ impl StoreUrl {
     }
 }
 
-/// A row of the subscriber table while it is read.
+/// A borrowed row of the subscriber table.
 #[derive(Clone, Copy)]
 pub struct SubscriberRow<'a> {
     /// The user part.
     pub name: &'a str,
     /// The domain, lower-case.
     pub domain: &'a str,
-    /// The realm the hashes were made for.
+    /// Realm of the hashes.
     pub realm: &'a str,
     /// H(A1) with MD5.
     pub ha1_md5: &'a [u8; 16],
@@ -52,12 +52,12 @@ pub struct SubscriberRow<'a> {
 }
 
 impl<'a> SubscriberRow<'a> {
-    /// Hashes of the password.
+    /// H(A1) with both algorithms.
     pub fn ha1(&self) -> Ha1 {
         Ha1 { md5: *self.ha1_md5, sha256: *self.ha1_sha256 }
     }
 
-    /// From the columns name, domain, realm, ha1_md5, ha1_sha256 at `first` and after.
+    /// Reads the columns name, domain, realm, ha1_md5, ha1_sha256, which begin at column `first`.
     pub(super) fn read(row: &'a Row<'_>, first: usize) -> rusqlite::Result<Self> {
         let text = |column: usize| row.get_ref(first + column)?.as_str().map_err(rusqlite::Error::from);
         let blob = |column: usize| row.get_ref(first + column)?.as_blob().map_err(rusqlite::Error::from);
@@ -75,14 +75,14 @@ impl<'a> SubscriberRow<'a> {
 /// Result of [`Store::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// Subscribers handed over.
+    /// Number of subscribers.
     pub subscribers: u64,
-    /// Permanent contacts handed over.
+    /// Number of permanent contacts.
     pub contacts: u64,
-    /// The number of the latest change: it and all before it are in what was loaded.
+    /// Number of the latest change that is contained in the loaded data.
     pub seq: u64,
-    /// The number up to which the last server applied changes: of those after it, removals still have to be applied to
-    /// what it left behind. `seq`, if there was no server before.
+    /// Number up to which the last server has applied changes. Later removals still have to be applied to the bindings
+    /// that it left. `seq`, if there was no server before.
     pub applied: u64,
 }
 
@@ -93,10 +93,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store, and makes it if there is none.
+    /// Opens the store; creates it if necessary.
     ///
     /// # Errors
-    /// The file is damaged, another program's, or of a newer version; the file system refuses.
+    /// The file is damaged, belongs to another program, or has a newer version; a file operation failed.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let (connection, file) = match url {
             StoreUrl::Sqlite(file) => (schema::open(file)?, file.clone()),
@@ -108,15 +108,15 @@ impl Store {
         Ok(Self { connection: Mutex::new(connection), file })
     }
 
-    /// The database file, or `memory:`.
+    /// Path of the database, or `memory:`.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// 32 random bytes made when the store was made: the root of nonces that survive a restart.
+    /// 32 random bytes, generated with the store; nonces are derived from them, so that they survive a restart.
     ///
     /// # Errors
-    /// The database refuses.
+    /// A query failed.
     pub fn secret(&self) -> Result<[u8; 32], StoreError> {
         self.lock()
             .query_row("SELECT value FROM meta WHERE key = 'secret'", [], |row| row.get(0))
@@ -126,7 +126,7 @@ impl Store {
     /// Adds a subscriber.
     ///
     /// # Errors
-    /// The user exists already, the password cannot be used, the database refuses.
+    /// The user exists already, the password is invalid, or a query failed.
     pub fn add(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
         let ha1 = user.ha1(realm, password)?;
         self.write(|transaction| {
@@ -137,10 +137,10 @@ impl Store {
         })
     }
 
-    /// Gives a subscriber another password, and the realm it is for.
+    /// Changes the password and the realm of a subscriber.
     ///
     /// # Errors
-    /// There is no such user, the password cannot be used, the database refuses.
+    /// The user does not exist, the password is invalid, or a query failed.
     pub fn passwd(&self, user: &UserName, realm: &str, password: &str) -> Result<(), StoreError> {
         let ha1 = user.ha1(realm, password)?;
         self.write(|transaction| {
@@ -160,7 +160,7 @@ impl Store {
     /// Removes a subscriber and its permanent contacts.
     ///
     /// # Errors
-    /// There is no such user, neither with a password nor with a permanent contact; the database refuses.
+    /// The user has neither a password nor a permanent contact; a query failed.
     pub fn remove(&self, user: &UserName) -> Result<(), StoreError> {
         let sql = || self.sql();
         self.write(|transaction| {
@@ -181,11 +181,10 @@ impl Store {
         })
     }
 
-    /// Gives a user a permanent contact: where it is without registering. It need not have a password. False: it had
-    /// this contact already.
+    /// Adds a permanent contact of a user, who need not have a password. False: the contact exists already.
     ///
     /// # Errors
-    /// The contact is not a URI that could stand in a Contact header; the database refuses.
+    /// The contact is not a valid SIP URI for a Contact header field; a query failed.
     pub fn bind(&self, user: &UserName, contact: &str) -> Result<bool, StoreError> {
         let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
         let is_sip =
@@ -214,10 +213,10 @@ impl Store {
         })
     }
 
-    /// Takes one permanent contact from a user, or all of them; gives how many.
+    /// Removes one or all permanent contacts of a user; returns their number.
     ///
     /// # Errors
-    /// There is none such; the database refuses.
+    /// The contact does not exist; a query failed.
     pub fn unbind(&self, user: &UserName, contact: Option<&str>) -> Result<usize, StoreError> {
         self.write(|transaction| {
             let removed = transaction
@@ -235,10 +234,10 @@ impl Store {
         })
     }
 
-    /// True when `user` has a password.
+    /// True if `user` has a password.
     ///
     /// # Errors
-    /// The database refuses.
+    /// A query failed.
     pub fn is_subscriber(&self, user: &UserName) -> Result<bool, StoreError> {
         self.lock()
             .query_row(
@@ -249,10 +248,10 @@ impl Store {
             .map_err(self.sql())
     }
 
-    /// Hands over every user, by domain and name, with its realm (`None`: no password) and its permanent contacts, one
-    /// in a line. `on_user` says whether it wants more.
+    /// Passes every user to `on_user`, sorted by domain and name, with its realm (`None`: no password) and its
+    /// permanent contacts, separated by line breaks. `on_user` returns false to stop.
     ///
-    /// # Errors
+    /// A query failed.
     /// The database refuses.
     pub fn list(
         &self,
@@ -284,10 +283,10 @@ impl Store {
         Ok(())
     }
 
-    /// Hands over all subscribers, then all permanent contacts (name, domain, contact), as of one moment.
+    /// Passes all subscribers, then all permanent contacts (name, domain, contact), from one snapshot of the database.
     ///
     /// # Errors
-    /// The database refuses, or turns out to be damaged.
+    /// A query failed, or the data is damaged.
     pub fn load(
         &self,
         mut on_subscriber: impl FnMut(SubscriberRow<'_>),
@@ -296,8 +295,8 @@ impl Store {
         let mut connection = self.lock();
         let mut load = || {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-            let seq = super::changes::last(&transaction)?;
-            let applied = super::changes::applied(&transaction)?.unwrap_or(seq);
+            let seq = change_log::last(&transaction)?;
+            let applied = change_log::applied(&transaction)?.unwrap_or(seq);
             let mut loaded = Loaded { subscribers: 0, contacts: 0, seq, applied };
             let mut statement =
                 transaction.prepare("SELECT name, domain, realm, ha1_md5, ha1_sha256 FROM subscriber")?;
@@ -318,11 +317,11 @@ impl Store {
         load().map_err(self.sql())
     }
 
-    /// Counts the subscribers that have a password for another realm than `realm`: they cannot register until it is given
-    /// again.
+    /// Number of subscribers whose password hash is for another realm than `realm`: they cannot register until the
+    /// password is set again.
     ///
     /// # Errors
-    /// The database refuses.
+    /// A query failed.
     pub fn subscribers_of_other_realms(&self, realm: &str) -> Result<u64, StoreError> {
         self.lock()
             .query_row("SELECT count(*) FROM subscriber WHERE realm <> ?1", [realm], |row| {
@@ -332,7 +331,7 @@ impl Store {
             .map_err(self.sql())
     }
 
-    /// Runs `change` in one transaction; an error takes all of it back.
+    /// Runs `change` in one transaction; an error rolls it back.
     pub(super) fn write<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
@@ -355,14 +354,14 @@ impl Store {
             rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::InvalidColumnType(..) => {
-                StoreError::Corrupt { file, detail: format!("a row makes no sense: {error}") }
+                StoreError::Corrupt { file, detail: format!("invalid row: {error}") }
             }
             error => schema::from_sqlite(&file, error),
         }
     }
 }
 
-/// Adds a subscriber's row. False: there is one.
+/// Inserts a subscriber's row. False: it exists already.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     user: &UserName,

@@ -1,4 +1,4 @@
-//! The database of subscribers: what commands change and a running server sees.
+//! Database of subscribers: changes by commands, and their visibility to a running server.
 //!
 //! Tested: adding, changing, removing, permanent contacts, import, changes seen by another process's store, damage.
 //! Not tested: a disk that fails below SQLite.
@@ -25,10 +25,10 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn only_hashes_of_a_password_are_stored_and_they_are_those_of_the_rfc() {
+fn only_the_hashes_of_the_rfc_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    // RFC 7616 §3.9.1: the realm there, Mufasa's password.
+    // The realm and the password of RFC 7616 §3.9.1.
     let mufasa = UserName::new("Mufasa", "example.org").unwrap();
     store.add(&mufasa, "http-auth@example.org", "Circle of Life").unwrap();
     let mut hashes = Vec::new();
@@ -48,7 +48,7 @@ fn only_hashes_of_a_password_are_stored_and_they_are_those_of_the_rfc() {
 }
 
 #[test]
-fn another_store_on_the_same_file_sees_each_change_once_and_as_it_is_now() {
+fn another_store_reads_each_change_once_with_its_current_state() {
     let folder = tempfile::tempdir().unwrap();
     let (command, server) = (open(folder.path()), open(folder.path()));
     command.add(&user("alice"), "r", "one").unwrap();
@@ -80,9 +80,9 @@ fn another_store_on_the_same_file_sees_each_change_once_and_as_it_is_now() {
     assert_eq!(changes[0].kind, ChangeKind::Contacts(vec!["sip:bob@192.0.2.8".to_owned()]));
 }
 
-/// A server that looks after both must not take the new user for the old one.
+/// A server that reads both changes must not take the new user for the old one.
 #[test]
-fn a_user_that_is_removed_and_added_again_is_seen_as_both() {
+fn a_user_removed_and_added_again_has_both_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (command, server) = (open(folder.path()), open(folder.path()));
     command.add(&user("alice"), "r", "one").unwrap();
@@ -95,7 +95,7 @@ fn a_user_that_is_removed_and_added_again_is_seen_as_both() {
     let [removed, added] = &changes[..] else { panic!("{changes:?}") };
     assert_eq!(removed.kind, ChangeKind::Removed);
     assert!(matches!(added.kind, ChangeKind::Subscriber(_)) && added.seq > removed.seq);
-    // The next server finds it too, unless one has said that it applied it.
+    // The next server reads it too, unless one has stored that it applied it.
     assert_eq!(server.load(|_| {}, |_, _, _| {}).unwrap().applied, added.seq, "there was no server before");
     server.note_applied(seq).unwrap();
     let loaded = server.load(|_| {}, |_, _, _| {}).unwrap();
@@ -103,7 +103,7 @@ fn a_user_that_is_removed_and_added_again_is_seen_as_both() {
 }
 
 #[test]
-fn the_secret_stays_and_is_another_one_in_another_store() {
+fn the_secret_is_persistent_and_different_in_each_store() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let secret = open(one.path()).secret().unwrap();
     assert_eq!(open(one.path()).secret().unwrap(), secret);
@@ -112,7 +112,7 @@ fn the_secret_stays_and_is_another_one_in_another_store() {
 }
 
 #[test]
-fn users_that_are_there_or_not_there_are_told_apart() {
+fn existing_and_missing_users_are_distinguished() {
     let store = Store::open(&StoreUrl::Memory).unwrap();
     store.add(&user("alice"), "r", "x").unwrap();
     assert!(matches!(store.add(&user("alice"), "r", "y"), Err(StoreError::Exists(_))));
@@ -137,7 +137,7 @@ fn users_that_are_there_or_not_there_are_told_apart() {
 }
 
 #[test]
-fn names_contacts_and_passwords_that_could_not_work_are_refused() {
+fn invalid_names_contacts_and_passwords_are_refused() {
     for name in ["", "a b", "a@b", "a:b", "a\r\nb", "a\"b", &"x".repeat(256)] {
         assert!(UserName::new(name, "example.org").is_err(), "{name:?}");
     }
@@ -152,14 +152,14 @@ fn names_contacts_and_passwords_that_could_not_work_are_refused() {
     {
         assert!(store.bind(&user("alice"), contact).is_err(), "{contact:?}");
     }
-    // What looks like SQL is a name like any other.
+    // Text that looks like SQL is a valid name.
     let hostile = user("a');DROP/**/TABLE/**/subscriber;--");
     store.add(&hostile, "r", "'; --").unwrap();
     assert_eq!(names(&store).len(), 1);
 }
 
 #[test]
-fn an_import_takes_all_rows_or_none_and_names_the_wrong_one() {
+fn an_import_takes_all_rows_or_none_and_names_the_invalid_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     store.add(&user("alice"), "r", "x").unwrap();
@@ -239,7 +239,7 @@ fn a_damaged_or_foreign_or_newer_file_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_named() {
+fn an_error_of_opening_contains_the_path() {
     let url = StoreUrl::Sqlite("/nowhere/at/all/r.db".into());
     let error = Store::open(&url).err().unwrap().to_string();
     assert!(error.contains("/nowhere/at/all/r.db"), "{error}");

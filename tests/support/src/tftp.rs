@@ -21,7 +21,7 @@ pub struct TftpServer {
     /// Largest block size that it agrees to.
     pub block_bytes_max: usize,
     /// Value of `tsize`; `None`: the size of the file.
-    pub size_told: Option<String>,
+    pub announced_size: Option<String>,
     /// Further option in every OACK.
     pub option_added: Option<(&'static str, &'static str)>,
     /// Changes each DATA packet before it is sent.
@@ -31,7 +31,7 @@ pub struct TftpServer {
     /// Packets that it sent.
     pub sent: Vec<Vec<u8>>,
     /// Packets that it received.
-    pub heard: Vec<Vec<u8>>,
+    pub received: Vec<Vec<u8>>,
     /// Requests for the troubled file, without those that the client repeated.
     pub requests: u32,
     /// Packets sent again because the client repeated an acknowledgement.
@@ -126,8 +126,8 @@ impl TftpServer {
     }
 
     /// Errors that the client sent: code and text.
-    pub fn errors_heard(&self) -> Vec<(u8, String)> {
-        let errors = self.heard.iter().filter_map(|packet| match packet.as_slice() {
+    pub fn received_errors(&self) -> Vec<(u8, String)> {
+        let errors = self.received.iter().filter_map(|packet| match packet.as_slice() {
             [0, ERROR, _, code, text @ .., 0] => Some((*code, String::from_utf8(text.to_vec()).unwrap())),
             _ => None,
         });
@@ -136,7 +136,7 @@ impl TftpServer {
 
     /// Takes a packet from the client's port `client` to the port `to`.
     pub fn on_packet(&mut self, now: Duration, client: u16, to: u16, packet: &[u8]) -> Vec<Sent> {
-        self.heard.push(packet.to_vec());
+        self.received.push(packet.to_vec());
         match packet {
             [0, REQUEST, words @ ..] if to == REQUEST_PORT => self.on_request(now, client, words),
             [0, ACK, high, low] => self.on_ack(now, client, to, u16::from_be_bytes([*high, *low])),
@@ -266,7 +266,8 @@ impl TftpServer {
 
     /// An OACK (RFC 2347).
     fn agreement(&self, transfer: &Transfer) -> Vec<u8> {
-        let size = self.size_told.clone().unwrap_or_else(|| self.files[&transfer.name].len().to_string());
+        let size =
+            self.announced_size.clone().unwrap_or_else(|| self.files[&transfer.name].len().to_string());
         let added = self.option_added.map_or(String::new(), |(name, value)| format!("{name}\0{value}\0"));
         format!("\0\u{6}BLKSIZE\0{}\0tsize\0{size}\0{added}", transfer.block_bytes).into_bytes()
     }
@@ -295,12 +296,12 @@ impl Default for TftpServer {
             answer: Answer::File,
             options: Options::Understood,
             block_bytes_max: 65_464,
-            size_told: None,
+            announced_size: None,
             option_added: None,
             spoil: |_| {},
             repeated_ack: RepeatedAck::Ignored,
             sent: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             requests: 0,
             resent: 0,
             transfers: Vec::new(),

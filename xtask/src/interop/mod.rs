@@ -7,6 +7,7 @@
 pub(crate) mod audio;
 mod baresip;
 pub(crate) mod calls;
+mod counting_nat;
 mod digest_order;
 mod kamailio;
 mod linphone;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::metal::Machine;
-use crate::workspace::{cargo, root, succeed, target_dir};
+use crate::workspace::{built_server, root, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -377,13 +378,6 @@ fn chosen(args: &Args) -> Vec<Scenario> {
 /// Where recordings are kept.
 fn evidence() -> PathBuf {
     target_dir().join("interop")
-}
-
-pub(crate) fn built_server() -> Result<PathBuf> {
-    println!("building ringway");
-    succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "ringway"]))?;
-    let program = target_dir().join("release/ringway");
-    program.is_file().then_some(program).context("cargo built no release/ringway")
 }
 
 fn mark(passed: bool) -> &'static str {

@@ -24,7 +24,7 @@ pub(crate) struct Args {
 /// `cargo xtask metal phone`.
 pub(super) fn run(args: &Args) -> Result<()> {
     build::build_elf(&Image::phone())?;
-    let ringway = crate::interop::built_server()?;
+    let ringway = crate::workspace::built_server()?;
     let folder = tempfile::Builder::new().prefix("ringway-metal-phone-").tempdir()?;
     let checked = check(folder.path(), &ringway, args.card);
     if checked.is_err() {

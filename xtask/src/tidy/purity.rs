@@ -12,13 +12,21 @@ const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "apps/lab/src/sys.rs", "xtask/src/libsrtp.rs"];
 
 /// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
-const FORBIDDEN: [(&str, &[&[&str]]); 13] = [
+const FORBIDDEN: [(&str, &[&[&str]]); 15] = [
     ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/agent", &[&["ringway-server"], CIPHERS]),
+    ("proto/phone", &[&["ringway-server", "ringway-transaction"]]),
     ("proto/media", &[SIGNALLING]),
     ("proto/srtp", &[SIGNALLING, &["ringway-zrtp", "ringway-media"]]),
     ("proto/zrtp", &[SIGNALLING, &["ringway-srtp", "ringway-media"]]),
     ("proto/sdp", &[SIGNALLING, CIPHERS]),
+    (
+        "proto/auth",
+        &[
+            &["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp", "ringway-users"],
+            CIPHERS,
+        ],
+    ),
     ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/stream", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
     ("proto/sip", &[&["ringway-"]]),
@@ -29,7 +37,8 @@ const FORBIDDEN: [(&str, &[&[&str]]); 13] = [
 ];
 
 /// The crates of `proto/` that know SIP.
-const SIGNALLING: &[&str] = &["ringway-sip", "ringway-transaction", "ringway-agent", "ringway-server"];
+const SIGNALLING: &[&str] =
+    &["ringway-sip", "ringway-transaction", "ringway-auth", "ringway-agent", "ringway-server"];
 /// The crates of `proto/` that bring AES and elliptic curves.
 const CIPHERS: &[&str] = &["ringway-srtp", "ringway-zrtp", "ringway-media"];
 /// The crates of `services/`.

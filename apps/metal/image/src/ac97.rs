@@ -1,10 +1,10 @@
-//! The AC97 sound of Intel's first I/O hubs (82801AA to 82801CA, ICH to ICH3), polled.
+//! AC'97 audio of Intel's first I/O hubs (82801AA to 82801CA, ICH to ICH3), polled.
 //!
 //! Intel, "82801AA (ICH) and 82801AB (ICH0) I/O Controller Hub", 13 (AC'97 audio): two engines, each with a ring of 32
-//! buffers in memory. "Audio Codec '97", revision 2.3: the codec's registers. The codec must know telephone sound's own rate
-//! (variable rate audio); one that is fixed at 48,000 samples a second is not driven.
+//! buffers in memory. "Audio Codec '97", revision 2.3: the codec's registers. The codec must support variable rate
+//! audio; codecs with a fixed rate of 48,000 samples/s are not supported.
 //!
-//! Sound is 8,000 samples a second, both channels alike; of the microphone's two the left one is taken.
+//! Samples are 8,000/s, the same on both output channels; of the microphone's channels the left one is used.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -19,7 +19,7 @@ use crate::clock;
 use crate::pci::{self, Function};
 use crate::port::{inb, inl, inw, outb, outl, outw};
 
-/// A sound card that runs.
+/// A running sound card.
 #[derive(Debug)]
 pub(crate) struct Ac97 {
     out: Engine,
@@ -27,35 +27,35 @@ pub(crate) struct Ac97 {
     name: &'static str,
 }
 
-/// Why a sound card cannot be used.
+/// Error of [`Ac97::start`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SoundError {
-    /// The firmware gave it no place on the bus.
+    /// The firmware assigned no I/O ports.
     Bus,
-    /// Its codec does not come out of its reset, or does not answer.
+    /// The codec does not become ready, or does not answer.
     Codec,
-    /// An engine does not come out of its reset.
+    /// An engine does not complete its reset.
     Engine,
-    /// Its codec does not know 8,000 samples a second.
+    /// The codec does not support 8,000 samples/s.
     Rate,
-    /// The heap has no room for its buffers.
+    /// No memory for the buffers.
     Memory,
 }
 
 impl fmt::Display for SoundError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Bus => "the BIOS gave it no usable address: switch sound on in the BIOS setup",
+            Self::Bus => "the BIOS assigned no usable address: enable sound in the BIOS setup",
             Self::Codec => "its codec does not start: power the machine off and on",
             Self::Engine => "it does not start: power the machine off and on",
-            Self::Rate => "its codec does not know 8,000 samples a second, and is not driven",
+            Self::Rate => "its codec does not support 8,000 samples/s",
             Self::Memory => "there is not enough memory for its buffers",
         })
     }
 }
 
 impl Ac97 {
-    /// What the function is called, if it is such a sound card.
+    /// Name of the sound card, if it is supported.
     pub(crate) fn name(function: &Function) -> Option<&'static str> {
         match (function.is.vendor_id, function.is.device_id) {
             (0x8086, 0x2415) => Some("Intel 82801AA AC97"),
@@ -66,7 +66,7 @@ impl Ac97 {
         }
     }
 
-    /// Resets the card and sets it up. `None`: it is none that there is a driver for.
+    /// Resets and configures the card. `None`: it is not supported.
     pub(crate) fn start(function: &Function) -> Option<Result<Box<dyn SoundCard>, SoundError>> {
         let name = Self::name(function)?;
         Some(Self::set_up(function, name).map(|card| Box::new(card) as Box<dyn SoundCard>))
@@ -76,7 +76,7 @@ impl Ac97 {
         let bar = |index| pci::port_bar(function.at, index).ok_or(SoundError::Bus);
         let (codec, master) = (bar(0)?, bar(1)?);
         pci::enable(function.at);
-        // A cold reset: the link's reset line is held for at least a microsecond.
+        // Cold reset: the link's reset line is held for at least a microsecond.
         outl(master + GLOBAL_CONTROL, 0);
         let _held = clock::wait_until(RESET_TIME, || false);
         outl(master + GLOBAL_CONTROL, OUT_OF_RESET);
@@ -101,12 +101,12 @@ impl SoundCard for Ac97 {
         let Engine { next, within, .. } = self.out;
         let Position { block, left, is_halted } = self.out.position();
         let ahead = distance(block, next);
-        // What does not fill a block waits for the rest of it, and keeps nothing going.
+        // An incomplete block is not played before it is filled, and does not keep the engine running.
         if is_halted || ahead == 0 { 0 } else { left + (ahead - 1) * BLOCK_SAMPLES + within }
     }
 
     fn play(&mut self, samples: &[i16]) {
-        // Reading a port takes a microsecond: once for all samples.
+        // A port access takes a microsecond, so the position is read once for all samples.
         let ahead = distance(self.out.position_block(), self.out.next);
         let room = (BLOCKS - 2).saturating_sub(ahead) * BLOCK_SAMPLES;
         samples.iter().take(room).for_each(|&sample| self.out.put(sample));
@@ -115,13 +115,13 @@ impl SoundCard for Ac97 {
     fn captured(&mut self) -> usize {
         let Position { block, is_halted, .. } = self.input.position();
         if is_halted {
-            // Nobody has asked for 300 ms: all that is there is old.
+            // Nothing was read for 300 ms: all captured samples are old.
             (self.input.next, self.input.within) = ((block + 1) % BLOCKS, 0);
         }
-        // The block before the one that is being filled is the last that may be.
+        // The block before the current one is the last valid block.
         self.input.run_to((block + BLOCKS - 1) % BLOCKS);
         match distance(self.input.next, block) {
-            // It has not gone on yet.
+            // The engine has not advanced since it was started.
             blocks if blocks == BLOCKS - 1 => 0,
             blocks => (blocks * BLOCK_SAMPLES).saturating_sub(self.input.within),
         }
@@ -136,7 +136,7 @@ impl SoundCard for Ac97 {
     }
 }
 
-/// The codec's registers, behind ports. An access takes some 20 µs on the link to the codec.
+/// Registers of the codec, behind I/O ports. An access takes about 20 µs on the AC-link.
 #[derive(Clone, Copy, Debug)]
 struct Mixer {
     codec: u16,
@@ -158,12 +158,12 @@ impl Mixer {
         self.write(EXTENDED_CONTROL, control | VARIABLE_RATE);
         for rate in [OUT_RATE, IN_RATE] {
             self.write(rate, SAMPLE_RATE_HZ);
-            // The codec answers with the nearest rate that it knows.
+            // The codec replaces the rate by the nearest one that it supports.
             if self.read(rate)? != SAMPLE_RATE_HZ {
                 return Err(SoundError::Rate);
             }
         }
-        for (register, value) in LOUDNESS {
+        for (register, value) in MIXER_SETTINGS {
             self.write(register, value);
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Mixer {
 
     fn read(self, register: u16) -> Result<u16, SoundError> {
         self.wait();
-        // What a codec that does not answer reads as.
+        // Value of a codec that does not answer.
         let value = inw(self.codec + register);
         if value == u16::MAX { Err(SoundError::Codec) } else { Ok(value) }
     }
@@ -181,7 +181,7 @@ impl Mixer {
         outw(self.codec + register, value);
     }
 
-    /// Until the access before is done. One that never ends shows in what is read.
+    /// Waits for the end of the previous access. If it does not end, the next read fails.
     fn wait(self) {
         clock::wait_until(ACCESS_TIME_MAX, || inb(self.master + ACCESS) & BUSY == 0);
     }
@@ -191,27 +191,27 @@ impl Mixer {
 #[derive(Debug)]
 struct Engine {
     ports: u16,
-    /// A page with the descriptors, then the blocks. They are kept for good.
+    /// One page of descriptors, then the blocks. Never freed.
     memory: NonNull<u8>,
-    /// The block that we are at.
+    /// Block of the next sample.
     next: usize,
-    /// How many samples of it are done.
+    /// Index of the next sample in the block.
     within: usize,
     is_running: bool,
 }
 
-/// Where an engine is in its ring.
+/// Position of an engine in its ring.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     block: usize,
-    /// Samples of the block that are left.
+    /// Samples of the block that remain.
     left: usize,
-    /// It has done all blocks up to the last valid one.
+    /// True if the engine has processed all valid blocks.
     is_halted: bool,
 }
 
 impl Engine {
-    /// Stops it, whatever it did, and resets its registers, which it may be told only when it has stopped.
+    /// Stops the engine and resets its registers; a reset is permitted only while it is stopped.
     fn reset(ports: u16) -> Result<(), SoundError> {
         outb(ports + CONTROL, 0);
         let is_halted = clock::wait_until(START_TIME_MAX, || inw(ports + STATUS) & HALTED != 0);
@@ -220,7 +220,7 @@ impl Engine {
         if is_halted && is_reset { Ok(()) } else { Err(SoundError::Engine) }
     }
 
-    /// Resets it, and shows it its ring.
+    /// Resets the engine and sets its ring.
     fn start(ports: u16) -> Result<Self, SoundError> {
         Self::reset(ports)?;
         let memory = pages(PAGES).ok_or(SoundError::Memory)?;
@@ -228,17 +228,17 @@ impl Engine {
         for index in 0..BLOCKS {
             let address = engine.block(index).as_ptr() as u64 as u32;
             let words = [address, BLOCK_SAMPLES as u32 * CHANNELS as u32];
-            // SAFETY: the descriptors lie in the first page, 8 bytes each, aligned; the engine does not run yet.
+            // SAFETY: the descriptors are in the first page, 8 bytes each, aligned; the engine does not run yet.
             unsafe { engine.memory.cast::<[u32; 2]>().add(index).write_volatile(words) };
         }
         fence(Ordering::SeqCst);
-        // The heap is below 4 GiB, and every address means itself.
+        // The heap is below 4 GiB and identity-mapped.
         outl(ports + RING, memory.as_ptr() as u64 as u32);
         Ok(engine)
     }
 
     fn position(&self) -> Position {
-        // The block may change between two reads.
+        // The engine may advance between two reads.
         for _ in 0..3 {
             let block = self.position_block();
             let left = usize::from(inw(self.ports + LEFT)) / CHANNELS;
@@ -254,7 +254,7 @@ impl Engine {
         usize::from(inb(self.ports + CURRENT)) % BLOCKS
     }
 
-    /// Lets it go on through block `last`.
+    /// Sets the last valid block and starts the engine.
     fn run_to(&mut self, last: usize) {
         fence(Ordering::SeqCst);
         outb(self.ports + LAST_VALID, last as u8);
@@ -265,22 +265,22 @@ impl Engine {
     }
 
     fn put(&mut self, sample: i16) {
-        let place = self.place();
-        // SAFETY: the place is in the ring; the engine does not read this block before `run_to`.
-        unsafe { place.write_volatile([sample; CHANNELS]) };
+        let pointer = self.sample_pointer();
+        // SAFETY: the pointer is in the ring; the engine does not read this block before `run_to`.
+        unsafe { pointer.write_volatile([sample; CHANNELS]) };
         if self.step() {
             self.run_to((self.next + BLOCKS - 1) % BLOCKS);
         }
     }
 
     fn take(&mut self) -> i16 {
-        // SAFETY: the place is in the ring; whatever the engine writes there are samples.
-        let [left, _right] = unsafe { self.place().read_volatile() };
+        // SAFETY: the pointer is in the ring, and any bytes are valid samples.
+        let [left, _right] = unsafe { self.sample_pointer().read_volatile() };
         self.step();
         left
     }
 
-    /// To the next sample. True: that begins another block.
+    /// Advances to the next sample. True: it is in the next block.
     fn step(&mut self) -> bool {
         self.within += 1;
         if self.within < BLOCK_SAMPLES {
@@ -290,7 +290,7 @@ impl Engine {
         true
     }
 
-    fn place(&self) -> NonNull<[i16; CHANNELS]> {
+    fn sample_pointer(&self) -> NonNull<[i16; CHANNELS]> {
         debug_assert!(self.next < BLOCKS && self.within < BLOCK_SAMPLES);
         // SAFETY: both indices are below their limits (`step`), so this is inside the block.
         unsafe { self.block(self.next).cast::<[i16; CHANNELS]>().add(self.within) }
@@ -302,14 +302,14 @@ impl Engine {
     }
 }
 
-/// Blocks from one to the other, forwards.
+/// Number of blocks from one to the other, forwards.
 fn distance(from: usize, to: usize) -> usize {
     (to + BLOCKS - from) % BLOCKS
 }
 
 const SAMPLE_RATE_HZ: u16 = 8000;
 const CHANNELS: usize = 2;
-/// Buffers of a ring, as the hardware has it.
+/// Buffers of a ring; fixed by the hardware.
 const BLOCKS: usize = 32;
 /// 10 ms.
 const BLOCK_SAMPLES: usize = 80;
@@ -317,7 +317,7 @@ const BLOCK_BYTES: usize = BLOCK_SAMPLES * CHANNELS * 2;
 const PAGE_BYTES: usize = 4096;
 const PAGES: usize = 1 + (BLOCKS * BLOCK_BYTES).div_ceil(PAGE_BYTES);
 
-/// A codec is ready in some ten milliseconds.
+/// A codec is ready after some ten milliseconds.
 const START_TIME_MAX: Duration = Duration::from_secs(1);
 const RESET_TIME: Duration = Duration::from_micros(20);
 const ACCESS_TIME_MAX: Duration = Duration::from_millis(1);
@@ -330,7 +330,7 @@ const GLOBAL_CONTROL: u16 = 0x2C;
 const OUT_OF_RESET: u32 = 1 << 1;
 const GLOBAL_STATUS: u16 = 0x30;
 const CODEC_READY: u32 = 1 << 8;
-/// Its reading takes hold of the codec until the next access to it is done.
+/// Reading this register acquires the codec until the next access to it ends.
 const ACCESS: u16 = 0x34;
 const BUSY: u8 = 1 << 0;
 
@@ -354,7 +354,6 @@ const EXTENDED_CONTROL: u16 = 0x2A;
 const VARIABLE_RATE: u16 = 1 << 0;
 const OUT_RATE: u16 = 0x2C;
 const IN_RATE: u16 = 0x32;
-/// Master and headphones 6 dB below the loudest, sound from memory as it is, the microphone recorded 12 dB louder and not
-/// mixed into what is heard.
-const LOUDNESS: [(u16, u16); 6] =
+/// Master and headphones at -6 dB, PCM output at 0 dB, microphone gain 12 dB and muted in the output mix.
+const MIXER_SETTINGS: [(u16, u16); 6] =
     [(0x02, 0x0404), (0x04, 0x0404), (0x18, 0x0808), (0x0E, 0x8008), (0x1A, 0x0000), (0x1C, 0x0808)];

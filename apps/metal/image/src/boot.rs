@@ -1,70 +1,69 @@
-//! What the loader says: memory, the command line, whether there is a text screen.
+//! Boot information: memory map, command line, text screen.
 //!
-//! GRUB says it by Multiboot2 (its specification, chapter 3.6), `qemu -kernel` by PVH (Xen's `hvm_start_info`). Both leave
-//! it somewhere in memory that becomes heap, so all of it is copied before there is a heap.
+//! GRUB passes it by Multiboot2 (specification, chapter 3.6), `qemu -kernel` by PVH (Xen's `hvm_start_info`). Both
+//! leave it in memory that becomes heap, so it is copied before the heap starts.
 
 use core::cell::UnsafeCell;
 
-/// What the loader said.
+/// Boot information from the loader.
 pub(crate) struct Boot {
-    /// Who loaded the image.
+    /// Boot protocol of the loader.
     pub(crate) loader: &'static str,
-    /// The kernel's command line, at most [`COMMAND_LINE_BYTES_MAX`] bytes; empty when it is not UTF-8.
+    /// Kernel command line, at most [`COMMAND_LINE_BYTES_MAX`] bytes; empty if it is not valid UTF-8.
     pub(crate) command_line: &'static str,
-    /// Memory that is free for use, as the firmware sees it: the image itself is still in it.
+    /// Free memory according to the firmware; it includes the image.
     pub(crate) memory: &'static [Region],
-    /// True where the firmware left the screen in the text mode of 80 by 25 cells.
+    /// True if the firmware left the screen in text mode with 80 by 25 cells.
     pub(crate) has_text_screen: bool,
 }
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// Its first byte.
+    /// First byte.
     pub(crate) start: u64,
-    /// The first byte behind it.
+    /// First byte behind the region.
     pub(crate) end: u64,
 }
 
 impl Region {
-    /// Its length.
     pub(crate) fn bytes(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 }
 
 impl Boot {
-    /// Reads what the loader left at `information`.
+    /// Reads the boot information at `information`.
     ///
     /// # Safety
-    /// `magic` and `information` are what the loader handed over, memory up to 4 GiB is mapped as it is, nothing has been
+    /// `magic` and `information` are the loader's values, memory up to 4 GiB is identity-mapped, nothing has been
     /// written to it yet, and this is called once.
     pub(crate) unsafe fn read(magic: u32, information: u32) -> Self {
-        // SAFETY: the caller calls once, so nobody else has this reference.
-        let kept = unsafe { &mut *KEPT.0.get() };
+        // SAFETY: the caller calls once, so this reference is unique.
+        let copied = unsafe { &mut *COPIED.0.get() };
         let at = Physical(u64::from(information));
         let loader = match magic {
             MULTIBOOT2_MAGIC => {
-                kept.read_multiboot2(at);
+                copied.read_multiboot2(at);
                 "Multiboot2"
             }
             PVH_MAGIC => {
-                kept.read_pvh(at);
+                copied.read_pvh(at);
                 "PVH"
             }
             _ => "an unknown loader",
         };
         Self {
             loader,
-            command_line: core::str::from_utf8(&kept.command_line[..kept.command_line_bytes])
+            command_line: core::str::from_utf8(&copied.command_line[..copied.command_line_bytes])
                 .unwrap_or_default()
                 .trim_matches(|c: char| c.is_whitespace() || c == '\0'),
-            memory: &kept.memory[..kept.regions],
+            memory: &copied.memory[..copied.regions],
             has_text_screen: Physical(VIDEO_MODE).u8() == TEXT_80_BY_25,
         }
     }
 
-    /// The value of a word `name=value` of the command line; the last one wins.
+    /// Value of a word `name=value` of the command line; the last one applies.
     pub(crate) fn value(&self, name: &str) -> Option<&'static str> {
         self.command_line
             .split_ascii_whitespace()
@@ -73,14 +72,14 @@ impl Boot {
     }
 }
 
-struct Kept {
+struct Copied {
     command_line: [u8; COMMAND_LINE_BYTES_MAX],
     command_line_bytes: usize,
     memory: [Region; REGIONS_MAX],
     regions: usize,
 }
 
-impl Kept {
+impl Copied {
     fn read_multiboot2(&mut self, information: Physical) {
         let end = information.plus(u64::from(information.u32()));
         let mut tag = information.plus(8);
@@ -138,7 +137,7 @@ impl Kept {
     }
 }
 
-/// A physical address that the loader gave, below 4 GiB.
+/// Physical address below 4 GiB from the loader.
 #[derive(Clone, Copy)]
 struct Physical(u64);
 
@@ -164,22 +163,22 @@ impl Physical {
     }
 }
 
-struct Once(UnsafeCell<Kept>);
+struct Once(UnsafeCell<Copied>);
 
 // SAFETY: there is one processor and no interrupt, and `Boot::read` takes the only reference.
 unsafe impl Sync for Once {}
 
-static KEPT: Once = Once(UnsafeCell::new(Kept {
+static COPIED: Once = Once(UnsafeCell::new(Copied {
     command_line: [0; COMMAND_LINE_BYTES_MAX],
     command_line_bytes: 0,
     memory: [Region { start: 0, end: 0 }; REGIONS_MAX],
     regions: 0,
 }));
 
-/// The longest command line; what is behind it is cut off.
+/// Maximum length of the command line; the rest is cut off.
 pub(crate) const COMMAND_LINE_BYTES_MAX: usize = 2048;
 
-/// The first address that a device of 32 bits cannot reach.
+/// First address that a 32-bit device cannot access.
 pub(crate) const FOUR_GIB: u64 = 1 << 32;
 
 const REGIONS_MAX: usize = 64;
@@ -189,6 +188,6 @@ const TAG_END: u32 = 0;
 const TAG_COMMAND_LINE: u32 = 1;
 const TAG_MEMORY_MAP: u32 = 6;
 const MEMORY_FREE: u32 = 1;
-/// The BIOS's note of the video mode (BIOS data area, 40:49h).
+/// Video mode in the BIOS data area (40:49h).
 const VIDEO_MODE: u64 = 0x449;
 const TEXT_80_BY_25: u8 = 3;

@@ -1,5 +1,6 @@
-# From the loader to `image_main`: GRUB (Multiboot2) and `qemu -kernel` (PVH) both arrive here in 32-bit mode with
-# paging off. This code goes to 64-bit mode on a first set of page tables, 0 to 4 GiB as it is; src/paging.rs replaces them.
+# Entry point: GRUB (Multiboot2) and `qemu -kernel` (PVH) both start here in 32-bit mode with paging off. This code
+# enables 64-bit mode with page tables that identity-map 0 to 4 GiB and calls `image_main`; src/paging.rs replaces the
+# tables.
 
 .section .multiboot2, "a"
 .balign 8
@@ -84,7 +85,7 @@ start:
     push eax
     retf
 
-# Such a processor can show what it lacks on the screen only.
+# Without 64-bit mode only a message on the screen is possible.
 no_long_mode:
     mov edi, 0xB8000
     mov esi, offset no_long_mode_text
@@ -123,7 +124,7 @@ long_start:
 .balign 8
 boot_gdt:
     .quad 0
-    .quad 0x00AF9B000000FFFF            # 0x08: code, 64-bit, accessed: nobody writes here
+    .quad 0x00AF9B000000FFFF            # 0x08: code, 64-bit, accessed, so that the processor does not write here
     .quad 0x00CF93000000FFFF            # 0x10: data, accessed
 boot_gdt_pointer:
     .short . - boot_gdt - 1

@@ -1,4 +1,4 @@
-//! Checks that only a running image can make (`check=memory` on the command line).
+//! Checks that need a running image (`check=memory` on the command line).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use core::hint::black_box;
 use crate::fault::exit_emulator;
 use crate::say;
 
-/// Compares memcpy, memmove, memset, memcmp and bcmp of memory.s with what one byte after the other gives, for all short
-/// lengths, all alignments and all overlaps; then ends QEMU, with exit status 1 when all is well. Panics where it is not.
+/// Compares memcpy, memmove, memset, memcmp and bcmp of memory.s with byte-wise loops, for all short lengths,
+/// alignments and overlaps. Then ends QEMU with exit status 1. Panics if a result differs.
 pub(crate) fn memory_functions() {
     let mut cases = 0_u32;
     for bytes in (0..=LENGTH_MAX).chain([255, 256, 257, 300]) {
@@ -25,7 +25,7 @@ pub(crate) fn memory_functions() {
     exit_emulator(0);
 }
 
-/// Within one buffer, so that it overlaps; and into another one.
+/// Moves within one buffer, so that the ranges may overlap; and copies into another buffer.
 fn check_move(bytes: usize, from: usize, to: usize) {
     let original = pattern();
     let mut expected = original.clone();
@@ -50,7 +50,7 @@ fn check_fill(bytes: usize, from: usize) {
     assert!(is_same(&filled, &expected), "memset of {bytes} bytes at {from}");
 }
 
-/// Equal, and different in each single byte, up and down.
+/// Compares equal ranges, and ranges that differ by one in a single byte.
 fn check_comparison(bytes: usize, from: usize) {
     let one = pattern();
     let mut other = pattern();
@@ -81,7 +81,7 @@ fn pattern() -> Vec<u8> {
     bytes
 }
 
-/// Writes one byte in a way that no compiler makes more of.
+/// Writes one byte; `black_box` prevents that the compiler merges or vectorises the writes.
 fn put(bytes: &mut [u8], index: usize, byte: u8) {
     bytes[black_box(index)] = black_box(byte);
 }

@@ -1,23 +1,23 @@
-//! Lines for a person, on the serial port and the screen.
+//! Text output on the serial port and the screen.
 
 use core::fmt;
 
 use crate::serial::Serial;
 use crate::vga::{ALARM, GREY, Vga};
 
-/// Where lines are printed to. Never fails, never waits long, allocates nothing.
+/// Console for text output. It never fails, waits only for the serial line, and allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     colours: u8,
 }
 
 impl Console {
-    /// For what the machine says about itself.
+    /// For messages of the boot.
     pub(crate) const fn plain() -> Self {
         Self { colours: GREY }
     }
 
-    /// For the last words.
+    /// For fault reports.
     pub(crate) const fn alarm() -> Self {
         Self { colours: ALARM }
     }
@@ -39,7 +39,7 @@ impl fmt::Write for Console {
     }
 }
 
-/// Prints a line about the machine.
+/// Prints a line to the console.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => {{

@@ -1,9 +1,9 @@
-//! The processor's own tables: segments (GDT), stacks for faults (TSS), entries for faults (IDT).
+//! Descriptor tables: segments (GDT), interrupt stacks (TSS), exception entries (IDT).
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-/// Makes the three tables and gives them to the processor.
+/// Fills and loads the three tables.
 ///
 /// # Safety
 /// Called once.
@@ -11,7 +11,7 @@ pub(crate) unsafe fn start() {
     unsafe extern "C" {
         static exception_entries: [u64; VECTORS];
     }
-    // SAFETY: the caller calls once, so these are the only references; the entries are in fault.s.
+    // SAFETY: the caller calls once, so these references are unique; the entries are in fault.s.
     let (tables, entries) = unsafe { (&mut *TABLES.0.get(), &exception_entries) };
     for (index, stack) in tables.stacks.iter().enumerate() {
         let top = stack.as_ptr_range().end as u64;
@@ -19,7 +19,7 @@ pub(crate) unsafe fn start() {
         tables.task[9 + 2 * index] = top as u32;
         tables.task[10 + 2 * index] = (top >> 32) as u32;
     }
-    // No permission map for ports: it begins behind the end.
+    // No I/O permission map: its offset is the end of the TSS.
     tables.task[25] = (TASK_BYTES as u32) << 16;
     let task = tables.task.as_ptr() as u64;
     tables.segments = [
@@ -41,7 +41,7 @@ pub(crate) unsafe fn start() {
         Pointer { limit: (size_of_val(&tables.segments) - 1) as u16, base: tables.segments.as_ptr() as u64 };
     let gates =
         Pointer { limit: (size_of_val(&tables.gates) - 1) as u16, base: tables.gates.as_ptr() as u64 };
-    // SAFETY: the tables are static; the selectors mean in the new table what they mean in the one of boot.s.
+    // SAFETY: the tables are static; the selectors have the same meaning as in the table of boot.s.
     unsafe {
         asm!(
             "lgdt [{segments}]",
@@ -65,8 +65,8 @@ pub(crate) unsafe fn start() {
     }
 }
 
-/// Number of the stack in the TSS for a vector, 0 for the one in use: what may have been broken by the stack itself, or
-/// comes at any time, gets its own.
+/// Number of the interrupt stack for a vector; 0 is the current stack. Exceptions caused by a bad stack, or that occur
+/// at any time, have their own.
 fn stack_of(vector: usize) -> u64 {
     match vector {
         2 => 1,       // non-maskable interrupt

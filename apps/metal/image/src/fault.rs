@@ -1,4 +1,4 @@
-//! The end of the machine: what went wrong, on serial port and screen, then a reset after three seconds.
+//! Panics and exceptions: reported on serial port and screen, then the machine resets after three seconds.
 
 use core::arch::asm;
 use core::fmt::{self, Write as _};
@@ -8,17 +8,17 @@ use core::time::Duration;
 
 use crate::clock;
 use crate::console::Console;
-use crate::paging::{Place, place};
+use crate::paging::{MemoryKind, kind_of};
 use crate::port::{halt, inb, outb};
 use crate::vga::Vga;
 
-/// After a fault's report the machine stops instead of resetting itself: a person can read, and QEMU ends where it has its
-/// exit device (`-device isa-debug-exit,iobase=0xf4`).
-pub(crate) fn stop_afterwards() {
+/// Makes the machine stop after a fault's report instead of resetting, for a reader and for tests: QEMU exits if it has
+/// its exit device (`-device isa-debug-exit,iobase=0xf4`).
+pub(crate) fn stop_after_report() {
     STOPS.store(true, Relaxed);
 }
 
-/// Resets the machine: by the keyboard controller, the chipset, at last by an exception that nothing takes.
+/// Resets the machine: by the keyboard controller, the chipset, and finally a triple fault.
 pub(crate) fn reset() -> ! {
     clock::wait_until(Duration::from_millis(50), || inb(KEYBOARD_STATUS) & 2 == 0);
     outb(KEYBOARD_STATUS, 0xFE);
@@ -27,16 +27,16 @@ pub(crate) fn reset() -> ! {
     outb(RESET_CONTROL, 0x06);
     clock::wait(Duration::from_millis(50));
     let nothing = [0_u16; 5];
-    // SAFETY: this is meant to take the processor down: without an IDT the exception becomes a triple fault.
+    // SAFETY: the reset is intended: without an IDT the exception becomes a triple fault.
     unsafe { asm!("lidt [{}]", "ud2", in(reg) &raw const nothing, options(noreturn)) };
 }
 
-/// Ends QEMU with the exit status `2 * code + 1` where it has its exit device; comes back everywhere else.
+/// Ends QEMU with the exit status `2 * code + 1` if it has its exit device; otherwise returns.
 pub(crate) fn exit_emulator(code: u8) {
     outb(EXIT_DEVICE, code);
 }
 
-/// What the processor and fault.s leave on the stack.
+/// Stack frame of the processor and fault.s.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Exception {
@@ -65,7 +65,7 @@ pub(crate) struct Exception {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn exception_came(exception: &Exception) -> ! {
+extern "C" fn handle_exception(exception: &Exception) -> ! {
     let address: u64;
     // SAFETY: reading CR2 changes nothing.
     unsafe { asm!("mov {}, cr2", out(reg) address, options(nomem, nostack, preserves_flags)) };
@@ -83,7 +83,7 @@ fn panicked(panic: &PanicInfo<'_>) -> ! {
     })
 }
 
-/// What the exit device of QEMU is told.
+/// Exit codes for QEMU's exit device.
 #[derive(Clone, Copy)]
 enum Exit {
     Panic = 0x20,
@@ -91,7 +91,7 @@ enum Exit {
 }
 
 fn end(exit: Exit, report: impl FnOnce(&mut Console) -> fmt::Result) -> ! {
-    // A fault while a fault is reported says nothing more.
+    // A fault during a report resets at once.
     if DEPTH.fetch_add(1, Relaxed) > 0 {
         reset();
     }
@@ -119,9 +119,9 @@ fn report(to: &mut Console, exception: &Exception, address: u64) -> fmt::Result 
             code if code & 2 != 0 => "written",
             _ => "read",
         };
-        writeln!(to, "address {address:#x} was to be {deed}: {}", meaning(place(address), deed))?;
+        writeln!(to, "address {address:#x} was to be {deed}: {}", meaning(kind_of(address), deed))?;
     }
-    // Three to a row, which the screen has room for.
+    // Three registers fit a row of the screen.
     writeln!(to, "rax {:016x} rbx {:016x} rcx {:016x}", e.rax, e.rbx, e.rcx)?;
     writeln!(to, "rdx {:016x} rsi {:016x} rdi {:016x}", e.rdx, e.rsi, e.rdi)?;
     writeln!(to, "rbp {:016x} rsp {:016x} r8  {:016x}", e.rbp, e.rsp, e.r8)?;
@@ -130,23 +130,23 @@ fn report(to: &mut Console, exception: &Exception, address: u64) -> fmt::Result 
     writeln!(to, "r15 {:016x} cr2 {address:016x} rflags {:x} cs {:x} ss {:x}", e.r15, e.rflags, e.cs, e.ss)
 }
 
-fn meaning(place: Place, deed: &str) -> &'static str {
-    match place {
-        Place::Null => "a null pointer, there is no first page",
-        Place::StackGuard => "stack overflow: guard page",
-        Place::Text => "code is read-only",
-        Place::Rodata if deed == "run" => "constants are not executable",
-        Place::Rodata => "constants are read-only",
-        Place::Data | Place::Mapped if deed == "run" => "data is not executable",
-        Place::Data | Place::Mapped => "memory that is there",
-        Place::Nothing => "there is no memory, and no device that a driver asked for",
+fn meaning(kind: MemoryKind, deed: &str) -> &'static str {
+    match kind {
+        MemoryKind::Null => "a null pointer, there is no first page",
+        MemoryKind::StackGuard => "stack overflow: guard page",
+        MemoryKind::Text => "code is read-only",
+        MemoryKind::Rodata if deed == "run" => "constants are not executable",
+        MemoryKind::Rodata => "constants are read-only",
+        MemoryKind::Data | MemoryKind::Mapped if deed == "run" => "data is not executable",
+        MemoryKind::Data | MemoryKind::Mapped => "memory that is there",
+        MemoryKind::Unmapped => "there is no memory, and no device that a driver asked for",
     }
 }
 
 static STOPS: AtomicBool = AtomicBool::new(false);
 static DEPTH: AtomicU8 = AtomicU8::new(0);
 
-/// The names of the vectors (Intel SDM volume 3, 6.3.1; AMD APM volume 2, 8.2).
+/// Names of the vectors (Intel SDM volume 3, 6.3.1; AMD APM volume 2, 8.2).
 const NAMES: [&str; 32] = [
     "divide error",
     "debug",

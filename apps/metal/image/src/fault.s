@@ -1,5 +1,5 @@
-# Where the processor arrives on an exception: each vector puts its number above the error code (zero where the processor
-# gives none), then all save the registers and call `exception_came` with the address of what was saved.
+# Exception entries: each vector pushes its number above the error code (zero if the processor pushes none), then all
+# save the registers and call `handle_exception` with the address of the saved frame.
 
 .section .text.fault, "ax"
 .code64
@@ -39,7 +39,7 @@ exception_any:
     cld
     mov rdi, rsp
     and rsp, -16
-    call exception_came
+    call handle_exception
     ud2
 
 .section .rodata.fault, "a"

@@ -1,9 +1,9 @@
-//! The heap: a bounded piece of free memory, counted.
+//! Heap of limited size, with counters.
 //!
-//! The allocator is talc: binned free lists, so that neither finding nor giving back walks a list that peers can make
-//! long (a first-fit list, as in linked_list_allocator, does). There is one processor and no interrupt, so it needs no
-//! lock. Nothing in it grows: when it is full, an allocation fails, and whoever asked by `try_reserve` or looked at
-//! [`free_bytes`] before goes on; anybody else ends in the panic handler, which prints and resets.
+//! The allocator is talc: its binned free lists avoid walking a list whose length peers control, as a first-fit list
+//! (linked_list_allocator) would. There is one processor and no interrupt, so it needs no lock. The heap does not grow.
+//! When it is full an allocation fails: callers of `try_reserve`, or that check [`free_bytes`] before, continue; all
+//! others panic, which prints a report and resets.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -13,29 +13,29 @@ use talc::source::Manual;
 
 use crate::boot::{FOUR_GIB, Region};
 
-/// How full the heap is.
+/// Usage of the heap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeapCounters {
-    /// Bytes of the heap.
+    /// Total bytes.
     pub(crate) size: usize,
-    /// Bytes free, in pieces.
+    /// Free bytes, possibly fragmented.
     pub(crate) free: usize,
-    /// The most bytes that were ever in use.
+    /// Maximum bytes in use since the start.
     pub(crate) peak: usize,
-    /// Allocations that failed.
+    /// Failed allocations.
     pub(crate) failures: u64,
 }
 
-/// Gives the heap its memory: the largest free regions below 4 GiB (where every card reaches), without the first
-/// mebibyte and the image, [`HEAP_BYTES_MAX`] at most. Returns what it took.
+/// Initialises the heap with the largest free regions below 4 GiB (which every card can access), without the first
+/// mebibyte and the image, up to [`HEAP_BYTES_MAX`]. Returns its size.
 ///
 /// # Safety
-/// Called once, before the first allocation; nobody else uses `memory`, except the image at `image`.
+/// Called once, before the first allocation; `memory` is not used otherwise, except by the image at `image`.
 pub(crate) unsafe fn start(memory: &[Region], image: Region) -> usize {
     let mut left = HEAP_BYTES_MAX;
     let mut below = u64::MAX;
     while left > 0 {
-        // The largest of those that are smaller than the last; of two equal ones, one is enough.
+        // The largest region below the previous size; a second one of equal size is skipped.
         let usable = memory.iter().map(|region| without_image(*region, image));
         let Some(region) = usable.filter(|region| region.bytes() < below).max_by_key(|region| region.bytes())
         else {
@@ -46,7 +46,7 @@ pub(crate) unsafe fn start(memory: &[Region], image: Region) -> usize {
         if bytes < REGION_BYTES_MIN {
             break;
         }
-        // SAFETY: the region is free memory by the firmware's word, mapped, and nobody else's by the caller's.
+        // SAFETY: the region is free according to the firmware, mapped, and by the caller's contract not used otherwise.
         if unsafe { HEAP.talc.claim(region.start as *mut u8, bytes as usize) }.is_some() {
             left -= bytes;
         }
@@ -57,12 +57,12 @@ pub(crate) unsafe fn start(memory: &[Region], image: Region) -> usize {
     size
 }
 
-/// Bytes that are free, in pieces: what a machine looks at before it takes more work.
+/// Free bytes, possibly fragmented; checked before accepting work.
 pub(crate) fn free_bytes() -> usize {
     HEAP.talc.counters().available_bytes
 }
 
-/// How full the heap is.
+/// Usage of the heap.
 pub(crate) fn counters() -> HeapCounters {
     HeapCounters {
         size: HEAP.size.get(),
@@ -72,7 +72,7 @@ pub(crate) fn counters() -> HeapCounters {
     }
 }
 
-/// What of a region can be heap: below 4 GiB, above the first mebibyte, above the image.
+/// Part of a region that can be heap: below 4 GiB, above the first mebibyte, above the image.
 fn without_image(region: Region, image: Region) -> Region {
     let start = region.start.max(LOW_MEMORY_END);
     let start = if start < image.end && region.end > image.start { image.end } else { start };
@@ -97,10 +97,10 @@ impl Heap {
     }
 }
 
-// SAFETY: talc keeps the contract; counting does not touch memory that it hands out.
+// SAFETY: talc fulfils the contract; counting does not access allocated memory.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is talc's condition.
+        // SAFETY: the caller's contract is talc's.
         self.count(unsafe { self.talc.alloc(layout) })
     }
 
@@ -115,7 +115,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-// SAFETY: there is one processor, interrupts are never on, and a fault never comes back: nothing ever runs beside it.
+// SAFETY: there is one processor, interrupts are off, and a fault does not return: there is no concurrent access.
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
@@ -126,10 +126,10 @@ static HEAP: Heap = Heap {
     failures: Cell::new(0),
 };
 
-/// The largest heap.
+/// Maximum size of the heap.
 pub(crate) const HEAP_BYTES_MAX: u64 = 128 << 20;
 
-/// Smaller pieces of free memory are left alone.
+/// Minimum size of a region.
 const REGION_BYTES_MIN: u64 = 1 << 20;
 const LOW_MEMORY_END: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;

@@ -1,18 +1,18 @@
-//! The keyboard: PS/2 (Intel 8042), polled. It gives scan codes of set 1, as the BIOS leaves the controller; what they mean is
-//! `ringway-screen`'s to know. A USB keyboard is one of these as long as the BIOS plays one for it.
+//! PS/2 keyboard (Intel 8042), polled. It delivers scan codes of set 1, the setting of the BIOS; `ringway-screen`
+//! decodes them. A USB keyboard works as long as the BIOS emulates PS/2.
 
 use crate::port::inb;
 
-/// The keyboard. Where there is none, nothing comes.
+/// The keyboard. Without a controller it delivers nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keyboard;
 
 impl Keyboard {
-    /// The next byte of a scan code.
+    /// Next byte of a scan code.
     pub(crate) fn read(self) -> Option<u8> {
         for _ in 0..MOUSE_BYTES_MAX {
             let status = inb(STATUS);
-            // All bits set: there is no controller.
+            // All bits are set if there is no controller.
             if status & FULL == 0 || status == 0xFF {
                 return None;
             }
@@ -29,5 +29,5 @@ const DATA: u16 = 0x60;
 const STATUS: u16 = 0x64;
 const FULL: u8 = 1;
 const FROM_MOUSE: u8 = 1 << 5;
-/// Bytes of a mouse passed over in one call.
+/// Maximum number of mouse bytes skipped in one call.
 const MOUSE_BYTES_MAX: usize = 16;

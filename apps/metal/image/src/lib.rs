@@ -1,12 +1,12 @@
-//! Ringway as a machine: what a PC needs under the server or the phone when there is no operating system.
+//! Platform of the bootable image: runs the server or the phone on a PC without an operating system.
 //!
-//! Does: boot (`boot.s`, [`boot`]), page tables and faults ([`paging`], [`descriptors`], [`fault`]), heap ([`heap`]), clock
-//! ([`clock`], [`rtc`]), chance ([`chance`]), the PCI bus and its network cards ([`pci`], [`card`]), sound ([`ac97`]), serial port, screen and
-//! keyboard ([`serial`], [`vga`], [`keyboard`]).
+//! Does: boot (`boot.s`, [`boot`]), page tables and faults ([`paging`], [`descriptors`], [`fault`]), heap ([`heap`]),
+//! clock ([`clock`], [`rtc`]), random seed ([`entropy`]), the PCI bus and its network cards ([`pci`], [`card`]), sound
+//! ([`ac97`]), serial port, screen and keyboard ([`serial`], [`vga`], [`keyboard`]).
 //!
-//! Does not: know IP, SIP, pages or settings. One processor, no interrupts: it polls.
+//! Does not: contain IP, SIP, screen pages or settings. One processor, no interrupts: it polls.
 //!
-//! Two programs run on it, each an ELF file: the server (`main.rs`) and the phone (`phone.rs`).
+//! It has two programs, each an ELF file: the server (`main.rs`) and the phone (`phone.rs`).
 //!
 //! Start reading at [`run`], then [`machine::start`].
 #![no_std]
@@ -16,11 +16,11 @@ extern crate alloc;
 mod ac97;
 mod boot;
 mod card;
-mod chance;
 mod check;
 mod clock;
 mod console;
 mod descriptors;
+mod entropy;
 mod fault;
 mod heap;
 mod keyboard;

@@ -1,4 +1,4 @@
-//! A started machine: everything that the server needs from the hardware.
+//! Start of the machine: initialises and detects the hardware.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,53 +10,53 @@ use ringway_metal::SoundCard;
 use crate::ac97::Ac97;
 use crate::boot::{Boot, Region};
 use crate::card::AnyCard;
-use crate::chance::{self, Sources};
+use crate::entropy::{self, Sources};
 use crate::pci::{self, Function};
 use crate::{check, clock, descriptors, fault, heap, paging, port, provoke, rtc, say, serial, vga};
 
-/// What there is of hardware.
+/// Detected hardware.
 pub(crate) struct Hardware {
-    /// What the loader said: the command line, memory.
+    /// Boot information.
     pub(crate) boot: Boot,
-    /// What is on the PCI bus.
+    /// Functions on the PCI bus.
     pub(crate) functions: Vec<Function>,
-    /// The network card, started.
+    /// Started network card.
     pub(crate) card: AnyCard,
-    /// Its name.
+    /// Name of the network card.
     pub(crate) card_name: &'static str,
-    /// Chance for the server's seed, and where it came from. `None`: the hardware has none that could be trusted.
-    pub(crate) chance: Option<([u8; 32], Sources)>,
+    /// Random seed with its sources. `None`: there is no trustworthy source.
+    pub(crate) random_seed: Option<([u8; 32], Sources)>,
 }
 
-/// Starts the machine and says what it found. Ends in the panic handler where it cannot go on.
+/// Starts the machine and prints what it detects. Panics if it cannot continue.
 ///
 /// # Safety
-/// Called once, with what the loader handed over, on the stack and the tables of boot.s.
+/// Called once, with the loader's values, on the stack and the page tables of boot.s.
 pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     serial::start();
     // SAFETY: called once.
     unsafe { descriptors::start() };
-    // SAFETY: the caller's promise; nothing has written to memory yet but this image to itself.
+    // SAFETY: the caller's contract; until now the image has written only to its own memory.
     let boot = unsafe { Boot::read(magic, information) };
     vga::start(boot.has_text_screen);
     if boot.value("fault") == Some("stop") {
-        fault::stop_afterwards();
+        fault::stop_after_report();
     }
-    // SAFETY: called once. The heap takes what the firmware says is free and the image is not in.
+    // SAFETY: called once. The heap uses memory that is free according to the firmware, without the image.
     let (has_no_execute, heap_bytes) = unsafe {
         let has_no_execute = paging::start(boot.memory);
         let layout = paging::layout();
         let image = Region { start: layout.text.start, end: layout.data.end };
         (has_no_execute, heap::start(boot.memory, image))
     };
-    say!("Ringway {} with no operating system", env!("CARGO_PKG_VERSION"));
+    say!("Ringway {} without an operating system", env!("CARGO_PKG_VERSION"));
     let total: u64 = boot.memory.iter().map(|region| region.bytes()).sum();
     say!("boot: {}, command line \"{}\"", boot.loader, boot.command_line);
     say!(
         "memory: {} MiB free, heap {} MiB, data {}executable",
         total >> 20,
         heap_bytes >> 20,
-        if has_no_execute { "not " } else { "(for want of NX) " }
+        if has_no_execute { "not " } else { "(no NX) " }
     );
     let source = clock::start();
     clock::set_date(rtc::seconds_since_1970().unwrap_or(rtc::NO_DATE));
@@ -64,7 +64,7 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
         "clock: {}.{:03} MHz ({source:?}), {}, {} s since 1970",
         clock::hertz() / 1_000_000,
         clock::hertz() / 1000 % 1000,
-        if clock::is_invariant() { "invariant" } else { "not said to be invariant" },
+        if clock::is_invariant() { "invariant" } else { "not invariant" },
         clock::now().as_secs()
     );
     let name = processor_name();
@@ -77,12 +77,12 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     }
     let functions = functions();
     let (card, card_name) = start_card(&functions);
-    let chance = chance::seed(&functions, card.address());
-    say!("chance: {chance}", chance = sources(chance.map(|(_, sources)| sources)));
-    Hardware { boot, functions, card, card_name, chance }
+    let random_seed = entropy::seed(&functions, card.address());
+    say!("random: {}", sources(random_seed.map(|(_, sources)| sources)));
+    Hardware { boot, functions, card, card_name, random_seed }
 }
 
-/// The first sound card that starts.
+/// Starts the first sound card that works.
 pub(crate) fn start_sound(functions: &[Function]) -> Option<Box<dyn SoundCard>> {
     for function in functions {
         match Ac97::start(function) {
@@ -101,7 +101,7 @@ pub(crate) fn start_sound(functions: &[Function]) -> Option<Box<dyn SoundCard>> 
     None
 }
 
-/// What is on the PCI bus; all buses are searched only where there is no card on those that bridges lead to.
+/// Functions on the PCI bus. Buses without a bridge are searched only if no network card is found.
 fn functions() -> Vec<Function> {
     let functions = pci::functions(false);
     if functions.iter().any(|function| AnyCard::name(function).is_some()) {
@@ -110,7 +110,7 @@ fn functions() -> Vec<Function> {
     pci::functions(true)
 }
 
-/// The first card that has a link; where none has, the first that starts.
+/// Starts all network cards and selects the first with a link, else the first that starts.
 fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
     let mut cards = Vec::new();
     for function in functions {
@@ -125,7 +125,7 @@ fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
             None => {}
         }
     }
-    // Speed is agreed on after a reset, which takes a while; with one card there is no choice to wait for.
+    // Autonegotiation after a reset takes a while; with one card there is nothing to wait for.
     let limit = if cards.len() > 1 { LINK_TIME_MAX } else { Duration::ZERO };
     let mut chosen = 0;
     let has_link = clock::wait_until(limit, || {
@@ -136,7 +136,7 @@ fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
     if chosen < cards.len() {
         let (card, name) = cards.swap_remove(chosen);
         say!("card: using {name}, {}", if has_link { "link up" } else { "no link yet" });
-        // The others go on writing frames into their buffers, so these must stay theirs.
+        // The other cards continue to write frames into their buffers, which must not be freed.
         core::mem::forget(cards);
         return (card, name);
     }
@@ -144,9 +144,7 @@ fn start_card(functions: &[Function]) -> (AnyCard, &'static str) {
         let (vendor, device) = (function.is.vendor_id, function.is.device_id);
         say!("card: no driver for {vendor:04x}:{device:04x} at {}", function.at);
     }
-    panic!(
-        "there is no network card that Ringway can drive: virtio-net, Intel 8254x, 82574, I217, I218, I219"
-    );
+    panic!("no supported network card found; supported are virtio-net, Intel 8254x, 82574, I217, I218, I219");
 }
 
 fn sources(sources: Option<Sources>) -> &'static str {
@@ -154,7 +152,7 @@ fn sources(sources: Option<Sources>) -> &'static str {
         Some(Sources { rdrand: true, virtio_rng: true }) => "RDRAND and virtio-rng",
         Some(Sources { rdrand: true, virtio_rng: false }) => "RDRAND",
         Some(Sources { rdrand: false, virtio_rng: true }) => "virtio-rng",
-        Some(Sources { rdrand: false, virtio_rng: false }) | None => "none that could be trusted",
+        Some(Sources { rdrand: false, virtio_rng: false }) | None => "no trustworthy source",
     }
 }
 
@@ -169,9 +167,9 @@ fn processor_name() -> [u8; 48] {
     name
 }
 
-/// Cards of copper agree within three seconds.
+/// Copper links negotiate within three seconds.
 const LINK_TIME_MAX: Duration = Duration::from_secs(3);
-/// The class of network controllers.
+/// PCI class of network controllers.
 const NETWORK: u8 = 2;
-/// The class of sound and video.
+/// PCI class of multimedia controllers.
 const MULTIMEDIA: u8 = 4;

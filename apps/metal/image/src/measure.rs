@@ -1,32 +1,32 @@
-//! What a message costs on this processor (`measure=N` on the command line), said on the serial port.
+//! Measurement of the cost of messages on this processor (`measure=N` on the command line), printed on the serial port.
 //!
-//! Counted is from the look into the card's ring that found messages to the bell that sends what they made, in cycles of the
-//! time-stamp counter; with QEMU's `-icount shift=0` these are instructions, the same however busy the computer is. Looks
-//! that find nothing do not count.
+//! It covers the time from polling the card's receive ring to the notification for the replies, in cycles of the
+//! time-stamp counter; with QEMU's `-icount shift=0` these are instructions, independent of the computer's load. Polls
+//! without a frame are not counted.
 
 use alloc::vec::Vec;
 
 use crate::say;
 
-/// Counts the operations, each of `N` messages.
+/// Cost of operations, each of `messages` messages.
 #[derive(Debug)]
 pub(crate) struct Measure {
     messages: usize,
-    /// Of the operation that is under way: its messages so far, and their cycles.
+    /// Messages of the current operation so far, and their cycles.
     taken: usize,
     cycles: u64,
-    /// The operations since the last line, by their cycles.
+    /// Cycles of the operations since the last printed line.
     operations: Vec<u64>,
 }
 
 impl Measure {
-    /// For operations of as many messages as this says; `None` where it says no number.
+    /// Creates a measurement with `messages` messages per operation; `None` if it is not a positive number.
     pub(crate) fn of(messages: &str) -> Option<Self> {
         let messages = messages.parse().ok().filter(|messages| *messages > 0)?;
         Some(Self { messages, taken: 0, cycles: 0, operations: Vec::with_capacity(OPERATIONS) })
     }
 
-    /// So many messages were taken and answered in so many cycles.
+    /// Records the cycles of a number of messages.
     pub(crate) fn note(&mut self, messages: usize, cycles: u64) {
         self.taken += messages;
         self.cycles += cycles;
@@ -44,5 +44,5 @@ impl Measure {
     }
 }
 
-/// The operations of a line.
+/// Operations of a printed line.
 const OPERATIONS: usize = 1000;

@@ -1,6 +1,6 @@
-# memcpy, memmove, memset, memcmp, bcmp, strlen, which the compiler calls and this target's libraries leave to libc.
-# 16 bytes at a time, the last ones overlapping: `rep movsb` would be slow where a processor is emulated, and code in
-# Rust would be turned into calls of itself.
+# memcpy, memmove, memset, memcmp, bcmp, strlen: the compiler calls them, and this target expects them from libc. They
+# process 16 bytes at a time, the last ones overlapping: `rep movsb` would be slow on an emulated processor, and the
+# compiler would turn loops in Rust into calls of themselves.
 
 .section .text.memory, "ax"
 .code64
@@ -155,7 +155,7 @@ bcmp:
     jbe 1b
     cmp rcx, rdx
     je 5f
-    # The last 16, of which the first are compared again.
+    # The last 16 bytes, some of which are compared again.
     lea rcx, [rdx - 16]
     jmp 1b
 2:  bsf eax, eax

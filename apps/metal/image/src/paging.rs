@@ -1,8 +1,8 @@
-//! The page tables: every address means itself, and what has no business somewhere is stopped there.
+//! Page tables: identity-mapped, with access restricted to what each part needs.
 //!
-//! Code can be read and run, constants can be read, everything else can be written and not run (CR0.WP, EFER.NXE). There
-//! is no page 0, no page below the stack, and nothing where there is neither free memory nor a device that a driver asked
-//! for. Devices are not cached.
+//! Code is readable and executable, constants are readable, everything else is writable and not executable (CR0.WP,
+//! EFER.NXE). Page 0, the page below the stack, and all addresses without free memory or a mapped device are not
+//! present. Devices are uncached.
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
@@ -10,25 +10,25 @@ use core::cell::{Cell, UnsafeCell};
 use crate::boot::{FOUR_GIB, Region};
 use crate::port::cpuid;
 
-/// Where the parts of the image are; the names are those of link.ld.
+/// Address ranges of the image's sections, from link.ld.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Code.
     pub(crate) text: Region,
     /// Constants.
     pub(crate) rodata: Region,
-    /// Variables, and the stack at their end.
+    /// Variables, with the stack at the end.
     pub(crate) data: Region,
     /// The page below the stack.
     pub(crate) stack_guard: Region,
 }
 
-/// What an address belongs to.
+/// Kind of memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The first page: a null pointer, or a little behind one.
+pub(crate) enum MemoryKind {
+    /// First page: a null pointer, possibly with an offset.
     Null,
-    /// The page below the stack.
+    /// Page below the stack.
     StackGuard,
     /// Code of the image.
     Text,
@@ -38,20 +38,20 @@ pub(crate) enum Place {
     Data,
     /// Free memory or a device.
     Mapped,
-    /// Nothing.
-    Nothing,
+    /// Not mapped.
+    Unmapped,
 }
 
-/// Makes the tables and switches to them. True where data cannot be executed: a processor, or a BIOS setting, may lack it.
+/// Creates the page tables and switches to them. True if data is not executable; the processor or the BIOS may lack NX.
 ///
 /// # Safety
-/// Called once, on the tables of boot.s, which map what these map. `memory` is what the firmware says.
+/// Called once, on the page tables of boot.s, which map the same addresses. `memory` is the firmware's memory map.
 pub(crate) unsafe fn start(memory: &[Region]) -> bool {
     let layout = layout();
     let has_no_execute = cpuid(0x8000_0001, 0)[3] & (1 << 20) != 0;
     if has_no_execute {
         TABLES.no_execute.set(NO_EXECUTE);
-        // SAFETY: EFER exists on every 64-bit processor, and the bit is there by CPUID.
+        // SAFETY: EFER exists on every 64-bit processor, and CPUID reports the bit.
         unsafe {
             asm!("rdmsr", "or eax, 0x800", "wrmsr", in("ecx") 0xC000_0080_u32, out("eax") _, out("edx") _)
         };
@@ -63,12 +63,13 @@ pub(crate) unsafe fn start(memory: &[Region]) -> bool {
     }
     for page in (layout.text.start..by_pages_end).step_by(PAGE as usize) {
         let is_free = || memory.iter().any(|region| region.start <= page && page + PAGE <= region.end);
-        let flags = match place_in_image(page, layout) {
-            Some(Place::Text) => Some(0),
-            Some(Place::Rodata) => Some(TABLES.no_execute.get()),
-            Some(Place::Data) => Some(data),
+        let flags = match kind_in_image(page, layout) {
+            Some(MemoryKind::Text) => Some(0),
+            Some(MemoryKind::Rodata) => Some(TABLES.no_execute.get()),
+            Some(MemoryKind::Data) => Some(data),
             None if is_free() => Some(data),
-            Some(Place::Null | Place::StackGuard | Place::Mapped | Place::Nothing) | None => None,
+            Some(MemoryKind::Null | MemoryKind::StackGuard | MemoryKind::Mapped | MemoryKind::Unmapped)
+            | None => None,
         };
         if let Some(flags) = flags {
             TABLES.map_page(page, flags);
@@ -84,8 +85,7 @@ pub(crate) unsafe fn start(memory: &[Region]) -> bool {
     has_no_execute
 }
 
-/// Makes the registers of a device reachable, uncached, at their own address. False: an address that is none, or too
-/// many devices.
+/// Identity-maps a device's registers, uncached. False: the address is invalid, or the table pool is used up.
 pub(crate) fn map_device(start: u64, bytes: u64) -> bool {
     let Some(end) = start.checked_add(bytes.max(1)) else { return false };
     if start < layout().data.end.next_multiple_of(LARGE_PAGE) || end > CANONICAL_END {
@@ -98,19 +98,18 @@ pub(crate) fn map_device(start: u64, bytes: u64) -> bool {
     is_mapped
 }
 
-/// What an address belongs to, for a fault's report.
-pub(crate) fn place(address: u64) -> Place {
+/// Kind of memory at an address, for fault reports.
+pub(crate) fn kind_of(address: u64) -> MemoryKind {
     match address {
-        0..PAGE => Place::Null,
-        _ => match place_in_image(address, layout()) {
-            Some(place) => place,
-            None if TABLES.is_mapped(address) => Place::Mapped,
-            None => Place::Nothing,
+        0..PAGE => MemoryKind::Null,
+        _ => match kind_in_image(address, layout()) {
+            Some(kind) => kind,
+            None if TABLES.is_mapped(address) => MemoryKind::Mapped,
+            None => MemoryKind::Unmapped,
         },
     }
 }
 
-/// Where the parts of the image are.
 pub(crate) fn layout() -> Layout {
     unsafe extern "C" {
         static image_start: u8;
@@ -131,22 +130,22 @@ pub(crate) fn layout() -> Layout {
     }
 }
 
-fn place_in_image(address: u64, layout: Layout) -> Option<Place> {
+fn kind_in_image(address: u64, layout: Layout) -> Option<MemoryKind> {
     let is_in = |region: Region| (region.start..region.end).contains(&address);
     match () {
-        () if is_in(layout.stack_guard) => Some(Place::StackGuard),
-        () if is_in(layout.text) => Some(Place::Text),
-        () if is_in(layout.rodata) => Some(Place::Rodata),
-        () if is_in(layout.data) => Some(Place::Data),
+        () if is_in(layout.stack_guard) => Some(MemoryKind::StackGuard),
+        () if is_in(layout.text) => Some(MemoryKind::Text),
+        () if is_in(layout.rodata) => Some(MemoryKind::Rodata),
+        () if is_in(layout.data) => Some(MemoryKind::Data),
         () => None,
     }
 }
 
-/// Page tables from a pool: the first is the PML4.
+/// Page tables from a pool; the first one is the PML4.
 #[repr(C, align(4096))]
 struct Tables {
     pool: UnsafeCell<[[u64; 512]; TABLES_MAX]>,
-    /// How many are in use besides the first. All zeros at the start: the file need not hold the pool.
+    /// Tables in use besides the first. Zero at the start, so that the pool can be in the bss section.
     used_below_first: Cell<usize>,
     no_execute: Cell<u64>,
 }
@@ -161,7 +160,7 @@ impl Tables {
     }
 
     /// Writes `entry` for `address` into a table of `level`: 2 is a page directory, 3 a page table. False: the pool is
-    /// empty, or a finer table is in the way.
+    /// used up, or the mapping conflicts with an existing one.
     fn map(&self, address: u64, level: u32, entry: u64) -> bool {
         let mut table = 0;
         for upper in 0..level {
@@ -205,12 +204,12 @@ impl Tables {
     }
 
     fn entry(&self, table: usize, slot: usize) -> u64 {
-        // SAFETY: nothing runs beside this, and no reference into the pool is ever made.
+        // SAFETY: there is no concurrent access, and no reference into the pool is created.
         unsafe { (&raw const (*self.pool.get())[table][slot]).read_volatile() }
     }
 
     fn set_entry(&self, table: usize, slot: usize, entry: u64) {
-        // SAFETY: as above; the processor reads the entry in whole.
+        // SAFETY: as above; the processor reads an entry atomically.
         unsafe { (&raw mut (*self.pool.get())[table][slot]).write_volatile(entry) };
     }
 
@@ -222,19 +221,19 @@ impl Tables {
         ((entry & ADDRESS) - self.pool.get() as u64) as usize / PAGE as usize
     }
 
-    /// Makes the processor use the tables as they are now; caches are written back, since a page may have become uncached.
+    /// Loads the page tables into the processor; caches are written back, because a page may have become uncached.
     fn switch(&self) {
-        // SAFETY: the tables map the code that runs, its stack and its data where they are.
+        // SAFETY: the tables identity-map the running code, its stack and its data.
         unsafe { asm!("wbinvd", "mov cr3, {}", in(reg) self.address(0), options(nostack, preserves_flags)) };
     }
 }
 
-/// The entry's number in a table of a level: 0 is the PML4.
+/// Index in a table of a level: 0 is the PML4.
 fn slot(address: u64, level: u32) -> usize {
     (address >> (39 - 9 * level)) as usize & 511
 }
 
-// SAFETY: there is one processor, interrupts are never on, and a fault's report only reads.
+// SAFETY: there is one processor, interrupts are off, and a fault's report only reads.
 unsafe impl Sync for Tables {}
 
 static TABLES: Tables = Tables {
@@ -252,7 +251,7 @@ const VGA: Region = Region { start: 0xA_0000, end: 0xC_0000 };
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
-/// PCD and PWT: strong uncacheable in the PAT as it is after reset.
+/// PCD and PWT: strong uncacheable with the PAT's reset value.
 const UNCACHED: u64 = 1 << 4 | 1 << 3;
 const LARGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;

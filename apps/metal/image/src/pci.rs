@@ -1,4 +1,4 @@
-//! The PCI bus: what is on it, through the two ports of the configuration mechanism 1.
+//! PCI bus, through configuration mechanism 1.
 
 use alloc::vec::Vec;
 
@@ -11,14 +11,14 @@ use crate::port::{inl, outl};
 /// One function of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
-    /// Where it is: bus, device, function.
+    /// Bus, device and function number.
     pub(crate) at: DeviceFunction,
-    /// What it is: vendor, device, class.
+    /// Vendor, device and class.
     pub(crate) is: DeviceFunctionInfo,
 }
 
-/// All functions behind the first host bridge, bridges followed in order; then whatever is on buses that no bridge leads
-/// to, `all` buses asked, which takes a second where a processor is emulated.
+/// All functions on the first bus and behind its bridges. `all`: also on buses without a bridge, which takes a second
+/// on an emulated processor.
 pub(crate) fn functions(all: bool) -> Vec<Function> {
     let mut found = Found { root: root(), functions: Vec::new(), visited: [false; BUSES] };
     found.visit(0);
@@ -28,7 +28,7 @@ pub(crate) fn functions(all: bool) -> Vec<Function> {
     found.functions
 }
 
-/// Lets a device be spoken to and read and write memory; its interrupts stay off.
+/// Enables port and memory access and bus mastering of a device; its interrupts stay off.
 pub(crate) fn enable(at: DeviceFunction) {
     let mut root = root();
     let (_, command) = root.get_status_command(at);
@@ -42,7 +42,7 @@ pub(crate) fn enable(at: DeviceFunction) {
     );
 }
 
-/// Address and bytes of a base address register that is memory and that the firmware assigned.
+/// Address and size of a memory BAR that the firmware assigned.
 pub(crate) fn memory_bar(at: DeviceFunction, index: u8) -> Option<(u64, u64)> {
     match root().bar_info(at, index).ok()?? {
         BarInfo::Memory { address, size, .. } if address != 0 => Some((address, size)),
@@ -50,7 +50,7 @@ pub(crate) fn memory_bar(at: DeviceFunction, index: u8) -> Option<(u64, u64)> {
     }
 }
 
-/// A base address register that is ports and that the firmware assigned.
+/// Address of a port BAR that the firmware assigned.
 pub(crate) fn port_bar(at: DeviceFunction, index: u8) -> Option<u16> {
     match root().bar_info(at, index).ok()?? {
         BarInfo::IO { address, .. } if address != 0 => u16::try_from(address).ok(),
@@ -58,7 +58,7 @@ pub(crate) fn port_bar(at: DeviceFunction, index: u8) -> Option<u16> {
     }
 }
 
-/// The bus as virtio-drivers wants it.
+/// Configuration access for virtio-drivers.
 pub(crate) fn root() -> PciRoot<Ports> {
     PciRoot::new(Ports)
 }
@@ -100,7 +100,7 @@ impl Found {
             self.functions.push(Function { at, is });
             if is_bridge {
                 let secondary = (self.root_word(at, BUS_NUMBERS) >> 8) as u8;
-                // Zero: the firmware left this bridge without a bus.
+                // Zero: the firmware assigned no bus to this bridge.
                 if secondary != 0 {
                     self.visit(secondary);
                 }

@@ -4,9 +4,9 @@
 
 use ringway_metal::PhoneMachine;
 
-/// Where boot.s goes to: 64-bit mode, a stack, the first page tables, interrupts off.
+/// Entry point, called by boot.s in 64-bit mode with a stack, the first page tables, and interrupts off.
 #[unsafe(no_mangle)]
 extern "C" fn image_main(magic: u32, information: u32) -> ! {
-    // SAFETY: boot.s calls this once, with what the loader handed over.
+    // SAFETY: boot.s calls this once, with the loader's values.
     unsafe { ringway_image::run::<PhoneMachine<_>>(magic, information) }
 }

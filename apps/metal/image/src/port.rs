@@ -1,4 +1,4 @@
-//! The processor's input and output ports, and its other single instructions.
+//! I/O ports and other single instructions of the processor.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, _rdtsc};
@@ -6,15 +6,15 @@ use core::arch::x86_64::{__cpuid_count, _rdtsc};
 /// Reads a byte from a port.
 pub(crate) fn inb(port: u16) -> u8 {
     let value;
-    // SAFETY: reading a port changes no memory of ours. What a device makes of it is its driver's to know.
+    // SAFETY: reading a port changes no memory. Side effects on the device are up to its driver.
     unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
     value
 }
 
 /// Writes a byte to a port.
 pub(crate) fn outb(port: u16, value: u8) {
-    // SAFETY: only the devices of this crate are written to. Where a port makes one write into memory (`ac97.rs`), that is
-    // memory which was given to it for good, and is read by pointers only.
+    // SAFETY: only devices of this crate are written to. If a port access makes a device write to memory (`ac97.rs`),
+    // that memory is never freed and accessed by pointers only.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
 }
 
@@ -46,13 +46,13 @@ pub(crate) fn outl(port: u16, value: u32) {
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
 }
 
-/// The time-stamp counter: cycles since the processor was reset.
+/// Reads the time-stamp counter: cycles since the processor's reset.
 pub(crate) fn tsc() -> u64 {
-    // SAFETY: every 64-bit processor has the instruction, and nothing here forbids it (CR4.TSD is clear).
+    // SAFETY: every 64-bit processor has the instruction, and CR4.TSD is clear.
     unsafe { _rdtsc() }
 }
 
-/// CPUID: EAX, EBX, ECX and EDX of a leaf; zeros when the processor does not know the leaf.
+/// EAX, EBX, ECX and EDX of a CPUID leaf; zeros if the processor does not support the leaf.
 pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     let highest = __cpuid_count(leaf & 0xC000_0000, 0).eax;
     if leaf > highest {
@@ -62,10 +62,10 @@ pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     [found.eax, found.ebx, found.ecx, found.edx]
 }
 
-/// Waits for nothing that could come: the end of a machine that is not reset.
+/// Halts the processor for ever.
 pub(crate) fn halt() -> ! {
     loop {
-        // SAFETY: interrupts are off and stay off, so the processor rests here.
+        // SAFETY: interrupts are off and stay off, so the processor stays halted.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Faults on purpose (`provoke=NAME` on the command line), to see that they are reported.
+//! Deliberate faults (`provoke=NAME` on the command line), to test their reports.
 
 use core::hint::black_box;
 
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::paging::layout;
 
-/// Provokes the fault of that name; comes back where there is none.
+/// Provokes the named fault; returns if the name is unknown.
 pub(crate) fn provoke(name: &str) {
     match name {
         "panic" => panic!("provoked"),
@@ -16,16 +16,16 @@ pub(crate) fn provoke(name: &str) {
         "rodata" => write(layout().rodata.start),
         "run-data" => run(layout().data.start),
         "stack" => {
-            black_box(descend(0));
+            black_box(recurse(0));
         }
         "divide" => {
             // SAFETY: this ends in the report of a divide error.
             unsafe { core::arch::asm!("div {0:e}", in(reg) 0, out("eax") _, inout("edx") 0 => _) };
         }
         "memory" => {
-            let mut hoard = Vec::new();
+            let mut allocations = Vec::new();
             loop {
-                hoard.push(black_box(Vec::<u8>::with_capacity(1 << 20)));
+                allocations.push(black_box(Vec::<u8>::with_capacity(1 << 20)));
             }
         }
         _ => {}
@@ -33,7 +33,7 @@ pub(crate) fn provoke(name: &str) {
 }
 
 fn read(address: u64) {
-    // SAFETY: nothing is there, which ends in the report of a page fault.
+    // SAFETY: nothing is mapped there, which ends in the report of a page fault.
     black_box(unsafe { (black_box(address) as *const u8).read_volatile() });
 }
 
@@ -50,7 +50,7 @@ fn run(address: u64) {
 }
 
 #[expect(unconditional_recursion, reason = "this is what it is for")]
-fn descend(depth: u64) -> u64 {
+fn recurse(depth: u64) -> u64 {
     let room = black_box([depth; 64]);
-    room[0] + descend(depth + 1) + room[1]
+    room[0] + recurse(depth + 1) + room[1]
 }

@@ -1,13 +1,13 @@
-//! The date, from the real-time clock (Motorola MC146818 and what followed it).
+//! Real-time clock (Motorola MC146818 and compatible).
 
 use core::time::Duration;
 
 use crate::clock::wait_until;
 use crate::port::{inb, outb};
 
-/// Seconds since 1970 by the real-time clock, taken as UTC. `None` where it shows no date of this century.
+/// Seconds since 1970 according to the real-time clock, taken as UTC. `None`: it has no valid date from 2020 to 2099.
 pub(crate) fn seconds_since_1970() -> Option<u64> {
-    // The clock is read twice, until both are the same: one reading may fall into a change.
+    // Two equal readings are required, because a reading may fall into an update.
     let mut last = read()?;
     for _ in 0..TRIES {
         let again = read()?;
@@ -19,7 +19,7 @@ pub(crate) fn seconds_since_1970() -> Option<u64> {
     None
 }
 
-/// What the clock is taken to show where it shows nothing: the first of January 2026.
+/// Date that is used if the clock has none: 1 January 2026.
 pub(crate) const NO_DATE: u64 = 1_767_225_600;
 
 /// Second, minute, hour, day, month, year of the century.
@@ -47,7 +47,7 @@ fn seconds([second, minute, hour, day, month, year]: Fields) -> Option<u64> {
     if !is_date || !(1..=12).contains(&month) || !(20..=99).contains(&year) {
         return None;
     }
-    // Days since 1970 of a date whose year begins in March: leap days then fall on a year's end.
+    // Days since 1970 of a date in a year that begins in March, so that leap days are at the end of a year.
     let (year, month) = (2000 + u64::from(year), u64::from(month));
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days =
@@ -56,7 +56,7 @@ fn seconds([second, minute, hour, day, month, year]: Fields) -> Option<u64> {
 }
 
 fn register(index: u8) -> u8 {
-    // Bit 7 keeps the non-maskable interrupt off while the clock is spoken to.
+    // Bit 7 disables the non-maskable interrupt during the access.
     outb(INDEX, index | 0x80);
     let value = inb(DATA);
     outb(INDEX, 0);

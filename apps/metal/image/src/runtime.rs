@@ -1,4 +1,4 @@
-//! What the compiler and the prebuilt core library want from every program.
+//! Symbols that the compiler and the prebuilt core library require of every program.
 
 use core::arch::global_asm;
 
@@ -6,11 +6,11 @@ global_asm!(include_str!("boot.s"));
 global_asm!(include_str!("fault.s"));
 global_asm!(include_str!("memory.s"));
 
-/// Named by unwind tables; nothing unwinds here.
+/// Referenced by unwind tables; panics do not unwind.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// Named by the core library; nothing unwinds here.
+/// Referenced by the core library; panics do not unwind.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     crate::port::halt()

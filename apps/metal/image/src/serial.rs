@@ -1,4 +1,4 @@
-//! The first serial port (16550, COM1): 115,200 bits a second, 8 bits, no parity, one stop bit.
+//! First serial port (16550, COM1): 115,200 bit/s, 8 data bits, no parity, one stop bit.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
@@ -6,13 +6,13 @@ use core::time::Duration;
 use crate::clock::wait_until;
 use crate::port::{inb, outb};
 
-/// The port. Where there is none, what is written is gone and nothing comes.
+/// The port. If there is none, output is discarded and nothing is received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serial;
 
-/// Sets the port up. False: there is none.
+/// Initialises the port. False: there is none.
 pub(crate) fn start() -> bool {
-    // A byte must come back from the scratch register.
+    // The scratch register must return a written byte.
     outb(SCRATCH, 0xA5);
     if inb(SCRATCH) != 0xA5 {
         return false;
@@ -24,20 +24,20 @@ pub(crate) fn start() -> bool {
     outb(LINE_CONTROL, EIGHT_BITS);
     outb(FIFO_CONTROL, FIFO_ON_AND_EMPTY);
     outb(MODEM_CONTROL, READY);
-    IS_THERE.store(true, Relaxed);
+    IS_PRESENT.store(true, Relaxed);
     true
 }
 
 impl Serial {
-    /// How many bytes the port takes at once now; 0 where there is none.
+    /// Number of bytes that the port accepts now; 0 if there is none.
     pub(crate) fn room(self) -> usize {
-        let is_empty = IS_THERE.load(Relaxed) && inb(LINE_STATUS) & QUEUE_EMPTY != 0;
+        let is_empty = IS_PRESENT.load(Relaxed) && inb(LINE_STATUS) & QUEUE_EMPTY != 0;
         if is_empty { QUEUE_BYTES } else { 0 }
     }
 
-    /// Writes what the port takes at once, at most its queue of 16 bytes; says how many bytes that were.
+    /// Writes as many bytes as the port accepts now, at most its queue of 16 bytes; returns their number.
     pub(crate) fn write_some(self, bytes: &[u8]) -> usize {
-        if !IS_THERE.load(Relaxed) || inb(LINE_STATUS) & QUEUE_EMPTY == 0 {
+        if !IS_PRESENT.load(Relaxed) || inb(LINE_STATUS) & QUEUE_EMPTY == 0 {
             return 0;
         }
         let now = bytes.len().min(QUEUE_BYTES);
@@ -45,24 +45,24 @@ impl Serial {
         now
     }
 
-    /// Writes all of it and waits for the line; a port that stops taking is left alone from then on.
+    /// Writes all bytes, waiting for the line; disables the port if it stops accepting bytes.
     pub(crate) fn write_all(self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && IS_THERE.load(Relaxed) {
+        while !bytes.is_empty() && IS_PRESENT.load(Relaxed) {
             let written = self.write_some(bytes);
             bytes = bytes.get(written..).unwrap_or_default();
             if written == 0 && !wait_until(QUEUE_TIME_MAX, || inb(LINE_STATUS) & QUEUE_EMPTY != 0) {
-                IS_THERE.store(false, Relaxed);
+                IS_PRESENT.store(false, Relaxed);
             }
         }
     }
 
-    /// The next byte that came.
+    /// Next received byte.
     pub(crate) fn read(self) -> Option<u8> {
-        (IS_THERE.load(Relaxed) && inb(LINE_STATUS) & BYTE_CAME != 0).then(|| inb(DATA))
+        (IS_PRESENT.load(Relaxed) && inb(LINE_STATUS) & BYTE_RECEIVED != 0).then(|| inb(DATA))
     }
 }
 
-static IS_THERE: AtomicBool = AtomicBool::new(false);
+static IS_PRESENT: AtomicBool = AtomicBool::new(false);
 
 const DATA: u16 = 0x3F8;
 const INTERRUPT_ENABLE: u16 = DATA + 1;
@@ -76,9 +76,9 @@ const EIGHT_BITS: u8 = 0x03;
 const FIFO_ON_AND_EMPTY: u8 = 0xC7;
 /// DTR, RTS.
 const READY: u8 = 0x03;
-const BYTE_CAME: u8 = 0x01;
+const BYTE_RECEIVED: u8 = 0x01;
 const QUEUE_EMPTY: u8 = 0x20;
-/// What its queue holds.
+/// Size of the send queue.
 pub(crate) const QUEUE_BYTES: usize = 16;
-/// 16 bytes take 1.4 milliseconds.
+/// 16 bytes take 1.4 ms.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The two tasks on this machine: Receive while there are frames, Main in between.
+//! Main loop: runs Receive while there are frames, and Main in between.
 
 use core::time::Duration;
 
@@ -15,19 +15,20 @@ use crate::serial::{QUEUE_BYTES, Serial};
 use crate::vga::Vga;
 use crate::{clock, heap, machine};
 
-/// Starts the machine and runs a program on it, for good.
+/// Starts the machine and runs a program on it for ever.
 ///
 /// # Safety
-/// Called once, with what the loader handed over, on the stack and the tables of boot.s.
+/// Called once, with the loader's values, on the stack and the page tables of boot.s.
 pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
-    // SAFETY: the caller's promise.
-    let Hardware { boot, functions, card, card_name, chance } = unsafe { machine::start(magic, information) };
+    // SAFETY: the caller's contract.
+    let Hardware { boot, functions, card, card_name, random_seed } =
+        unsafe { machine::start(magic, information) };
     let sound = if P::HAS_SOUND { machine::start_sound(&functions) } else { None };
     let found = ringway_metal::Hardware {
         card_name,
         version: env!("CARGO_PKG_VERSION"),
         words: &["check", "fault", "measure", "provoke"],
-        seed: chance.map(|(bytes, _)| Seed::from_bytes(bytes)),
+        seed: random_seed.map(|(bytes, _)| Seed::from_bytes(bytes)),
         sound,
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
@@ -51,7 +52,7 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         if worked == Worked::Begun || now >= main_at {
             program.run(now, memory());
             if now >= main_at {
-                main_at = now + MAIN_EVERY;
+                main_at = now + MAIN_INTERVAL;
                 consoles(&mut program);
             }
         }
@@ -59,7 +60,7 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
     }
 }
 
-/// Takes keys, draws, and gives the serial line what it has room for.
+/// Passes input to the program, draws, and writes output to the serial port.
 fn consoles(program: &mut impl Program<AnyCard>) {
     let now = clock::now();
     if let Some(byte) = Keyboard.read() {
@@ -68,7 +69,7 @@ fn consoles(program: &mut impl Program<AnyCard>) {
     if let Some(byte) = Serial.read() {
         program.on_serial_byte(now, byte);
     }
-    program.draw(now, |place, word| Vga.put(place, word));
+    program.draw(now, |cell, word| Vga.put(cell, word));
     let room = Serial.room();
     let mut bytes = [0; QUEUE_BYTES];
     if let Some(bytes) = bytes.get_mut(..room) {
@@ -87,7 +88,7 @@ fn memory() -> Memory {
     }
 }
 
-/// Frames before the card is told of what was sent.
+/// Maximum number of frames before the card is notified of replies.
 const BURST: usize = 32;
 
-const MAIN_EVERY: Duration = Duration::from_millis(1);
+const MAIN_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,17 +1,17 @@
-//! The text screen of a PC: 80 by 25 cells at 0xB8000.
+//! Text screen of a PC: 80 by 25 cells at 0xB8000.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::port::outb;
 
-/// The screen. Where there is none, nothing happens.
+/// The screen. If there is none, all methods do nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vga;
 
-/// Takes the screen, if the firmware left one in text mode: clears it and hides the cursor.
+/// Clears the screen and hides the cursor, if the firmware left it in text mode.
 pub(crate) fn start(has_text_screen: bool) -> bool {
     if has_text_screen {
-        IS_THERE.store(true, Relaxed);
+        IS_PRESENT.store(true, Relaxed);
         // Cursor start register, bit 5: off.
         outb(CRT_INDEX, 0x0A);
         outb(CRT_DATA, 0x20);
@@ -21,28 +21,28 @@ pub(crate) fn start(has_text_screen: bool) -> bool {
 }
 
 impl Vga {
-    /// True where there is a screen.
-    pub(crate) fn is_there(self) -> bool {
-        IS_THERE.load(Relaxed)
+    /// True if there is a screen.
+    pub(crate) fn is_present(self) -> bool {
+        IS_PRESENT.load(Relaxed)
     }
 
-    /// Writes a cell, counted from the upper left one along the rows: the character of code page 437 in the low byte, its
-    /// colours in the high one. Nothing happens outside the screen.
+    /// Writes a cell, counted from the upper left one along the rows: the character of code page 437 in the low byte,
+    /// its colours in the high one. Cells outside the screen are ignored.
     pub(crate) fn put(self, cell: usize, word: u16) {
-        if self.is_there() && cell < COLUMNS * ROWS {
-            // SAFETY: the cell is in the screen's memory, which is mapped and nobody else's.
+        if self.is_present() && cell < COLUMNS * ROWS {
+            // SAFETY: the cell is in the screen's memory, which is mapped and used here only.
             unsafe { (CELLS as *mut u16).wrapping_add(cell).write_volatile(word) };
         }
     }
 
-    /// Empties the screen; [`Vga::print`] goes on at its top.
+    /// Clears the screen; [`Vga::print`] continues at its top.
     pub(crate) fn clear(self) {
         (0..ROWS).for_each(|row| self.clear_row(row));
         PRINTED.store(0, Relaxed);
     }
 
-    /// Prints below what was printed last, and begins anew at the top when the screen is full. What is not ASCII is shown
-    /// as a question mark.
+    /// Prints after the previous text, and continues at the top when the screen is full. Characters other than
+    /// printable ASCII become question marks.
     pub(crate) fn print(self, text: &str, colours: u8) {
         let mut at = PRINTED.load(Relaxed);
         for character in text.chars() {
@@ -67,8 +67,8 @@ impl Vga {
     }
 }
 
-static IS_THERE: AtomicBool = AtomicBool::new(false);
-/// The cell after what was printed last.
+static IS_PRESENT: AtomicBool = AtomicBool::new(false);
+/// Cell after the last printed one.
 static PRINTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Cells of a row.

@@ -1,8 +1,8 @@
-//! What an administrator sees and does.
+//! Consoles of the server.
 
 use crate::world::{USERS, World, register};
 
-/// The words of VGA's text memory.
+/// Words of VGA's text memory.
 struct Monitor(Vec<u16>);
 
 impl Monitor {
@@ -22,7 +22,7 @@ impl Monitor {
 }
 
 #[test]
-fn the_screen_shows_what_the_machine_is_and_who_is_registered() {
+fn the_screen_shows_the_machine_and_its_registrations() {
     let mut world = World::new("users=users.csv domains=example.org auth=off").with_file("users.csv", USERS);
     let mut monitor = Monitor::new();
     world.pass(100);
@@ -40,7 +40,7 @@ fn the_screen_shows_what_the_machine_is_and_who_is_registered() {
     ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
-    // The key 2 of a PC's keyboard: pressed, let go.
+    // The key 2 of a PC's keyboard: press and release.
     world.machine.on_scan_code(world.now, 0x03);
     world.machine.on_scan_code(world.now, 0x83);
     world.pass(600);
@@ -70,7 +70,7 @@ fn changes_are_shown_as_they_happen() {
 }
 
 #[test]
-fn the_serial_line_has_the_log_until_a_key_and_the_page_from_then_on() {
+fn the_serial_line_shows_the_log_until_a_key_is_pressed() {
     let mut world = World::new("auth=off domains=example.org");
     world.pass(100);
     assert!(world.has_said("ready udp:"));
@@ -98,7 +98,7 @@ fn the_serial_line_has_the_log_until_a_key_and_the_page_from_then_on() {
 }
 
 #[test]
-fn names_of_limits_are_shown_whole() {
+fn names_of_limits_are_not_truncated() {
     // The key 3.
     let mut world = World::new("auth=off domains=example.org");
     let mut monitor = Monitor::new();
@@ -110,7 +110,7 @@ fn names_of_limits_are_shown_whole() {
 }
 
 #[test]
-fn what_cannot_be_served_is_on_the_screen_in_words() {
+fn errors_that_prevent_serving_are_on_the_screen() {
     let mut world = World::new("users=users.csv");
     let mut monitor = Monitor::new();
     world.pass(100);

@@ -1,4 +1,4 @@
-//! What a machine that serves does.
+//! Behaviour of a machine that serves.
 
 use crate::world::{USERS, World, register};
 
@@ -11,7 +11,7 @@ fn serving(words: &str) -> World {
 }
 
 #[test]
-fn passwords_are_asked_for() {
+fn registration_is_challenged() {
     let mut world = serving("");
     let answer = world.ask(&register("alice", 1, ""));
     assert!(answer.starts_with("SIP/2.0 401 ") && answer.contains("realm=\"example.org\""), "{answer}");
@@ -19,7 +19,7 @@ fn passwords_are_asked_for() {
 }
 
 #[test]
-fn a_redirect_server_says_where_the_user_is() {
+fn a_redirect_server_returns_the_contact() {
     let mut world = serving("auth=off mode=redirect");
     assert!(world.ask(&register("bob", 1, "")).starts_with("SIP/2.0 200 "));
     let invite = "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.2:5060;branch=z9hG4bKi\r\n\
@@ -30,7 +30,7 @@ fn a_redirect_server_says_where_the_user_is() {
 }
 
 #[test]
-fn it_is_reached_by_tcp_too() {
+fn it_serves_tcp() {
     let mut world = serving("auth=off");
     let socket = world.host.connect(4000);
     world.pass(20);
@@ -57,7 +57,7 @@ fn with_little_memory_new_work_gets_503_until_there_is_more() {
     world.memory.used = 8 << 20;
     world.pass(5);
     assert!(world.ask(&register("alice", 3, "")).starts_with("SIP/2.0 200 "));
-    assert!(world.has_said("there is room again"));
+    assert!(world.has_said("available again"));
 }
 
 #[test]

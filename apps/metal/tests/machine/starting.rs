@@ -1,10 +1,10 @@
-//! From power-on to serving, and what can be in the way.
+//! From power-on to serving, and errors on the way.
 
 use crate::world::{USERS, World, register};
 use std::net::Ipv4Addr;
 
 #[test]
-fn it_takes_an_address_fetches_its_users_and_serves() {
+fn it_leases_an_address_fetches_its_users_and_serves() {
     let mut world = World::new("users=users.csv domains=example.org").with_file("users.csv", USERS);
     world.pass(100);
     assert!(world.machine.is_serving(), "{}", world.said());
@@ -18,7 +18,7 @@ fn it_takes_an_address_fetches_its_users_and_serves() {
 }
 
 #[test]
-fn a_network_without_dhcp_is_told_and_asked_on() {
+fn missing_dhcp_is_logged_and_retried() {
     let mut world = World::new("auth=off domains=example.org");
     let server = world.dhcp.take();
     world.pass_seconds(4);
@@ -42,7 +42,7 @@ fn a_fixed_address_needs_no_dhcp() {
 }
 
 #[test]
-fn settings_come_by_tftp_and_the_command_line_wins() {
+fn settings_come_by_tftp_and_the_command_line_has_precedence() {
     let settings = "domains = [\"example.org\"]\n[auth]\nenabled = true\n[users]\nfile = \"people.csv\"\n";
     let mut world = World::new("config=ringway.toml auth=off")
         .with_file("ringway.toml", settings)
@@ -53,7 +53,7 @@ fn settings_come_by_tftp_and_the_command_line_wins() {
 }
 
 #[test]
-fn wrong_settings_are_said_by_line_and_nothing_is_served() {
+fn invalid_settings_are_logged_by_line_and_nothing_is_served() {
     let mut world =
         World::new("config=ringway.toml").with_file("ringway.toml", "domains = []\n[auth]\nenable = true\n");
     world.pass(100);
@@ -65,17 +65,16 @@ fn wrong_settings_are_said_by_line_and_nothing_is_served() {
 }
 
 #[test]
-fn a_word_that_is_not_known_is_said_and_passed_over() {
+fn an_unknown_word_is_logged_and_ignored() {
     let mut world = World::new("auth=off user=users.csv fault=stop");
     world.pass(100);
-    let wanted =
-        "warning: command line: \"user=users.csv\" is unknown and passed over; take it out, or correct it";
+    let wanted = "warning: command line: \"user=users.csv\" is unknown and ignored; remove or correct it";
     assert!(world.machine.is_serving() && world.has_said(wanted), "{}", world.said());
-    assert_eq!(world.said().matches("passed over").count(), 1, "{}", world.said());
+    assert_eq!(world.said().matches("and ignored").count(), 1, "{}", world.said());
 }
 
 #[test]
-fn a_list_with_a_wrong_row_is_refused_as_a_whole_and_fetched_again() {
+fn a_list_with_an_invalid_row_is_refused_and_fetched_again() {
     let mut world =
         World::new("users=users.csv").with_file("users.csv", "username,password\nalice,a\nalice,b\n");
     world.pass(100);
@@ -88,7 +87,7 @@ fn a_list_with_a_wrong_row_is_refused_as_a_whole_and_fetched_again() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said_and_asked_for_again() {
+fn a_missing_file_is_logged_and_fetched_again() {
     let mut world = World::new("users=users.csv");
     world.pass(100);
     assert!(world.has_said("users.csv") && world.has_said("trying again in 10 s"), "{}", world.said());
@@ -98,7 +97,7 @@ fn a_file_that_is_not_there_is_said_and_asked_for_again() {
 }
 
 #[test]
-fn without_chance_passwords_are_not_asked_for_and_nothing_is_served() {
+fn without_a_random_seed_authentication_prevents_serving() {
     let mut world = World::with_seed("users=users.csv", None).with_file("users.csv", USERS);
     world.pass(100);
     assert!(
@@ -112,7 +111,7 @@ fn without_chance_passwords_are_not_asked_for_and_nothing_is_served() {
 }
 
 #[test]
-fn a_silent_network_is_asked_until_it_answers() {
+fn dhcp_is_retried_until_it_answers() {
     let mut world = World::new("auth=off");
     let dhcp = world.dhcp.take();
     world.pass_seconds(30);
@@ -123,7 +122,7 @@ fn a_silent_network_is_asked_until_it_answers() {
 }
 
 #[test]
-fn another_address_after_a_lost_lease_is_served_too() {
+fn a_new_address_after_a_lost_lease_is_served() {
     let mut world = World::new("auth=off domains=example.org");
     world.pass(100);
     let dhcp = world.dhcp.take();

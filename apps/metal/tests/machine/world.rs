@@ -1,4 +1,4 @@
-//! A machine, the host at the other end of its cable, and a clock that only tests move.
+//! A machine, the host at the other end of its cable, and a virtual clock.
 
 use ringway_metal::{Hardware, Machine, Memory};
 use ringway_sansio::{Instant, Seed};
@@ -13,11 +13,11 @@ pub(crate) struct World {
     pub(crate) machine: Machine<Plug>,
     pub(crate) host: Host,
     pub(crate) dhcp: Option<DhcpHost>,
-    /// What the host's TFTP server has.
+    /// Files of the host's TFTP server.
     pub(crate) files: HashMap<String, Vec<u8>>,
     pub(crate) memory: Memory,
     pub(crate) now: Instant,
-    /// What the serial line said so far.
+    /// Output of the serial line so far.
     pub(crate) serial: Vec<u8>,
     pub(crate) phone: SocketHandle,
     to_machine: Frames,
@@ -25,12 +25,12 @@ pub(crate) struct World {
     to_host: Frames,
     tftp: SocketHandle,
     transfer: SocketHandle,
-    /// The rest of the file on its way, and the number of its last block.
+    /// Rest of the file in transfer, and the number of its last block.
     sending: Option<(Vec<u8>, u16)>,
 }
 
 impl World {
-    /// A machine with this command line.
+    /// Creates a machine with this command line.
     pub(crate) fn new(command_line: &str) -> Self {
         Self::with_seed(command_line, Some(Seed::from_number(1)))
     }
@@ -66,7 +66,7 @@ impl World {
         self
     }
 
-    /// Both sides take turns, 1 ms each.
+    /// Runs both sides alternately in steps of 1 ms.
     pub(crate) fn pass(&mut self, milliseconds: u32) {
         for _ in 0..milliseconds {
             while self.machine.receive(self.now) != ringway_ethernet::Worked::Nothing {}
@@ -105,7 +105,7 @@ impl World {
         self.said().contains(text)
     }
 
-    /// Sends a message from the host's port 5060, and gives the answer.
+    /// Sends a message from the host's port 5060 and returns the response.
     pub(crate) fn ask(&mut self, message: &str) -> String {
         self.host.send(self.phone, message.as_bytes());
         self.pass(20);
@@ -113,7 +113,7 @@ impl World {
         answer.map_or_else(String::new, |(bytes, _)| String::from_utf8(bytes).unwrap())
     }
 
-    /// A TFTP server without options (RFC 1350).
+    /// TFTP server without options (RFC 1350).
     fn serve_files(&mut self) {
         if let Some((asked, from)) = self.host.received(self.tftp) {
             let name = asked[2..].split(|byte| *byte == 0).next().unwrap();
@@ -148,7 +148,7 @@ impl World {
 
 pub(crate) const USERS: &str = "username,password\nalice,wonderland\nbob,builder\n";
 
-/// A REGISTER of alice's without credentials.
+/// REGISTER without credentials.
 pub(crate) fn register(user: &str, cseq: u32, more: &str) -> String {
     format!(
         "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.2:5060;branch=z9hG4bK{user}{cseq}\r\n\

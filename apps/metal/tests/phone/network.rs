@@ -4,7 +4,7 @@ use crate::helper::Helper;
 use crate::sound_card::Card;
 use crate::tap::Tap;
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_metal::{Hardware, Memory, MemoryServices, PhoneMachine, SoundCard, Watched};
+use ringway_metal::{CountedNode, Hardware, Memory, MemoryServices, PhoneMachine, SoundCard};
 use ringway_sansio::{Flow, Instant, Seed, Token, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
@@ -27,7 +27,7 @@ pub(crate) const fn phone_ip(number: usize) -> Ipv4Addr {
 
 pub(crate) struct Network {
     pub(crate) phones: Vec<Phone>,
-    pub(crate) server: Station<Plug, Watched<Server<MemoryServices>>>,
+    pub(crate) server: Station<Plug, CountedNode<Server<MemoryServices>>>,
     pub(crate) helper: Station<Plug, Helper>,
     pub(crate) tap: Tap,
     pub(crate) now: Instant,
@@ -195,7 +195,7 @@ impl Phone {
     }
 }
 
-fn server(plug: Plug, now: Instant) -> Station<Plug, Watched<Server<MemoryServices>>> {
+fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server<MemoryServices>>> {
     let mut station = Station::new(plug, &Seed::from_number(1), now);
     station.set_lease(Lease::fixed(SERVER, 24, None));
     let settings = MachineSettings::read("domains=example.org auth=on", None).unwrap();
@@ -212,6 +212,6 @@ fn server(plug: Plug, now: Instant) -> Station<Plug, Watched<Server<MemoryServic
         Subscribers::from_csv(list, "example.org", "example.org", 10, NameHash::new([1; 16])).unwrap();
     let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
     let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
-    station.serve(Watched::new(server), ports, 65_535);
+    station.serve(CountedNode::new(server), ports, 65_535);
     station
 }

@@ -71,7 +71,7 @@ fn failure(error: AudioError) -> Failure {
         | AudioError::Refused { .. }
         | AudioError::Io(_)
         | AudioError::Protocol(_)
-        | AudioError::TooLong(_)
+        | AudioError::TooLong { .. }
         | AudioError::Killed => Failure::failed(text),
     }
 }

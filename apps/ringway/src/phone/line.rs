@@ -4,16 +4,18 @@ mod stream;
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
-use crate::phone::outcome::{Heard, Received, Security, Sent};
+use crate::phone::outcome::{Heard, Received, Sent};
 use crate::phone::settings::{MediaSettings, Recording, Wish};
 use ringway_agent::Role;
 use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_media::session::{MediaEvent, MediaSession, Report, Sas, SessionConfig, ZrtpSettings};
+use ringway_media::session::{MediaEvent, MediaSession, PortRow, Report, SessionConfig, ZrtpSettings};
+use ringway_phone::Protection;
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
+use ringway_srtp::SrtpSettings;
 use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +30,7 @@ pub(crate) struct Line {
     /// Events of its sound card.
     card: Option<Receiver<AudioEvent>>,
     digits: String,
-    security: Security,
+    security: Protection,
     codec: Option<&'static str>,
     /// Where our RTP is received.
     rtp: SocketAddr,
@@ -50,7 +52,7 @@ pub(crate) enum Mute {
 #[derive(Debug)]
 pub(crate) enum Told {
     /// What protects it now.
-    Secured(Security),
+    Secured(Protection),
     /// What was to protect it did not come about; why, for a person. Nothing is sent or heard.
     SecurityFailed(String),
     /// The other side pressed a key.
@@ -89,7 +91,13 @@ impl Line {
         let now = clock.now();
         let known = || settings.zrtp.clone().unwrap_or_else(|| zrtp(&seed));
         let zrtp = settings.wants_zrtp().then(known);
-        let config = SessionConfig { stun_server: stun, zrtp, ..SessionConfig::default() };
+        let config = SessionConfig {
+            stun_server: stun,
+            port_row: PortRow::of(settings.port_row),
+            srtp: SrtpSettings { window_packets: settings.replay_window.into(), ..SrtpSettings::default() },
+            zrtp,
+            ..SessionConfig::default()
+        };
         let session = MediaSession::new(config, seed.part(SESSION), now);
         let policy = policy(settings, role, session.zrtp_hello_hash())?;
         let levels = Levels::default();
@@ -103,7 +111,7 @@ impl Line {
             levels,
             card: events,
             digits: String::new(),
-            security: Security::None,
+            security: Protection::None,
             codec: None,
             rtp,
             untold: VecDeque::new(),
@@ -140,6 +148,11 @@ impl Line {
     /// The call is answered: the microphone is on from now on.
     pub(crate) fn answered(&mut self) {
         self.ask(Ask::Answered);
+    }
+
+    /// The call was given up or hung up: the other side hears no more of us.
+    pub(crate) fn given_up(&mut self) {
+        self.ask(Ask::GivenUp);
     }
 
     /// Presses a key.
@@ -262,17 +275,12 @@ impl Line {
                 Some(Told::Digit(digit))
             }
             MediaEvent::Secured { suite, sas } => {
-                self.security = match sas {
-                    None => Security::Sdes(suite),
-                    Some(Sas { text: sas, is_verified, continuity, .. }) => {
-                        Security::Zrtp { suite, sas, is_verified, continuity }
-                    }
-                };
+                self.security = Protection::new(suite, sas);
                 Some(Told::Secured(self.security.clone()))
             }
             MediaEvent::Unprotected => {
-                self.security = Security::None;
-                Some(Told::Secured(Security::None))
+                self.security = Protection::None;
+                Some(Told::Secured(Protection::None))
             }
             MediaEvent::SecurityFailed(why) => Some(Told::SecurityFailed(why.to_string())),
             MediaEvent::PeerNotZrtp => Some(Told::SecurityFailed(

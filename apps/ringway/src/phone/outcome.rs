@@ -2,10 +2,8 @@
 
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
-use ringway_sdp::CryptoSuite;
-use ringway_zrtp::Continuity;
+use ringway_phone::{CryptoSuite, Protection, SasStatus};
 use serde_json::{Value, json};
-use std::fmt;
 use std::time::Duration;
 
 /// How a call went.
@@ -52,87 +50,37 @@ impl Verdict {
     }
 }
 
-/// What protected a call's sound, as it was reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Security {
-    /// Nothing.
-    #[default]
-    None,
-    /// SRTP with keys that SIP carried.
-    Sdes(CryptoSuite),
-    /// SRTP with keys that the two phones agreed on.
-    Zrtp {
-        /// What encrypts.
-        suite: CryptoSuite,
-        /// What people compare.
-        sas: String,
-        /// They have, in an earlier call.
-        is_verified: bool,
-        /// What the secrets of earlier calls say.
-        continuity: Continuity,
-    },
-}
-
-impl Security {
-    fn json(&self) -> Value {
-        let of = |method: &str, suite: &CryptoSuite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
-        match self {
-            Self::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
-            Self::Sdes(suite) => of("sdes", suite),
-            Self::Zrtp { suite, sas, is_verified, continuity } => {
-                let mut value = of("zrtp", suite);
-                if let Value::Object(fields) = &mut value {
-                    fields.insert("sas".to_owned(), json!(sas));
-                    fields.insert("sas_verified".to_owned(), json!(is_verified));
-                    fields.insert("continuity".to_owned(), json!(continuity_name(*continuity)));
-                }
-                value
+/// Protection as the contract's object.
+fn security_json(protection: &Protection) -> Value {
+    let of = |method: &str, suite: CryptoSuite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
+    match protection {
+        Protection::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
+        Protection::Sdes { suite } => of("sdes", *suite),
+        Protection::Zrtp { suite, sas, status } => {
+            let mut value = of("zrtp", *suite);
+            if let Value::Object(fields) = &mut value {
+                fields.insert("sas".to_owned(), json!(sas));
+                fields.insert("sas_verified".to_owned(), json!(*status == SasStatus::Compared));
+                fields.insert("continuity".to_owned(), json!(continuity_name(*status)));
             }
+            value
         }
     }
 }
 
-impl fmt::Display for Security {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("not protected"),
-            Self::Sdes(suite) => {
-                write!(f, "SRTP {} with keys that SIP carried readable (weak)", suite.name())
-            }
-            Self::Zrtp { suite, sas, continuity: Continuity::Broken, .. } => {
-                let (suite, sas) = (suite.name(), printable(sas));
-                write!(
-                    f,
-                    "SRTP {suite} by ZRTP, NOT with the phone of earlier calls; compare by voice: {sas}"
-                )
-            }
-            Self::Zrtp { suite, is_verified: true, .. } => {
-                write!(f, "SRTP {} by ZRTP, compared in an earlier call", suite.name())
-            }
-            Self::Zrtp { suite, sas, is_verified: false, continuity } => {
-                let of = match continuity {
-                    Continuity::FirstCall | Continuity::Broken => "",
-                    Continuity::Continued => ", with the phone of an earlier call",
-                };
-                write!(f, "SRTP {} by ZRTP{of}; compare by voice: {}", suite.name(), printable(sas))
-            }
-        }
-    }
-}
-
-/// What the secrets of earlier calls say, in one word.
-const fn continuity_name(continuity: Continuity) -> &'static str {
-    match continuity {
-        Continuity::FirstCall => "first_call",
-        Continuity::Continued => "continued",
-        Continuity::Broken => "broken",
+/// Evidence of the secrets of earlier calls, in one word.
+const fn continuity_name(status: SasStatus) -> &'static str {
+    match status {
+        SasStatus::FirstCall => "first_call",
+        SasStatus::Continued | SasStatus::Compared => "continued",
+        SasStatus::Broken => "broken",
     }
 }
 
 /// What a call's sound was like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
-    pub(crate) security: Security,
+    pub(crate) security: Protection,
     pub(crate) codec: Option<&'static str>,
     pub(crate) sent: Sent,
     pub(crate) received: Received,
@@ -195,7 +143,7 @@ impl Outcome {
             "peer": self.peer,
             "setup_ms": self.setup.map(|setup| rounded(setup.as_secs_f64() * 1000.0)),
             "duration_s": rounded(self.duration.as_secs_f64()),
-            "security": heard.security.json(),
+            "security": security_json(&heard.security),
             "codec": heard.codec,
             "sent": {
                 "packets": sent.packets,
@@ -297,7 +245,7 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn answered(security: Security) -> Outcome {
+    fn answered(security: Protection) -> Outcome {
         let received =
             Received { packets: 100, mos: Some(4.41), dtmf: "12".to_owned(), ..Received::default() };
         Outcome {
@@ -313,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_object_has_every_field_of_the_contract() {
-        let value = answered(Security::Sdes(CryptoSuite::AesCm128HmacSha1_80)).json();
+        let value = answered(Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 }).json();
         for field in ["result", "status", "setup_ms", "duration_s", "security", "sent", "received"] {
             assert!(!value[field].is_null(), "{field}: {value}");
         }
@@ -338,23 +286,22 @@ mod tests {
 
     #[test]
     fn what_protects_is_said_and_what_came_from_the_network_moves_no_cursor() {
-        let zrtp = Security::Zrtp {
+        let zrtp = Protection::Zrtp {
             suite: CryptoSuite::AesCm128HmacSha1_32,
             sas: "pdo8".to_owned(),
-            is_verified: false,
-            continuity: Continuity::FirstCall,
+            status: SasStatus::FirstCall,
         };
         assert_eq!(answered(zrtp.clone()).json()["security"]["sas"], "pdo8");
         let text = answered(zrtp).lines().join("\n");
         assert!(text.contains("pdo8") && !text.contains('\u{1b}'), "{text}");
-        assert!(answered(Security::None).lines().join("\n").contains("not protected"));
+        assert!(answered(Protection::None).lines().join("\n").contains("not protected"));
         let refused = Outcome {
             verdict: Verdict::Rejected,
             status: 486,
             reason: Some("Busy Here".to_owned()),
             heard: None,
             setup: None,
-            ..answered(Security::None)
+            ..answered(Protection::None)
         };
         assert_eq!(refused.lines().len(), 1);
         assert!(refused.lines()[0].contains("486") && refused.json()["security"]["method"] == "none");

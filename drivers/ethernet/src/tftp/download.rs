@@ -1,4 +1,4 @@
-//! One file from a TFTP server.
+//! Download of one file from a TFTP server.
 //!
 //! ```text
 //!              OACK: ACK 0                        the last block: its ACK,
@@ -11,7 +11,7 @@
 //!  │  again without             │                                               │  again           │
 //!  └─── ERROR, no answer ───────┴─── ERROR, silence, not as agreed on ──────────────────────────────┘
 //! ```
-//! Whoever else sends something gets error 5 and changes nothing (RFC 1350 §4).
+//! Packets from other senders are answered with error 5 and change nothing (RFC 1350 §4).
 
 use super::error::{DownloadError, DownloadFailure};
 use super::limits::DownloadLimits;
@@ -24,63 +24,61 @@ use core::net::SocketAddrV4;
 use core::time::Duration;
 use ringway_sansio::{Deadline, Instant};
 
-/// The fetching of one file.
+/// Download of one file.
 ///
-/// It needs a port of its own for as long as [`next_deadline`](Self::next_deadline) has something to say; RFC 1350 §4
-/// wants that port chosen at random.
+/// It needs its own port, chosen at random (RFC 1350 §4), until [`next_deadline`](Self::next_deadline) returns `None`.
 #[derive(Debug)]
 pub struct Download {
     file: String,
     server: SocketAddrV4,
     limits: DownloadLimits,
     state: State,
-    /// When to send again, or to stop lingering.
+    /// Time of the next retransmission, or of the end of lingering.
     wake_at: Instant,
-    /// When all must be done.
+    /// Time limit of the download.
     end_at: Instant,
-    /// How often the packet that waits for an answer was sent.
+    /// Number of transmissions of the unanswered packet.
     tries: u32,
-    /// When it was sent last.
+    /// Time of its last transmission.
     sent_at: Instant,
-    /// Why the server did not take a request with options.
+    /// The error with which the server refused a request with options.
     refusal: Option<DownloadFailure>,
-    /// How many strangers were answered.
-    strangers: u32,
+    /// Number of other senders that were answered.
+    other_senders: u32,
 }
 
-/// What is waited for.
+/// State of a download.
 #[derive(Debug)]
 enum State {
-    /// For the server's first packet.
-    Requested(Asking),
-    /// For the next block.
+    /// Waits for the server's first packet.
+    Requested(RequestForm),
+    /// Waits for the next block.
     Receiving(Transfer),
-    /// For a server that did not get our last acknowledgement.
+    /// Repeats the last acknowledgement if the server retransmits.
     Lingering(Transfer),
-    /// For nothing.
     Over,
 }
 
-/// How a file is asked for.
+/// Form of the read request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
+enum RequestForm {
     WithOptions,
-    /// After a server refused options.
-    Plainly,
+    /// RFC 1350 only, after the server refused options.
+    Plain,
 }
 
-/// What came of an input.
+/// Result of an input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DownloadProgress {
-    /// Nothing to tell.
+    /// The download continues, or its result was returned before.
     Pending,
-    /// This is the file. Said once; acknowledgements may be repeated for some seconds more.
+    /// The complete file; returned once. Acknowledgements may be repeated for some seconds.
     Finished(Vec<u8>),
-    /// There will be no file. Said once.
+    /// The download failed; returned once.
     Failed(DownloadError),
 }
 
-/// What a download wants sent: at most one datagram for each input, of at most 516 bytes.
+/// Output of a download: at most one datagram for each input, of at most 516 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct DownloadOutput {
     to: Option<SocketAddrV4>,
@@ -88,7 +86,7 @@ pub struct DownloadOutput {
 }
 
 impl DownloadOutput {
-    /// Where to, and what. Every input of a download overwrites it.
+    /// Destination and payload. Every input overwrites them.
     pub fn datagram(&self) -> Option<(SocketAddrV4, &[u8])> {
         self.to.map(|to| (to, self.bytes.as_slice()))
     }
@@ -105,10 +103,11 @@ impl DownloadOutput {
 }
 
 impl Download {
-    /// Asks `server` for `file`. The first request is sent by [`on_timeout`](Self::on_timeout), which is due at once.
+    /// Creates a download of `file` from `server`. The first request is sent by [`on_timeout`](Self::on_timeout), which
+    /// is due at once.
     ///
     /// # Errors
-    /// No request can carry such a name.
+    /// The file name is empty, longer than 255 bytes, or has control characters.
     pub fn new(
         server: SocketAddrV4,
         file: &str,
@@ -118,13 +117,13 @@ impl Download {
         let download = Self {
             file: file.to_owned(),
             server,
-            state: State::Requested(Asking::WithOptions),
+            state: State::Requested(RequestForm::WithOptions),
             wake_at: now,
             end_at: now + limits.duration_max,
             tries: 0,
             sent_at: now,
             refusal: None,
-            strangers: 0,
+            other_senders: 0,
             limits,
         };
         if file.is_empty() || file.len() > NAME_BYTES_MAX || file.chars().any(char::is_control) {
@@ -133,7 +132,7 @@ impl Download {
         Ok(download)
     }
 
-    /// A datagram arrived at the download's port.
+    /// Processes a datagram that arrived at the download's port.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -144,14 +143,14 @@ impl Download {
         out.clear();
         let Some(packet) = Packet::parse(bytes) else { return DownloadProgress::Pending };
         match &mut self.state {
-            State::Requested(asking) => {
-                let asking = *asking;
-                // Nobody can answer what was not sent yet.
+            State::Requested(form) => {
+                let form = *form;
+                // Before the first request no packet can be an answer.
                 if *from.ip() != *self.server.ip() || self.tries == 0 {
-                    self.on_stranger(from, packet, out);
+                    self.on_other_sender(from, packet, out);
                     return DownloadProgress::Pending;
                 }
-                self.on_answer(now, asking, from, packet, out)
+                self.on_answer(now, form, from, packet, out)
             }
             State::Receiving(transfer) if transfer.from == from => self.on_packet(now, packet, out),
             State::Lingering(transfer) if transfer.from == from => {
@@ -161,14 +160,14 @@ impl Download {
                 DownloadProgress::Pending
             }
             State::Receiving(_) | State::Lingering(_) => {
-                self.on_stranger(from, packet, out);
+                self.on_other_sender(from, packet, out);
                 DownloadProgress::Pending
             }
             State::Over => DownloadProgress::Pending,
         }
     }
 
-    /// To be called when [`next_deadline`](Self::next_deadline) has come; before that it does nothing.
+    /// Runs a due timer. Does nothing before [`next_deadline`](Self::next_deadline).
     pub fn on_timeout(&mut self, now: Instant, out: &mut DownloadOutput) -> DownloadProgress {
         out.clear();
         if self.next_deadline().is_none_or(|deadline| now < deadline.at) {
@@ -198,18 +197,18 @@ impl Download {
         DownloadProgress::Pending
     }
 
-    /// When to call [`on_timeout`](Self::on_timeout); `None`: the download is over and needs its port no more.
+    /// Time of the next [`on_timeout`](Self::on_timeout); `None`: the download is over and its port can be closed.
     pub fn next_deadline(&self) -> Option<Deadline> {
         let (at, reason) = match &self.state {
             State::Requested(_) => (self.wake_at.min(self.end_at), "TFTP: send the request"),
-            State::Receiving(_) => (self.wake_at.min(self.end_at), "TFTP: ask for the next block again"),
-            State::Lingering(_) => (self.wake_at, "TFTP: the last acknowledgement was not asked for again"),
+            State::Receiving(_) => (self.wake_at.min(self.end_at), "TFTP: repeat the acknowledgement"),
+            State::Lingering(_) => (self.wake_at, "TFTP: stop lingering"),
             State::Over => return None,
         };
         Some(Deadline { at, reason })
     }
 
-    /// How many bytes of the file are here, and how many there will be, where the server said it.
+    /// Bytes received, and the file's size if the server announced it.
     pub fn received(&self) -> (usize, Option<usize>) {
         match &self.state {
             State::Receiving(transfer) => (transfer.received(), transfer.size()),
@@ -217,38 +216,38 @@ impl Download {
         }
     }
 
-    /// The first packet from the server's address, whatever port: the port becomes the server's identifier.
+    /// Processes the first packet from the server's address. Its port becomes the server's transfer identifier.
     fn on_answer(
         &mut self,
         now: Instant,
-        asking: Asking,
+        form: RequestForm,
         from: SocketAddrV4,
         packet: Packet<'_>,
         out: &mut DownloadOutput,
     ) -> DownloadProgress {
         match packet {
-            Packet::OptionsAccepted(options) if asking == Asking::WithOptions => {
+            Packet::OptionsAccepted(options) if form == RequestForm::WithOptions => {
                 self.on_options(now, from, options, out)
             }
             Packet::Data { block: 1, .. } => {
                 self.state = State::Receiving(Transfer::plain(from));
                 self.on_packet(now, packet, out)
             }
-            Packet::Error { code, said } if is_of_options(code) => {
-                // Asked plainly, this is an answer to an earlier request, or the same once more: the plain one may
-                // still be answered. If it is not, this was the reason.
+            Packet::Error { code, said } if refuses_options(code) => {
+                // For a plain request this is the answer to an earlier request, or a duplicate: the plain one may still
+                // succeed. If it does not, this is the cause.
                 self.refusal = Some(DownloadFailure::of_error(code, said));
-                if asking == Asking::WithOptions {
-                    self.state = State::Requested(Asking::Plainly);
+                if form == RequestForm::WithOptions {
+                    self.state = State::Requested(RequestForm::Plain);
                     self.tries = 0;
                     self.send_again(now, out);
                 }
                 DownloadProgress::Pending
             }
             Packet::Error { code, said } => self.fail(DownloadFailure::of_error(code, said)),
-            // What is left of a transfer from before our start.
+            // Packet of an earlier transfer.
             Packet::OptionsAccepted(_) | Packet::Data { .. } | Packet::ForServers => {
-                self.on_stranger(from, packet, out);
+                self.on_other_sender(from, packet, out);
                 DownloadProgress::Pending
             }
         }
@@ -272,7 +271,7 @@ impl Download {
         }
     }
 
-    /// A packet of the server we receive from.
+    /// Processes a packet of the transfer.
     fn on_packet(&mut self, now: Instant, packet: Packet<'_>, out: &mut DownloadOutput) -> DownloadProgress {
         let State::Receiving(transfer) = &mut self.state else { return DownloadProgress::Pending };
         let (block, data) = match packet {
@@ -308,9 +307,9 @@ impl Download {
         }
     }
 
-    /// Answers a packet that came twice, for a server that did not get our acknowledgement. What comes right after that
-    /// went out crossed it: to acknowledge it too would make a simple server send every block from here on twice (the
-    /// "sorcerer's apprentice", RFC 1123 §4.2.3.1).
+    /// Acknowledges a retransmitted packet again. A duplicate right after our acknowledgement crossed it on the
+    /// network; to acknowledge it too would make a simple server send every following block twice ("sorcerer's
+    /// apprentice", RFC 1123 §4.2.3.1).
     fn repeat_ack(&mut self, now: Instant, out: &mut DownloadOutput) {
         if now.since(self.sent_at) >= CROSSING {
             self.write(out);
@@ -318,7 +317,7 @@ impl Download {
         }
     }
 
-    /// Sends what waits for an answer, and waits longer each time.
+    /// Transmits the unanswered packet and sets the next retransmission.
     fn send_again(&mut self, now: Instant, out: &mut DownloadOutput) {
         self.write(out);
         self.tries = self.tries.saturating_add(1);
@@ -326,13 +325,13 @@ impl Download {
         self.wake_at = now + self.limits.wait(self.tries);
     }
 
-    /// Writes the packet that waits for an answer.
+    /// Writes the unanswered packet.
     fn write(&self, out: &mut DownloadOutput) {
         match &self.state {
-            State::Requested(asking) => {
-                let block_bytes = match asking {
-                    Asking::WithOptions => Some(BLOCK_BYTES),
-                    Asking::Plainly => None,
+            State::Requested(form) => {
+                let block_bytes = match form {
+                    RequestForm::WithOptions => Some(BLOCK_BYTES),
+                    RequestForm::Plain => None,
                 };
                 out.to = Some(self.server);
                 packet::write_request(&mut out.bytes, &self.file, block_bytes);
@@ -345,11 +344,14 @@ impl Download {
         }
     }
 
-    /// Tells somebody whom we do not talk with so, except about an error: that would be answered by another one.
-    fn on_stranger(&mut self, from: SocketAddrV4, packet: Packet<'_>, out: &mut DownloadOutput) {
-        if !matches!(packet, Packet::Error { .. }) && self.strangers < STRANGERS_MAX && from.port() != 0 {
-            self.strangers += 1;
-            out.error(from, packet::UNKNOWN_TRANSFER, "nobody here talks with this port");
+    /// Answers a packet of another sender with error 5; errors are not answered.
+    fn on_other_sender(&mut self, from: SocketAddrV4, packet: Packet<'_>, out: &mut DownloadOutput) {
+        if !matches!(packet, Packet::Error { .. })
+            && self.other_senders < OTHER_SENDERS_MAX
+            && from.port() != 0
+        {
+            self.other_senders += 1;
+            out.error(from, packet::UNKNOWN_TRANSFER, "unknown transfer ID");
         }
     }
 
@@ -359,7 +361,7 @@ impl Download {
         self.wake_at = now + self.limits.linger;
     }
 
-    /// Ends it, and tells the server why.
+    /// Fails the download and sends an ERROR to the server.
     fn refuse(
         &mut self,
         to: SocketAddrV4,
@@ -371,8 +373,10 @@ impl Download {
                 (packet::DISK_FULL, "the file is too large for this receiver")
             }
             DownloadFailure::WrongOption { .. } => (packet::OPTIONS_REFUSED, "this option was not asked for"),
-            DownloadFailure::WrongBlock { .. } => (packet::ILLEGAL_OPERATION, "it is another block's turn"),
-            DownloadFailure::BlockTooLong { .. } => (packet::ILLEGAL_OPERATION, "longer than agreed on"),
+            DownloadFailure::WrongBlock { .. } => (packet::ILLEGAL_OPERATION, "unexpected block number"),
+            DownloadFailure::BlockTooLong { .. } => {
+                (packet::ILLEGAL_OPERATION, "longer than the agreed block size")
+            }
             DownloadFailure::WrongSize { .. } => (packet::NOT_DEFINED, "not as large as tsize said"),
             DownloadFailure::Silent { .. }
             | DownloadFailure::TooSlow { .. }
@@ -386,7 +390,7 @@ impl Download {
         self.fail(failure)
     }
 
-    /// Ends it for lack of answers. The server may still be sending: it is told.
+    /// Fails the download for lack of answers. A server that is still sending gets an ERROR.
     fn give_up(&mut self, failure: DownloadFailure, out: &mut DownloadOutput) -> DownloadProgress {
         match &self.state {
             State::Receiving(transfer) => {
@@ -407,14 +411,14 @@ impl Download {
     }
 }
 
-/// True for an error that a server gives which does not understand options (RFC 2347 §2) or never heard of them.
-fn is_of_options(code: u16) -> bool {
+/// True for the error codes of a server that refuses options (RFC 2347 §2) or does not support them.
+fn refuses_options(code: u16) -> bool {
     matches!(code, packet::OPTIONS_REFUSED | packet::ILLEGAL_OPERATION)
 }
 
-/// With its options a request has then at most 291 bytes; RFC 2347 §2 allows 512.
+/// A request with options then has at most 291 bytes; RFC 2347 §2 allows 512.
 const NAME_BYTES_MAX: usize = 255;
-/// Strangers that are answered: nobody makes us send without end.
-const STRANGERS_MAX: u32 = 32;
-/// What comes twice within this time crossed our answer; servers wait longer before they repeat.
+/// Maximum number of error packets to other senders.
+const OTHER_SENDERS_MAX: u32 = 32;
+/// A duplicate within this time crossed our acknowledgement; servers have a longer timeout.
 const CROSSING: Duration = Duration::from_millis(100);

@@ -1,18 +1,18 @@
-//! Why a file did not come, in words for the person who waits for it.
+//! Errors of a download, with messages for the user.
 
 use alloc::string::String;
 use core::fmt;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-/// A file that did not come.
+/// A failed download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadError {
-    /// The file that was asked for.
+    /// Requested file.
     pub file: String,
-    /// Where it was asked for.
+    /// Address of the server.
     pub server: SocketAddrV4,
-    /// What happened.
+    /// Cause of the failure.
     pub failure: DownloadFailure,
 }
 
@@ -25,76 +25,76 @@ impl fmt::Display for DownloadError {
 
 impl core::error::Error for DownloadError {}
 
-/// What happened to a download. `said` is the server's own text, in visible ASCII, at most 100 bytes.
+/// Cause of a failed download. `said` is the server's text, in visible ASCII, at most 100 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DownloadFailure {
-    /// No request can carry this name.
+    /// The file name cannot be requested.
     UnusableName,
-    /// The server does not have it (error 1).
+    /// The file does not exist (error 1).
     NotFound {
-        /// The server's own text.
+        /// The server's text.
         said: String,
     },
-    /// The server does not give it.
+    /// The server refused the request.
     Refused {
-        /// RFC 1350 §5: 2 is a lack of permission.
+        /// Error code of RFC 1350 §5 or RFC 2347; servers use 2 for missing permission.
         code: u16,
-        /// The server's own text.
+        /// The server's text.
         said: String,
     },
-    /// It is larger than we take.
+    /// The file is larger than the limit.
     TooLarge {
-        /// What the server says it has; `None`: more came than we take.
+        /// Size announced by the server; `None`: the data exceeded the limit.
         bytes: Option<u64>,
         /// [`DownloadLimits::file_bytes_max`](super::DownloadLimits::file_bytes_max).
         bytes_max: usize,
     },
-    /// Nobody answered the request.
+    /// The server did not answer the request.
     NoAnswer {
-        /// How often it was sent.
+        /// Number of requests sent.
         tries: u32,
     },
-    /// The server fell silent.
+    /// The server stopped sending.
     Silent {
-        /// Bytes that came before.
+        /// Bytes received before.
         received: usize,
-        /// How often the last acknowledgement was sent.
+        /// Number of transmissions of the last acknowledgement.
         tries: u32,
     },
-    /// It takes too long.
+    /// The download took too long.
     TooSlow {
-        /// Bytes that came.
+        /// Bytes received.
         received: usize,
         /// [`DownloadLimits::duration_max`](super::DownloadLimits::duration_max).
         duration_max: Duration,
     },
-    /// A block came that it is not the turn of.
+    /// A block out of sequence.
     WrongBlock {
-        /// Whose turn it was.
+        /// Expected block number.
         expected: u16,
-        /// The number that came.
+        /// Received block number.
         found: u16,
     },
-    /// A block is longer than agreed (RFC 2348).
+    /// A block is longer than the agreed size (RFC 2348).
     BlockTooLong {
-        /// How long it is, in bytes.
+        /// Size of the block in bytes.
         bytes: usize,
-        /// How long blocks are.
+        /// Agreed block size in bytes.
         agreed: usize,
     },
-    /// What came is not as large as the server said (RFC 2349).
+    /// The data does not have the announced size (RFC 2349).
     WrongSize {
-        /// What it said, in bytes.
-        told: u64,
-        /// What came, in bytes.
+        /// Announced size in bytes.
+        announced: u64,
+        /// Bytes received.
         received: usize,
     },
-    /// The server agrees to an option that we did not ask for, or to a value that we did not offer (RFC 2347).
+    /// The server accepted an option that was not requested, or changed a value (RFC 2347).
     WrongOption {
         /// The option as the server wrote it, in visible ASCII, at most 100 bytes.
         option: String,
     },
-    /// The server does not know this transfer any more (error 5).
+    /// The server reports an unknown transfer ID (error 5).
     UnknownTransfer,
 }
 
@@ -118,10 +118,10 @@ impl fmt::Display for DownloadFailure {
                 write!(f, "the server refuses with error {code}{}; look into the server's log", Said(said))
             }
             Self::TooLarge { bytes: Some(bytes), bytes_max } => {
-                write!(f, "it has {bytes} bytes and at most {bytes_max} are taken; make it smaller")
+                write!(f, "it has {bytes} bytes, and the limit is {bytes_max}; make it smaller")
             }
             Self::TooLarge { bytes: None, bytes_max } => {
-                write!(f, "it has more than the {bytes_max} bytes that are taken at most; make it smaller")
+                write!(f, "it has more than the limit of {bytes_max} bytes; make it smaller")
             }
             Self::NoAnswer { tries } => write!(
                 f,
@@ -129,7 +129,7 @@ impl fmt::Display for DownloadFailure {
             ),
             Self::Silent { received, tries } => write!(
                 f,
-                "the server fell silent after {received} bytes and did not answer {tries} times; check the network and \
+                "the server stopped sending after {received} bytes and did not answer {tries} times; check the network and \
                  the server"
             ),
             Self::TooSlow { received, duration_max } => write!(
@@ -138,27 +138,27 @@ impl fmt::Display for DownloadFailure {
                 duration_max.as_secs()
             ),
             Self::WrongBlock { expected, found } => {
-                write!(f, "block {found} came and it was the turn of {expected}; {USE_ANOTHER_SERVER}")
+                write!(f, "received block {found} instead of {expected}; {USE_ANOTHER_SERVER}")
             }
             Self::BlockTooLong { bytes, agreed } => {
-                write!(f, "a block of {bytes} bytes came and {agreed} are agreed on; {USE_ANOTHER_SERVER}")
+                write!(f, "received a block of {bytes} bytes, and the agreed size is {agreed}; {USE_ANOTHER_SERVER}")
             }
-            Self::WrongSize { told, received } => write!(
+            Self::WrongSize { announced, received } => write!(
                 f,
-                "the server said {told} bytes and sent {received}; try again when nobody writes to the file"
+                "the server announced {announced} bytes and sent {received}; try again when the file is not being written"
             ),
             Self::WrongOption { option } => {
                 write!(f, "the server agrees to {option:?}, which was not asked for; {USE_ANOTHER_SERVER}")
             }
             Self::UnknownTransfer => f.write_str(
-                "the server lost track of the transfer; try again, or see whether it was restarted",
+                "the server does not have this transfer any more; try again, or check whether it was restarted",
             ),
         }
     }
 }
 
 impl DownloadFailure {
-    /// What an error packet means (RFC 1350 §5).
+    /// Converts an ERROR packet (RFC 1350 §5).
     pub(super) fn of_error(code: u16, said: &[u8]) -> Self {
         match code {
             super::packet::FILE_NOT_FOUND => Self::NotFound { said: visible(said) },
@@ -168,13 +168,13 @@ impl DownloadFailure {
     }
 }
 
-/// What a server wrote, fit for a screen.
+/// The server's text as visible ASCII; other bytes become `?`.
 pub(super) fn visible(text: &[u8]) -> String {
     let visible = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
     text.iter().take(TEXT_BYTES_MAX).map(visible).collect()
 }
 
-/// The server's text in brackets, if it wrote any.
+/// The server's text in brackets; empty if there is none.
 struct Said<'a>(&'a str);
 
 impl fmt::Display for Said<'_> {
@@ -184,4 +184,4 @@ impl fmt::Display for Said<'_> {
 }
 
 const TEXT_BYTES_MAX: usize = 100;
-const USE_ANOTHER_SERVER: &str = "this is a fault of the server, use another one";
+const USE_ANOTHER_SERVER: &str = "this is a defect of the server; use another one";

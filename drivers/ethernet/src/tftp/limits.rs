@@ -1,21 +1,21 @@
-//! What a download may take.
+//! Limits of a download.
 
 use core::time::Duration;
 
-/// Bounds of one download.
+/// Limits of one download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DownloadLimits {
-    /// The largest file that is taken, in bytes.
+    /// Maximum file size in bytes.
     pub file_bytes_max: usize,
-    /// How often a packet is sent before the server is given up; at least 1.
+    /// Maximum number of transmissions of a packet; at least 1.
     pub tries_max: u32,
-    /// How long an answer is waited for at first; doubled for every repetition.
+    /// Initial retransmission timeout; doubles with each retransmission.
     pub first_wait: Duration,
-    /// How long an answer is waited for at most.
+    /// Maximum retransmission timeout.
     pub wait_max: Duration,
-    /// How long the whole may take, so that a server that sends a byte now and then does not hold us for ever.
+    /// Maximum duration of the download, which bounds servers that send a byte now and then.
     pub duration_max: Duration,
-    /// How long the last acknowledgement is repeated for a server that did not get it (RFC 1350 §6).
+    /// Time during which the last acknowledgement is repeated if the server retransmits the last block (RFC 1350 §6).
     pub linger: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for DownloadLimits {
 }
 
 impl DownloadLimits {
-    /// How long to wait for an answer after sending the same packet for the `tries`th time, from 1.
+    /// Timeout after the `tries`th transmission of a packet, counted from 1.
     pub(super) fn wait(&self, tries: u32) -> Duration {
         let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first_wait.saturating_mul(factor).min(self.wait_max)

@@ -1,23 +1,23 @@
-//! The packets of TFTP (RFC 1350 §5, RFC 2347 §3): a checked view of what arrives, and what we send.
+//! Packets of TFTP (RFC 1350 §5, RFC 2347 §3): parsing and writing.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A packet that arrived.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
-    /// A part of the file.
+    /// DATA: a block of the file.
     Data { block: u16, data: &'a [u8] },
-    /// The server gives up, or refuses.
+    /// ERROR.
     Error { code: u16, said: &'a [u8] },
-    /// The server answers our options.
+    /// OACK: accepted options.
     OptionsAccepted(Options<'a>),
-    /// What only a server is sent: a request or an acknowledgement.
+    /// RRQ, WRQ or ACK, which only servers receive.
     ForServers,
 }
 
 impl<'a> Packet<'a> {
-    /// `None`: too short, or not a packet of TFTP.
+    /// `None`: too short, or not a TFTP packet.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (code, rest) = bytes.split_first_chunk::<2>()?;
         match u16::from_be_bytes(*code) {
@@ -28,7 +28,7 @@ impl<'a> Packet<'a> {
             }
             ERROR => {
                 let (code, text) = rest.split_first_chunk::<2>()?;
-                // The text ends with a zero; where it does not, it is still the text.
+                // The terminating zero may be missing.
                 let said = text.split(|byte| *byte == 0).next().unwrap_or_default();
                 Some(Self::Error { code: u16::from_be_bytes(*code), said })
             }
@@ -38,7 +38,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Options with their values, each ended by a zero.
+/// Options with their values, each terminated by a zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Options<'a>(&'a [u8]);
 
@@ -49,16 +49,15 @@ impl<'a> Options<'a> {
         is_whole.then_some(Self(bytes))
     }
 
-    /// Name and value of each.
+    /// Name and value of each option.
     pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut words = self.0.split(|byte| *byte == 0);
-        // After the last zero stands an empty word that has no value.
+        // The empty word after the last zero has no value.
         core::iter::from_fn(move || Some((words.next()?, words.next()?)))
     }
 }
 
-/// Writes a read request for `file` as it is, byte by byte; with the options that a [`Download`](super::Download) asks
-/// for unless `block_bytes` is `None`.
+/// Writes a read request for `file`; with the options blksize and tsize unless `block_bytes` is `None`.
 pub(super) fn write_request(out: &mut Vec<u8>, file: &str, block_bytes: Option<usize>) {
     out.extend_from_slice(&RRQ.to_be_bytes());
     let mut word = |word: &[u8]| {
@@ -70,18 +69,17 @@ pub(super) fn write_request(out: &mut Vec<u8>, file: &str, block_bytes: Option<u
     let Some(block_bytes) = block_bytes else { return };
     word(BLKSIZE);
     word(format!("{block_bytes}").as_bytes());
-    // RFC 2349: 0 asks how large the file is.
+    // RFC 2349: a tsize of 0 requests the file's size.
     word(TSIZE);
     word(b"0");
 }
 
-/// Writes an acknowledgement; of block 0: of the options.
+/// Writes an ACK; block 0 acknowledges the options.
 pub(super) fn write_ack(out: &mut Vec<u8>, block: u16) {
     out.extend_from_slice(&ACK.to_be_bytes());
     out.extend_from_slice(&block.to_be_bytes());
 }
 
-/// Writes an error.
 pub(super) fn write_error(out: &mut Vec<u8>, code: u16, text: &str) {
     out.extend_from_slice(&ERROR.to_be_bytes());
     out.extend_from_slice(&code.to_be_bytes());
@@ -96,22 +94,22 @@ const ACK: u16 = 4;
 const ERROR: u16 = 5;
 const OACK: u16 = 6;
 
-/// RFC 2348.
+/// Option of RFC 2348.
 pub(super) const BLKSIZE: &[u8] = b"blksize";
-/// RFC 2349.
+/// Option of RFC 2349.
 pub(super) const TSIZE: &[u8] = b"tsize";
 
-/// The text says what it is.
+/// Not defined; see the text.
 pub(super) const NOT_DEFINED: u16 = 0;
-/// There is no such file.
+/// File not found.
 pub(super) const FILE_NOT_FOUND: u16 = 1;
-/// No room for the file.
+/// Disk full.
 pub(super) const DISK_FULL: u16 = 3;
-/// A packet that makes no sense here.
+/// Illegal operation.
 pub(super) const ILLEGAL_OPERATION: u16 = 4;
-/// From a port that nobody talks with.
+/// Unknown transfer ID.
 pub(super) const UNKNOWN_TRANSFER: u16 = 5;
-/// Options were not agreed on (RFC 2347).
+/// Options refused (RFC 2347).
 pub(super) const OPTIONS_REFUSED: u16 = 8;
 
 #[cfg(test)]
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_no_packet() {
+    fn truncated_packets_are_invalid() {
         for bad in [
             &b""[..],
             b"\0",

@@ -1,4 +1,4 @@
-//! The file while its blocks arrive: which one is next, whether it is within what was agreed on.
+//! Blocks of a transfer: sequence, sizes and limits.
 
 use super::error::visible;
 use super::packet::{BLKSIZE, Options, TSIZE};
@@ -7,37 +7,37 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-/// A server that answered, and what came from it so far.
+/// A transfer with a server that answered.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    /// The port it talks from: its transfer identifier (RFC 1350 §4).
+    /// Address of the server; its port is the transfer identifier (RFC 1350 §4).
     pub(super) from: SocketAddrV4,
-    /// The block that was acknowledged last; 0 at first.
+    /// Block that was acknowledged last; 0 at first.
     pub(super) last: u16,
-    /// True until the first block is here.
+    /// True until the first block arrived.
     pub(super) is_at_start: bool,
-    /// How long every block but the last is.
+    /// Size of every block but the last.
     block_bytes: usize,
-    /// How large the file is, where the server said it.
+    /// Size of the file, if the server announced it.
     size: Option<usize>,
     bytes: Vec<u8>,
 }
 
-/// What a block is.
+/// Position of a received block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// The next one.
+    /// Next block.
     Next,
-    /// The last one: this is the file.
+    /// Last block, with the complete file.
     Last(Vec<u8>),
-    /// The one that was acknowledged last.
+    /// Retransmission of the block that was acknowledged last.
     Again,
-    /// One before that.
+    /// An earlier block.
     Old,
 }
 
 impl Transfer {
-    /// With a server that answers without options (RFC 1350).
+    /// Creates a transfer with a server that answers without options (RFC 1350).
     pub(super) fn plain(from: SocketAddrV4) -> Self {
         Self {
             from,
@@ -49,10 +49,10 @@ impl Transfer {
         }
     }
 
-    /// With a server that agrees to `options`.
+    /// Creates a transfer with the options that the server accepted.
     ///
     /// # Errors
-    /// We did not ask for that, or the file is too large.
+    /// An option was not requested or is out of range, or the file is too large.
     pub(super) fn with_options(
         from: SocketAddrV4,
         options: Options<'_>,
@@ -66,7 +66,7 @@ impl Transfer {
                 let agreed = agreed.filter(|bytes| (BLOCK_BYTES_MIN..=BLOCK_BYTES).contains(bytes));
                 agreed.is_some_and(|agreed| block_bytes.replace(agreed).is_none())
             } else if name.eq_ignore_ascii_case(TSIZE) {
-                number.is_some_and(|told| size.replace(told).is_none())
+                number.is_some_and(|announced| size.replace(announced).is_none())
             } else {
                 false
             };
@@ -75,10 +75,14 @@ impl Transfer {
                 return Err(DownloadFailure::WrongOption { option: visible(option.as_bytes()) });
             }
         }
-        let too_large =
-            |told| DownloadFailure::TooLarge { bytes: Some(told), bytes_max: limits.file_bytes_max };
-        let within = |told| usize::try_from(told).ok().filter(|told| *told <= limits.file_bytes_max);
-        let size = size.map(|told| within(told).ok_or_else(|| too_large(told))).transpose()?;
+        let too_large = |announced| DownloadFailure::TooLarge {
+            bytes: Some(announced),
+            bytes_max: limits.file_bytes_max,
+        };
+        let within = |announced| {
+            usize::try_from(announced).ok().filter(|announced| *announced <= limits.file_bytes_max)
+        };
+        let size = size.map(|announced| within(announced).ok_or_else(|| too_large(announced))).transpose()?;
         Ok(Self {
             block_bytes: block_bytes.unwrap_or(PLAIN_BLOCK_BYTES),
             size,
@@ -87,21 +91,21 @@ impl Transfer {
         })
     }
 
-    /// How many bytes of the file are here.
+    /// Bytes received.
     pub(super) fn received(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How large the file is, where the server said it.
+    /// Size of the file, if the server announced it.
     pub(super) fn size(&self) -> Option<usize> {
         self.size
     }
 
-    /// Takes a block, if it is its turn. Numbers go on with 0 after 65,535, as all servers have it that allow files of
-    /// more blocks; no RFC says so.
+    /// Processes a block. The block number after 65,535 is 0; no RFC says so, but all servers that allow larger files
+    /// do it.
     ///
     /// # Errors
-    /// It is not within what was agreed on, and the transfer is over.
+    /// The block violates the options or a limit; the transfer has failed.
     pub(super) fn on_block(
         &mut self,
         block: u16,
@@ -121,10 +125,10 @@ impl Transfer {
         }
         let received = self.bytes.len().saturating_add(data.len());
         let is_last = data.len() < self.block_bytes;
-        if let Some(told) = self.size
-            && (received > told || (is_last && received != told))
+        if let Some(announced) = self.size
+            && (received > announced || (is_last && received != announced))
         {
-            return Err(DownloadFailure::WrongSize { told: told as u64, received });
+            return Err(DownloadFailure::WrongSize { announced: announced as u64, received });
         }
         if received > limits.file_bytes_max {
             return Err(DownloadFailure::TooLarge { bytes: None, bytes_max: limits.file_bytes_max });
@@ -139,16 +143,15 @@ impl Transfer {
 /// A decimal number (RFC 2348, RFC 2349).
 fn number(value: &[u8]) -> Option<u64> {
     let text = core::str::from_utf8(value).ok()?;
-    // A sign is no digit.
+    // `parse` would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// What we ask for: the largest that, with its headers, fits an Ethernet frame whatever options the IP header has
-/// (RFC 2348).
+/// Requested block size: the largest whose packet fits an Ethernet frame with any IP options (RFC 2348).
 pub(super) const BLOCK_BYTES: usize = 1428;
-/// RFC 2348.
+/// Minimum block size (RFC 2348).
 const BLOCK_BYTES_MIN: usize = 8;
-/// Without options (RFC 1350 §2).
+/// Block size without options (RFC 1350 §2).
 const PLAIN_BLOCK_BYTES: usize = 512;
-/// Of all numbers, the half that counts as before.
+/// Block numbers up to this distance behind are earlier blocks.
 const HALF: u16 = 0x8000;

@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. The fuzz targets of `fuzz/` run these with bytes nobody thought of; the test
-//! `corpus` runs them with those that were found.
+//! Properties that must hold for any input. The fuzz targets of `fuzz/` run them on generated inputs; the test `corpus`
+//! runs them on the stored ones.
 
 pub(crate) mod tftp;

@@ -1,7 +1,7 @@
-//! TFTP: any datagrams from anybody at any time. A download ends, tells its result once, takes no more than it may,
-//! sends what it may send to whom it may, and strangers change nothing.
+//! TFTP with arbitrary datagrams from any sender at any time. A download ends, returns its result once, respects its
+//! limits, sends only valid packets to their receivers, and other senders change nothing.
 //!
-//! An input is a list of events: a byte that says what (see [`Event`]), a byte for the length, the datagram.
+//! An input is a list of events: a byte with the flags of [`Event`], a byte for the length, the datagram.
 
 use ringway_ethernet::{Download, DownloadLimits, DownloadOutput, DownloadProgress};
 use ringway_sansio::Instant;
@@ -12,17 +12,17 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 69);
 const FILE_BYTES_MAX: usize = 3_000;
 const START: Instant = Instant::from_secs(1_000);
 
-/// What the first byte of an event says.
+/// Flags of an event's first byte.
 struct Event<'a> {
-    /// Bits 0 and 1: from the server's port 50,000 twice, from another port of it, from another host.
+    /// Bits 0 and 1: the server's port 50,000 (two values), another port of the server, another host.
     from: SocketAddrV4,
-    /// Bits 2 and 3: so much later than the one before.
+    /// Bits 2 and 3: time since the previous event.
     later: Duration,
-    /// Bit 4: the clock runs to the deadline instead.
+    /// Bit 4: the clock advances to the deadline instead.
     is_timeout: bool,
-    /// Bit 5: the datagram gets the header of the block whose turn it is, so that inputs need not guess it.
+    /// Bit 5: the datagram gets the header of the expected block, so that inputs need not guess it.
     is_next_block: bool,
-    /// Bit 6: made 100 times longer, with zeros.
+    /// Bit 6: extended 100 times with zeros.
     datagram: Vec<u8>,
     rest: &'a [u8],
 }
@@ -56,12 +56,12 @@ struct Run {
     now: Instant,
     download: Download,
     out: DownloadOutput,
-    /// The block that was acknowledged last.
+    /// Block that was acknowledged last.
     acknowledged: u16,
     is_decided: bool,
 }
 
-/// Plays `data` as a list of events, and then silence.
+/// Runs the events of `data`, then waits without further datagrams.
 pub(crate) fn run(data: &[u8]) {
     let limits = DownloadLimits { file_bytes_max: FILE_BYTES_MAX, ..DownloadLimits::default() };
     let download = Download::new(SERVER, "users.csv", limits, START).expect("the name is good");

@@ -46,7 +46,7 @@ fn a_lease_brings_address_gateway_name_server_and_boot_server() {
 }
 
 #[test]
-fn the_next_server_stands_in_for_option_66() {
+fn siaddr_is_used_without_option_66() {
     let mut link = Link::bare();
     let mut server = DhcpHost::new(OWN);
     link.station.start_dhcp();
@@ -56,7 +56,7 @@ fn the_next_server_stands_in_for_option_66() {
 }
 
 #[test]
-fn silence_is_asked_again_every_second_and_a_late_server_is_heard() {
+fn requests_are_repeated_every_second_until_a_server_answers() {
     let mut link = Link::bare();
     link.station.start_dhcp();
     for _ in 0..5 {
@@ -68,7 +68,7 @@ fn silence_is_asked_again_every_second_and_a_late_server_is_heard() {
 }
 
 #[test]
-fn a_refusal_begins_anew() {
+fn a_nak_restarts_the_client() {
     let mut link = Link::bare();
     let mut server = DhcpHost::new(OWN);
     server.dhcp.refuses = true;
@@ -82,12 +82,12 @@ fn a_refusal_begins_anew() {
 }
 
 #[test]
-fn a_lease_is_not_lost_by_an_answer_that_nobody_asked_for() {
+fn an_unrequested_nak_does_not_revoke_a_lease() {
     let mut link = Link::bare();
     let mut server = DhcpHost::new(OWN);
     link.station.start_dhcp();
     run(&mut link, &mut server, 10);
-    // The whole link heard the last request, and its number with it.
+    // Every host of the link received the last request and its transaction ID.
     let asked = server.asked.clone();
     let mut hostile = DhcpHost::new(Ipv4Addr::new(192, 0, 2, 255));
     for refuses in [true, false] {
@@ -104,7 +104,7 @@ fn a_lease_is_not_lost_by_an_answer_that_nobody_asked_for() {
 }
 
 #[test]
-fn an_address_that_nobody_can_have_is_not_taken() {
+fn an_unusable_address_is_refused() {
     for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 255)] {
         let mut link = Link::bare();
         link.station.start_dhcp();

@@ -24,7 +24,7 @@ fn large_datagrams_come_and_go_in_fragments() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.udp(4000);
-    // smoltcp's host sends no more than its own buffer for fragments holds; what comes back is as long.
+    // smoltcp's host sends at most its fragmentation buffer; the echo has the same length.
     for length in [1472, 1473, 1480, 2953, 4000] {
         let bytes: Vec<u8> = (0..length).map(|place| b'a' + (place % 23) as u8).collect();
         host.send(socket, &bytes);
@@ -36,7 +36,7 @@ fn large_datagrams_come_and_go_in_fragments() {
 }
 
 #[test]
-fn fragments_that_stay_alone_keep_others_out_for_seconds_only() {
+fn incomplete_packets_block_reassembly_for_seconds_only() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.udp(4000);
@@ -60,18 +60,18 @@ fn fragments_that_stay_alone_keep_others_out_for_seconds_only() {
 }
 
 #[test]
-fn a_station_that_is_not_known_is_asked_for_and_then_gets_what_waited() {
+fn an_unknown_station_is_resolved_and_gets_the_queued_datagrams() {
     let mut link = Link::new();
     let mut host = link.host();
     let (socket, other) = (host.udp(4000), host.udp(4001));
-    // The station knows the host by its ARP request; what goes to the host's other port needs no other.
+    // The station has the host's MAC address from its ARP request; the host's other port needs no further one.
     host.send(socket, format!("to {PEER}:4001 hi").as_bytes());
     link.talk(&mut host, 5);
     assert_eq!(host.received(other).unwrap().0, b"hi");
 }
 
 #[test]
-fn nobody_at_an_address_is_told_to_the_node_after_three_questions() {
+fn an_address_without_a_station_is_reported_after_three_requests() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.udp(4000);
@@ -93,7 +93,7 @@ fn other_networks_are_reached_by_the_gateway_and_only_by_it() {
     let socket = host.udp(4000);
     host.send(socket, b"to 198.51.100.9:5060 far");
     link.talk(&mut host, 5);
-    // The host is the gateway: it got a packet for another address, and dropped it or not.
+    // The host is the gateway: it received a packet for another address, and forwarded it or not.
     assert_eq!(link.station.counters().datagrams_out, 1);
     link.station.set_lease(Lease::fixed(OWN, 24, None));
     host.send(socket, b"to 198.51.100.9:5060 far");
@@ -103,7 +103,7 @@ fn other_networks_are_reached_by_the_gateway_and_only_by_it() {
 }
 
 #[test]
-fn what_no_station_can_have_is_never_sent_to() {
+fn invalid_addresses_are_never_sent_to() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.udp(4000);

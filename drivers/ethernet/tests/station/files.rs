@@ -21,7 +21,7 @@ fn a_file_comes_in_blocks() {
     let mut end = None;
     for _ in 0..50 {
         link.talk(&mut host, 1);
-        // A server without options: it answers the request with the first block, and each acknowledgement with the next.
+        // A server without options answers the request with the first block, and each acknowledgement with the next.
         if let Some((_, from)) = host.received(server).or_else(|| host.received(transfer))
             && let Some((number, block)) = blocks.next()
         {
@@ -35,7 +35,7 @@ fn a_file_comes_in_blocks() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error_in_words() {
+fn a_missing_server_is_an_error_with_a_message() {
     let mut link = Link::new();
     link.station.fetch(download(&link));
     let mut end = None;

@@ -1,4 +1,4 @@
-//! The station, a node that echoes, and a clock that only tests move.
+//! The station, a node that echoes, and a virtual clock.
 
 pub(crate) use ringway_test_support::ethernet::cable::{OWN, OWN_HARDWARE, PEER};
 
@@ -9,8 +9,8 @@ use ringway_sansio::{
 use ringway_test_support::ethernet::cable::{Frames, Host, Plug, cable};
 use std::time::Duration;
 
-/// Messages are lines. Each is sent back to where it came from; `to ADDRESS text` is sent there by UDP, `dial ADDRESS text`
-/// by TCP. What the transport reports is kept.
+/// Echo node whose messages are lines. Each line is sent back; `to ADDRESS text` is sent to an address by UDP, `dial
+/// ADDRESS text` by TCP. Events are recorded.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) messages: Vec<String>,
@@ -99,7 +99,7 @@ impl Framer for Lines {
     }
 }
 
-/// The station, the cable, and a clock that only tests move.
+/// The station, the cable and a virtual clock.
 pub(crate) struct Link {
     pub(crate) station: Station<Plug, Echo>,
     pub(crate) to_station: Frames,
@@ -108,7 +108,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A station without an address that serves nothing.
+    /// Creates a station without an address and without a node.
     pub(crate) fn bare() -> Self {
         let (plug, to_station, from_station) = cable();
         let now = Instant::from_secs(1000);
@@ -116,7 +116,7 @@ impl Link {
         Self { station, to_station, from_station, now }
     }
 
-    /// A station at [`OWN`] that serves port 5060 of UDP and TCP.
+    /// Creates a station at [`OWN`] that serves port 5060 on UDP and TCP.
     pub(crate) fn new() -> Self {
         let mut link = Self::bare();
         link.station.set_lease(Lease::fixed(OWN, 24, Some(PEER)));
@@ -129,7 +129,7 @@ impl Link {
         self.station.serve(Echo::default(), vec![port(Transport::Udp), port(Transport::Tcp)], 65_535);
     }
 
-    /// Lets the station do all there is to do.
+    /// Runs both tasks of the station.
     pub(crate) fn turn(&mut self) {
         while self.station.receive(self.now) != Worked::Nothing {}
         self.station.run(self.now);
@@ -148,12 +148,12 @@ impl Link {
         self.from_station.borrow_mut().drain(..).collect()
     }
 
-    /// The host at the other end of the link.
+    /// Creates the host at the other end of the link.
     pub(crate) fn host(&self) -> Host {
         Host::at(&self.from_station, &self.to_station, self.now)
     }
 
-    /// Both sides take turns, 1 ms each, for so long.
+    /// Runs both sides alternately in steps of 1 ms.
     pub(crate) fn talk(&mut self, host: &mut Host, milliseconds: u32) {
         for _ in 0..milliseconds {
             host.poll(self.now);

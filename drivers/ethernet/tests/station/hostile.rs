@@ -1,4 +1,4 @@
-//! What a hostile neighbour can put on the cable.
+//! Frames that an attacker on the same link can send.
 
 use crate::harness::{Link, OWN, OWN_HARDWARE, PEER};
 use ringway_sansio::{Rng, Seed};
@@ -11,7 +11,7 @@ use smoltcp::wire::{
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The frames that a host sends for a datagram, a large one, a connection and a message over it.
+/// Frames that a host sends for a datagram, a fragmented datagram, a connection and a message on it.
 fn honest_frames() -> Vec<Vec<u8>> {
     let mut link = Link::new();
     let mut host = link.host();
@@ -96,7 +96,7 @@ fn a_flood_of_arp_is_survived() {
 }
 
 #[test]
-fn frames_for_others_and_from_nobody_are_not_answered() {
+fn frames_for_others_and_from_invalid_addresses_are_not_answered() {
     let frames = honest_frames();
     let datagram = frames.iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 17).unwrap();
     let mut link = Link::new();
@@ -105,7 +105,7 @@ fn frames_for_others_and_from_nobody_are_not_answered() {
     link.to_station.borrow_mut().push_back(foreign);
     link.turn();
     assert_eq!(link.station.counters().frames_foreign, 1);
-    // The same datagram as a broadcast frame, and from our own address.
+    // The same datagram in a broadcast frame, and from our own address.
     let mut broadcast = datagram.clone();
     broadcast[..6].copy_from_slice(&[0xff; 6]);
     link.to_station.borrow_mut().push_back(broadcast);
@@ -118,12 +118,12 @@ fn frames_for_others_and_from_nobody_are_not_answered() {
 }
 
 #[test]
-fn handshakes_that_nobody_finishes_do_not_keep_others_out_for_long() {
+fn incomplete_handshakes_do_not_block_others_for_long() {
     let syn = honest_frames().into_iter().find(|frame| frame[12..14] == [8, 0] && frame[23] == 6).unwrap();
     let mut link = Link::new();
     for port in 0..200_u16 {
         let mut frame = syn.clone();
-        // Another port of the sender; the checksum is made right by what is taken off the sequence number.
+        // Another source port; the sequence number is changed so that the checksum stays valid.
         let old = u16::from_be_bytes([frame[34], frame[35]]);
         let low = u16::from_be_bytes([frame[40], frame[41]]);
         frame[34..36].copy_from_slice(&old.wrapping_add(port).to_be_bytes());
@@ -140,7 +140,7 @@ fn handshakes_that_nobody_finishes_do_not_keep_others_out_for_long() {
     assert_eq!(host.read(socket), "in\n");
 }
 
-/// The frame of an echo request, from the peer's card to the station's.
+/// Frame with an ICMP echo request from the peer's MAC address to the station's.
 fn echo_request(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     let echo = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 1, data: b"echo" };
     let ip = Ipv4Repr {
@@ -157,7 +157,7 @@ fn echo_request(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// The frames that the station sends for this one, once it knows the peer.
+/// Number of frames that the station sends in reply once it has the peer's MAC address.
 fn answers(link: &mut Link, frame: Vec<u8>) -> usize {
     let mut host = link.host();
     let socket = host.udp(4998);
@@ -170,7 +170,7 @@ fn answers(link: &mut Link, frame: Vec<u8>) -> usize {
 }
 
 #[test]
-fn echo_requests_to_everybody_and_from_nobody_are_not_answered() {
+fn broadcast_echo_requests_and_those_from_invalid_addresses_are_not_answered() {
     let everybody = Ipv4Addr::new(192, 0, 2, 255);
     let mut link = Link::new();
     assert_eq!(answers(&mut link, echo_request(PEER, OWN)), 1);

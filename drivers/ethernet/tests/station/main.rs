@@ -1,8 +1,8 @@
-//! A station against another stack's host, on a cable in memory and a virtual clock.
+//! A station and a host of smoltcp on a cable in memory, with a virtual clock.
 //!
-//! Tested: UDP both ways with ARP, fragments, a gateway, TCP both ways, DHCP, DNS, TFTP, media with SRTP between
-//! two stations, its beat, frames of every length, floods.
-//! Not tested here: hardware, ICMP echo.
+//! Tested: UDP in both directions with ARP, fragments, a gateway, TCP in both directions, DHCP, DNS, TFTP, media with
+//! SRTP between two stations, ticks, frames of every length, floods.
+//! Not tested here: hardware.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod addresses;

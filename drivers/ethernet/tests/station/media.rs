@@ -1,4 +1,4 @@
-//! Media beside the node: two stations on a cable, a call's sound with SRTP between them, the beat, and floods.
+//! A paced node beside the node: two stations on a cable, audio with SRTP between them, ticks, floods.
 
 use crate::harness::Echo;
 use ringway_ethernet::{Lease, PacedStation, Port, Station, Worked};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const PORTS: [u16; 2] = [16_384, 16_385];
 const BEAT: Duration = Duration::from_millis(20);
 
-/// A media session that sends a tone and keeps what it hears.
+/// A media session that sends a tone and stores the received audio.
 struct Talk {
     session: MediaSession,
     frequency_hz: f64,
@@ -30,7 +30,7 @@ impl Talk {
         Self { session, frequency_hz, said: 0, heard: Vec::new() }
     }
 
-    /// The share of the last second's energy that is at one frequency.
+    /// Fraction of the last second's energy at one frequency.
     fn share_at(&self, frequency_hz: f64) -> f64 {
         tone::share_at(&self.heard[self.heard.len() - 8000..], frequency_hz)
     }
@@ -40,7 +40,7 @@ impl PacedNode for Talk {
     type Command = MediaParams;
     type Report = Report;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         BEAT
     }
 
@@ -85,10 +85,10 @@ impl PacedNode for Talk {
     }
 }
 
-/// Two stations, each with a call's sound at [`PORTS`].
+/// Two stations, each with a media session at [`PORTS`].
 struct Pair {
     ends: [PacedStation<Plug, Echo, Talk>; 2],
-    /// To the first and to the second.
+    /// Frames to the first and to the second station.
     cables: [Frames; 2],
     now: Instant,
 }
@@ -134,7 +134,7 @@ impl Pair {
         Self { ends: [first, second], cables, now }
     }
 
-    /// Lets time pass in steps.
+    /// Advances the clock in steps.
     fn pass(&mut self, time: Duration, step: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -148,13 +148,13 @@ impl Pair {
 }
 
 #[test]
-fn two_stations_hear_each_other_with_srtp_and_every_packet_leaves_on_time() {
+fn two_stations_exchange_srtp_and_every_packet_is_sent_on_time() {
     let mut pair = Pair::new();
     pair.pass(Duration::from_secs(5), Duration::from_micros(500));
     for (end, frequency_hz) in pair.ends.iter_mut().zip([1000.0, 440.0]) {
         let counters = end.paced_counters().unwrap();
         assert_eq!((counters.beats, counters.beats_late, counters.beats_skipped), (250, 0, 0));
-        assert_eq!(counters.late_max, Duration::ZERO, "500 µs divide the beat");
+        assert_eq!(counters.late_max, Duration::ZERO, "the tick is a multiple of 500 µs");
         let report = end.poll_report(pair.now).unwrap();
         assert_eq!((report.sent.packets, report.refused.auth_failures), (251, 0), "one is prepared ahead");
         assert!(report.received.counts.received >= 248, "{:?}", report.received.counts);
@@ -166,11 +166,11 @@ fn two_stations_hear_each_other_with_srtp_and_every_packet_leaves_on_time() {
 }
 
 #[test]
-fn other_keys_are_not_heard() {
+fn packets_under_other_keys_are_refused() {
     let mut pair = Pair::new();
     let now = pair.now;
     assert!(pair.ends[0].command(now, params(PEER, 1, 9)));
-    // Packets on their way under the key before are heard for two seconds.
+    // For two seconds packets under the previous key are still accepted.
     pair.pass(Duration::from_secs(3), Duration::from_millis(1));
     let before = pair.ends[0].poll_report(pair.now).unwrap();
     pair.pass(Duration::from_secs(2), Duration::from_millis(1));
@@ -180,11 +180,11 @@ fn other_keys_are_not_heard() {
 }
 
 #[test]
-fn a_program_that_comes_late_makes_up_for_a_few_beats_and_leaves_many_out() {
+fn a_late_poll_runs_a_few_missed_ticks_and_skips_many() {
     let mut pair = Pair::new();
     pair.pass(Duration::from_secs(1), Duration::from_millis(1));
     let before = pair.ends[0].paced_counters().unwrap();
-    // 70 ms are three beats: they leave one after the other as soon as the program is back.
+    // 70 ms contain three ticks; they run one after the other at the next poll.
     pair.pass(Duration::from_millis(70), Duration::from_millis(70));
     pair.pass(Duration::from_millis(10), Duration::from_millis(1));
     let after = pair.ends[0].paced_counters().unwrap();
@@ -198,11 +198,11 @@ fn a_program_that_comes_late_makes_up_for_a_few_beats_and_leaves_many_out() {
 }
 
 #[test]
-fn a_flood_takes_neither_the_beat_nor_the_nodes_ports() {
+fn a_flood_delays_neither_the_ticks_nor_the_node() {
     let mut pair = Pair::new();
     pair.pass(Duration::from_secs(1), Duration::from_millis(1));
     pair.cables[0].borrow_mut().clear();
-    // A packet of the second's sound, as it lies on the cable, a thousand times.
+    // A thousand copies of a packet of the second station.
     let sound = loop {
         pair.now = pair.now + Duration::from_millis(1);
         pair.ends[1].run(pair.now);
@@ -214,7 +214,7 @@ fn a_flood_takes_neither_the_beat_nor_the_nodes_ports() {
     let before = pair.ends[0].paced_counters().unwrap();
     pair.pass(Duration::from_millis(40), Duration::from_millis(1));
     let after = pair.ends[0].paced_counters().unwrap();
-    // One was due while the frame was made.
+    // One tick was due while the frame was created.
     assert_eq!(after.beats - before.beats, 3);
     assert!(after.flooded > 480 && after.flooded <= 490, "{after:?}");
     let report = pair.ends[0].poll_report(pair.now).unwrap();
@@ -222,7 +222,7 @@ fn a_flood_takes_neither_the_beat_nor_the_nodes_ports() {
 }
 
 #[test]
-fn without_a_machine_its_ports_are_nobodys_and_the_node_has_its_own() {
+fn without_a_paced_node_its_ports_are_closed_and_the_node_is_served() {
     let mut pair = Pair::new();
     pair.pass(Duration::from_millis(100), Duration::from_millis(1));
     let (talk, counters) = pair.ends[0].stop().unwrap();
@@ -231,7 +231,7 @@ fn without_a_machine_its_ports_are_nobodys_and_the_node_has_its_own() {
     pair.pass(Duration::from_millis(100), Duration::from_millis(1));
     assert_eq!(pair.ends[0].counters().datagrams_in, datagrams_in);
     assert!(pair.ends[0].machine().is_none() && !pair.ends[0].command(pair.now, params(PEER, 1, 2)));
-    // A line for the node of the first, from the second's.
+    // A line from the second station's node to the first's.
     let flow = Flow::udp(ringway_sansio::ListenerId(0), SocketAddr::from((OWN, 5060)));
     pair.ends[1].station_mut().call(pair.now, |_, cx| cx.out.send(flow, Token::NONE, b"hello"));
     while pair.ends[0].receive(pair.now) != Worked::Nothing {}

@@ -1,4 +1,4 @@
-//! DNS: a name that is there, one that is not, silence, and too many at once.
+//! DNS: a name that exists, one that does not, no answer, and too many lookups.
 
 use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::Lease;
@@ -39,7 +39,7 @@ fn a_name_becomes_an_address() {
 }
 
 #[test]
-fn a_name_that_is_not_there_and_one_that_is_none_are_told() {
+fn missing_and_invalid_names_are_reported() {
     assert_eq!(look_up("nobody.example.org", None), [resolved(None)]);
     for name in ["", "a..b", &"x".repeat(64), &"x.".repeat(200)] {
         assert_eq!(look_up(name, None), [resolved(None)], "{name:?}");
@@ -47,7 +47,7 @@ fn a_name_that_is_not_there_and_one_that_is_none_are_told() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up() {
+fn a_lookup_without_an_answer_fails() {
     let mut link = link_with_name_server();
     let mut host = link.host();
     host.udp(53);
@@ -61,7 +61,7 @@ fn a_server_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn a_fifth_look_up_is_refused_at_once() {
+fn a_fifth_lookup_is_refused_at_once() {
     let mut link = link_with_name_server();
     for _ in 0..5 {
         link.station.resolve(link.now, 7, "pbx.example.org");

@@ -6,7 +6,7 @@ use smoltcp::socket::tcp::State;
 use std::time::Duration;
 
 #[test]
-fn a_connection_is_taken_its_messages_answered_and_its_end_told() {
+fn a_connection_is_accepted_answered_and_its_end_reported() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.connect(4000);
@@ -25,7 +25,7 @@ fn a_connection_is_taken_its_messages_answered_and_its_end_told() {
 }
 
 #[test]
-fn what_the_peer_asked_before_its_end_is_answered_first() {
+fn requests_before_the_peers_end_are_answered() {
     let mut link = Link::new();
     let mut host = link.host();
     let socket = host.connect(4000);
@@ -56,7 +56,7 @@ fn a_connection_is_dialled_once_and_used_again() {
 }
 
 #[test]
-fn a_connection_that_nobody_takes_is_told_to_the_node() {
+fn a_refused_connection_is_reported_to_the_node() {
     let mut link = Link::new();
     let mut host = link.host();
     let udp = host.udp(4000);
@@ -67,7 +67,7 @@ fn a_connection_that_nobody_takes_is_told_to_the_node() {
 }
 
 #[test]
-fn a_connection_that_ends_before_a_message_came_by_it_fails_what_was_sent() {
+fn a_connection_that_ends_without_a_received_message_fails_its_packets() {
     for answer in ["", "answer\n"] {
         let mut link = Link::new();
         let mut host = link.host();
@@ -103,7 +103,7 @@ fn a_message_that_never_ends_ends_its_connection() {
 }
 
 #[test]
-fn connections_have_a_limit_and_come_back() {
+fn connections_are_limited_and_slots_are_reused() {
     let mut link = Link::new();
     let mut host = link.host();
     let mut sockets = Vec::new();

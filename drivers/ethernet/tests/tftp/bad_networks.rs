@@ -1,4 +1,4 @@
-//! Networks that lose, double and delay, from seeds.
+//! Networks that lose, duplicate and delay packets, from seeds.
 
 use super::network::{Faults, Network, server_port};
 use super::{file, serving};
@@ -10,13 +10,13 @@ use std::time::Duration;
 const SEEDS: u64 = 200;
 
 #[test]
-fn whatever_a_network_does_the_file_is_whole_or_it_is_said_that_the_server_was_not_heard() {
+fn on_any_network_the_file_is_complete_or_the_server_did_not_answer() {
     let mut finished = 0;
     for seed in 0..SEEDS {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let faults = Faults {
             lost: rng.below(250) as u32,
-            doubled: rng.below(300) as u32,
+            duplicated: rng.below(300) as u32,
             late: rng.below(300) as u32,
         };
         let bytes = rng.below(20_000) as usize;
@@ -36,9 +36,9 @@ fn whatever_a_network_does_the_file_is_whole_or_it_is_said_that_the_server_was_n
 }
 
 #[test]
-fn on_a_network_that_only_doubles_and_delays_every_file_arrives() {
+fn duplication_and_delay_lose_no_file() {
     for seed in 0..SEEDS {
-        let faults = Faults { lost: 0, doubled: 500, late: 100 };
+        let faults = Faults { lost: 0, duplicated: 500, late: 100 };
         let server = serving(file(8_000));
         let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
         assert!(network.run() == Ok(file(8_000)), "seed {seed}");
@@ -46,7 +46,7 @@ fn on_a_network_that_only_doubles_and_delays_every_file_arrives() {
 }
 
 #[test]
-fn a_lost_acknowledgement_is_sent_again_when_the_block_comes_again() {
+fn a_lost_acknowledgement_is_repeated_for_a_retransmitted_block() {
     for lost in 0..=2_u16 {
         let mut network = Network::new(serving(file(1_500)), DownloadLimits::default());
         let ack = [[0, 4].as_slice(), &lost.to_be_bytes()].concat();
@@ -54,7 +54,7 @@ fn a_lost_acknowledgement_is_sent_again_when_the_block_comes_again() {
         while !is_sent(&network) {
             assert!(network.step());
         }
-        network.lose_what_is_under_way();
+        network.drop_packets_in_flight();
         let result = network.run();
         assert_eq!(result, Ok(file(1_500)));
         assert!(network.server.transfers[0].is_complete, "ACK {lost}");
@@ -62,7 +62,7 @@ fn a_lost_acknowledgement_is_sent_again_when_the_block_comes_again() {
 }
 
 #[test]
-fn a_block_that_comes_again_counts_once_and_one_from_before_is_passed_over() {
+fn a_duplicate_block_counts_once_and_an_old_one_is_ignored() {
     let mut network = Network::new(serving(Vec::new()), DownloadLimits::default());
     network.step();
     let from = server_port(50_000);
@@ -90,7 +90,7 @@ fn a_block_that_comes_again_counts_once_and_one_from_before_is_passed_over() {
 }
 
 #[test]
-fn repeated_blocks_do_not_put_off_the_next_reminder() {
+fn duplicate_blocks_do_not_delay_the_retransmission() {
     let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     while network.download.received().0 == 0 {
         assert!(network.step());
@@ -106,11 +106,11 @@ fn a_simple_server_does_not_become_a_sorcerers_apprentice() {
     let blocks = 200;
     for seed in 0..20 {
         let server = TftpServer { repeated_ack: RepeatedAck::Resends, ..serving(file(1_428 * blocks)) };
-        let faults = Faults { lost: 0, doubled: 20, late: 0 };
+        let faults = Faults { lost: 0, duplicated: 20, late: 0 };
         let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
         assert!(network.run() == Ok(file(1_428 * blocks)), "seed {seed}");
-        // Each doubled acknowledgement makes one block come twice, and that is the end of it.
-        let doubled = network.server.sent_of(3) - blocks;
-        assert!(doubled < 30, "seed {seed}: {doubled} blocks more");
+        // Each duplicated acknowledgement causes one retransmitted block and no more.
+        let retransmitted = network.server.sent_of(3) - blocks;
+        assert!(retransmitted < 30, "seed {seed}: {retransmitted} retransmitted blocks");
     }
 }

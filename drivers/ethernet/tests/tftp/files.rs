@@ -1,4 +1,4 @@
-//! Files of every size, from servers that keep to the rules.
+//! Files of every size, from servers that follow the RFCs.
 
 use super::network::{Network, SERVER, START};
 use super::{failure, fetch, file, serving};
@@ -15,7 +15,7 @@ fn files_of_every_size_around_a_block_arrive_whole() {
             assert_eq!(result, Ok(file(bytes)), "{bytes}");
             assert_eq!(network.server.sent_of(3), bytes / 1428 + 1, "a short block ends {bytes} bytes");
             assert!(network.server.transfers[0].is_complete);
-            assert!(network.server.errors_heard().is_empty());
+            assert!(network.server.received_errors().is_empty());
         }
     }
 }
@@ -31,19 +31,19 @@ fn a_server_without_options_sends_blocks_of_512_bytes() {
 }
 
 #[test]
-fn a_server_that_refuses_options_is_asked_once_more_without() {
+fn a_server_that_refuses_options_gets_a_plain_request() {
     for code in [8, 4] {
         let server = TftpServer { options: Options::Refused(code), ..serving(file(2_000)) };
         let (network, result) = fetch(server);
         assert_eq!(result, Ok(file(2_000)));
-        let requests: Vec<_> = network.server.heard.iter().filter(|packet| packet[1] == 1).collect();
+        let requests: Vec<_> = network.server.received.iter().filter(|packet| packet[1] == 1).collect();
         assert_eq!(requests.len(), 2);
         assert_eq!(requests[1], b"\0\x01users.csv\0octet\0");
     }
 }
 
 #[test]
-fn a_smaller_block_than_asked_for_is_agreed_to_and_numbers_go_on_after_65535() {
+fn a_smaller_block_size_is_accepted_and_numbers_wrap_after_65535() {
     let limits = DownloadLimits::default();
     let bytes = 8 * 70_000 + 3;
     let server = TftpServer { block_bytes_max: 8, ..serving(file(bytes)) };
@@ -54,7 +54,7 @@ fn a_smaller_block_than_asked_for_is_agreed_to_and_numbers_go_on_after_65535() {
 }
 
 #[test]
-fn the_largest_file_is_taken_and_one_byte_more_is_not() {
+fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
     let limits = DownloadLimits { file_bytes_max: 10_000, ..DownloadLimits::default() };
     for options in [Options::Understood, Options::Ignored] {
         for (bytes, is_taken) in [(9_999, true), (10_000, true), (10_001, false), (20_000, false)] {
@@ -68,7 +68,7 @@ fn the_largest_file_is_taken_and_one_byte_more_is_not() {
             let told = (options == Options::Understood).then_some(bytes as u64);
             let too_large = DownloadFailure::TooLarge { bytes: told, bytes_max: 10_000 };
             assert_eq!(result, Err(too_large));
-            assert_eq!(network.server.errors_heard()[0].0, 3, "the server learns that there is no room");
+            assert_eq!(network.server.received_errors()[0].0, 3, "the server gets the error 'disk full'");
             if options == Options::Understood {
                 assert_eq!(network.server.sent_of(3), 0, "not a byte of it was sent");
             }
@@ -79,13 +79,13 @@ fn the_largest_file_is_taken_and_one_byte_more_is_not() {
 #[test]
 fn the_default_limit_is_four_mebibytes() {
     let (_, result) = fetch(serving(file(4 << 20)));
-    assert!(result == Ok(file(4 << 20)), "4 MiB are taken");
+    assert!(result == Ok(file(4 << 20)), "4 MiB are accepted");
     let failure = failure(serving(file((4 << 20) + 1)));
-    assert_eq!(failure.to_string(), "it has 4194305 bytes and at most 4194304 are taken; make it smaller");
+    assert_eq!(failure.to_string(), "it has 4194305 bytes, and the limit is 4194304; make it smaller");
 }
 
 #[test]
-fn how_far_it_is_can_be_shown() {
+fn the_progress_is_readable() {
     let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     let mut seen = Vec::new();
     while network.step() {
@@ -97,7 +97,7 @@ fn how_far_it_is_can_be_shown() {
 }
 
 #[test]
-fn nothing_is_sent_before_its_time_and_names_that_no_request_carries_are_refused() {
+fn timers_run_when_due_and_invalid_names_are_refused() {
     let limits = DownloadLimits::default();
     let mut download = Download::new(SERVER, "users.csv", limits, START).unwrap();
     let mut out = DownloadOutput::default();

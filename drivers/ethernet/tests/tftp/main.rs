@@ -1,7 +1,7 @@
-//! Files fetched over a network in memory, on a virtual clock, from a server that can be told to misbehave.
+//! Downloads over a network in memory with a virtual clock, from a server with configurable faults.
 //!
-//! Tested: blocks and options, the server's refusals and lies, loss, duplication and reordering from seeds, strangers,
-//! what is cut off, silence. Not tested here: other people's servers.
+//! Tested: blocks and options, refusals and wrong announcements of the server, loss, duplication and reordering from
+//! seeds, other senders, truncated packets, no answer. Not tested here: other TFTP implementations.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bad_networks;
@@ -14,24 +14,24 @@ use network::Network;
 use ringway_ethernet::{DownloadFailure, DownloadLimits};
 use ringway_test_support::tftp::TftpServer;
 
-/// A file whose bytes tell where they belong.
+/// A file whose bytes depend on their offset.
 fn file(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
 
-/// A server that has `bytes` as the file.
+/// A server with one file.
 fn serving(bytes: Vec<u8>) -> TftpServer {
     TftpServer::new("users.csv", bytes)
 }
 
-/// Fetches from `server` over a network without faults.
+/// Downloads from `server` over a network without faults.
 fn fetch(server: TftpServer) -> (Network, Result<Vec<u8>, DownloadFailure>) {
     let mut network = Network::new(server, DownloadLimits::default());
     let result = network.run();
     (network, result)
 }
 
-/// Why nothing came from `server`.
+/// Failure of a download from `server`.
 fn failure(server: TftpServer) -> DownloadFailure {
     fetch(server).1.unwrap_err()
 }

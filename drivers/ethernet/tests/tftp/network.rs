@@ -1,4 +1,4 @@
-//! Everything between a download and its server: time, ways, faults.
+//! Network between a download and its server: time, packets on their way, faults.
 
 use ringway_ethernet::{Download, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress};
 use ringway_sansio::{Instant, Rng, Seed};
@@ -19,12 +19,12 @@ pub(crate) fn server_port(port: u16) -> SocketAddrV4 {
 const REQUESTS: [&[u8]; 2] =
     [b"\0\x01users.csv\0octet\0blksize\x001428\0tsize\x000\0", b"\0\x01users.csv\0octet\0"];
 
-/// What happens to packets on the way, each in so many of a thousand cases.
+/// Faults of the network, each per thousand packets.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Faults {
     pub(crate) lost: u32,
-    pub(crate) doubled: u32,
-    /// Held back for up to two seconds.
+    pub(crate) duplicated: u32,
+    /// Delayed by up to two seconds.
     pub(crate) late: u32,
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct Network {
     pub(crate) download: Download,
     pub(crate) server: TftpServer,
     pub(crate) faults: Faults,
-    /// How long a packet is under way.
-    pub(crate) way: Duration,
-    /// When each datagram was sent by the download, to whom, and what.
+    /// One-way delay.
+    pub(crate) delay: Duration,
+    /// Sent datagrams of the download: time, destination, payload.
     pub(crate) sent: Vec<(Instant, SocketAddrV4, Vec<u8>)>,
     result: Option<Result<Vec<u8>, DownloadFailure>>,
     rng: Rng,
-    /// Under way: when it arrives, from, to, what.
-    ways: Vec<(Instant, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
+    /// Packets on their way: arrival time, sender, destination, payload.
+    in_flight: Vec<(Instant, SocketAddrV4, SocketAddrV4, Vec<u8>)>,
 }
 
 impl Network {
@@ -50,11 +50,11 @@ impl Network {
             download: Download::new(SERVER, "users.csv", limits, START).unwrap(),
             server,
             faults: Faults::default(),
-            way: Duration::from_millis(2),
+            delay: Duration::from_millis(2),
             sent: Vec::new(),
             result: None,
             rng: Rng::new(&Seed::from_number(0)),
-            ways: Vec::new(),
+            in_flight: Vec::new(),
         }
     }
 
@@ -64,25 +64,25 @@ impl Network {
         self
     }
 
-    /// Until the download is over and has nothing more to wait for.
+    /// Runs until the download has a result and no deadline.
     pub(crate) fn run(&mut self) -> Result<Vec<u8>, DownloadFailure> {
         for _ in 0..2_000_000 {
             if !self.step() {
-                // What the server is told at last.
-                while let Some(at) = self.ways.iter().map(|way| way.0).min() {
+                // The last packets to the server.
+                while let Some(at) = self.in_flight.iter().map(|way| way.0).min() {
                     self.arrive(at);
                 }
                 let result = self.result.take();
-                return result.unwrap_or_else(|| panic!("nothing waits any more, and there is no result"));
+                return result.unwrap_or_else(|| panic!("no event is pending, and there is no result"));
             }
         }
         panic!("it never ends: {:?}", self.download);
     }
 
-    /// The next thing that happens. False: there is none, as far as the download is concerned.
+    /// Runs the next event. False: the download has none.
     pub(crate) fn step(&mut self) -> bool {
         let Some(deadline) = self.download.next_deadline() else { return false };
-        let arrival = self.ways.iter().map(|way| way.0).min();
+        let arrival = self.in_flight.iter().map(|way| way.0).min();
         let repetition = self.server.next_deadline().map(|after| START + after);
         let next = [arrival, repetition].into_iter().flatten().fold(deadline.at, Instant::min);
         self.now = self.now.max(next);
@@ -99,7 +99,7 @@ impl Network {
         true
     }
 
-    /// Gives the download a datagram at once.
+    /// Delivers a datagram at once.
     pub(crate) fn inject(&mut self, from: SocketAddrV4, packet: &[u8]) -> Option<(SocketAddrV4, Vec<u8>)> {
         let mut out = DownloadOutput::default();
         let progress = self.download.on_datagram(self.now, from, packet, &mut out);
@@ -107,19 +107,19 @@ impl Network {
         out.datagram().map(|(to, bytes)| (to, bytes.to_vec()))
     }
 
-    pub(crate) fn lose_what_is_under_way(&mut self) {
-        self.ways.clear();
+    pub(crate) fn drop_packets_in_flight(&mut self) {
+        self.in_flight.clear();
     }
 
-    /// What came of it, if it is over.
+    /// The result, if there is one.
     pub(crate) fn result(&mut self) -> Option<Result<Vec<u8>, DownloadFailure>> {
         self.result.take()
     }
 
-    /// The datagram that is due `at` arrives.
+    /// Delivers the datagram that arrives at `at`.
     fn arrive(&mut self, at: Instant) {
-        let place = self.ways.iter().position(|way| way.0 == at).unwrap();
-        let (_, from, to, packet) = self.ways.remove(place);
+        let place = self.in_flight.iter().position(|way| way.0 == at).unwrap();
+        let (_, from, to, packet) = self.in_flight.remove(place);
         if to == CLIENT {
             self.inject(from, &packet);
             return;
@@ -161,13 +161,18 @@ impl Network {
     }
 
     fn send(&mut self, from: SocketAddrV4, to: SocketAddrV4, packet: Vec<u8>) {
-        let copies = 1 + usize::from(self.rng.chance(self.faults.doubled));
+        let copies = 1 + usize::from(self.rng.chance(self.faults.duplicated));
         for _ in 0..copies {
             if self.rng.chance(self.faults.lost) {
                 continue;
             }
             let late = if self.rng.chance(self.faults.late) { self.rng.below(2000) } else { 0 };
-            self.ways.push((self.now + self.way + Duration::from_millis(late), from, to, packet.clone()));
+            self.in_flight.push((
+                self.now + self.delay + Duration::from_millis(late),
+                from,
+                to,
+                packet.clone(),
+            ));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that refuse, lie or fall silent.
+//! Servers that refuse, announce wrong values or stop answering.
 
 use super::network::{Network, START, server_port};
 use super::{failure, fetch, file, serving};
@@ -12,7 +12,7 @@ fn refusal(code: u16, text: &'static str) -> DownloadFailure {
 }
 
 #[test]
-fn the_servers_refusal_is_told_with_its_own_words_and_what_to_do() {
+fn the_servers_refusal_is_shown_with_its_text_and_advice() {
     let missing = refusal(1, "File not found");
     assert_eq!(missing, DownloadFailure::NotFound { said: "File not found".to_owned() });
     assert_eq!(
@@ -35,22 +35,22 @@ fn the_servers_refusal_is_told_with_its_own_words_and_what_to_do() {
 }
 
 #[test]
-fn a_server_that_refuses_options_and_the_file_is_not_asked_for_ever() {
+fn a_server_that_refuses_every_request_gets_a_limited_number() {
     let server =
         TftpServer { options: Options::Refused(8), answer: Answer::Error(4, "no"), ..serving(file(10)) };
     let (network, result) = fetch(server);
     assert_eq!(result, Err(DownloadFailure::Refused { code: 4, said: "no".to_owned() }));
-    assert_eq!(network.server.heard.len(), 1 + 6, "once with options, and then plainly");
+    assert_eq!(network.server.received.len(), 1 + 6, "once with options, and then plainly");
 }
 
 #[test]
-fn refusals_of_options_that_come_late_do_not_end_what_is_asked_for_plainly() {
+fn late_refusals_of_options_do_not_end_the_plain_request() {
     for code in [8, 4] {
         let server = TftpServer { options: Options::Refused(code), ..serving(file(2_000)) };
         let mut network = Network::new(server, DownloadLimits::default());
-        // Request and refusal take longer than the first wait, and the refusals come twice.
-        network.faults.doubled = 1000;
-        network.way = Duration::from_millis(700);
+        // Request and refusal take longer than the first timeout, and the refusals are duplicated.
+        network.faults.duplicated = 1000;
+        network.delay = Duration::from_millis(700);
         assert_eq!(network.run(), Ok(file(2_000)));
         assert!(network.server.sent_of(5) >= 4);
     }
@@ -66,7 +66,7 @@ fn an_error_in_the_middle_ends_it() {
     let server = TftpServer { spoil, ..serving(file(10_000)) };
     let (network, result) = fetch(server);
     assert_eq!(result, Err(DownloadFailure::Refused { code: 0, said: "disk on fire".to_owned() }));
-    assert!(network.server.errors_heard().is_empty(), "an error is not answered");
+    assert!(network.server.received_errors().is_empty(), "an error is not answered");
     let spoil = |packet: &mut Vec<u8>| {
         if packet[3] == 3 {
             *packet = b"\0\x05\0\x05unknown transfer ID\0".to_vec();
@@ -76,17 +76,17 @@ fn an_error_in_the_middle_ends_it() {
 }
 
 #[test]
-fn a_size_that_is_not_true_is_found_out() {
+fn a_wrong_announced_size_is_detected() {
     let lie = |size: &str| {
-        let server = TftpServer { size_told: Some(size.to_owned()), ..serving(file(3_000)) };
+        let server = TftpServer { announced_size: Some(size.to_owned()), ..serving(file(3_000)) };
         let (network, result) = fetch(server);
-        (result.unwrap_err(), network.server.errors_heard())
+        (result.unwrap_err(), network.server.received_errors())
     };
     let (failure, errors) = lie("2999");
-    assert_eq!(failure, DownloadFailure::WrongSize { told: 2_999, received: 3_000 });
-    assert_eq!(errors, [(0, "not as large as tsize said".to_owned())]);
-    assert_eq!(lie("3001").0, DownloadFailure::WrongSize { told: 3_001, received: 3_000 });
-    assert_eq!(lie("0").0, DownloadFailure::WrongSize { told: 0, received: 1_428 });
+    assert_eq!(failure, DownloadFailure::WrongSize { announced: 2_999, received: 3_000 });
+    assert_eq!(errors, [(0, "size differs from tsize".to_owned())]);
+    assert_eq!(lie("3001").0, DownloadFailure::WrongSize { announced: 3_001, received: 3_000 });
+    assert_eq!(lie("0").0, DownloadFailure::WrongSize { announced: 0, received: 1_428 });
     let huge = DownloadFailure::TooLarge { bytes: Some(u64::MAX), bytes_max: 4 << 20 };
     assert_eq!(lie("18446744073709551615").0, huge);
     for no_number in ["", "-1", "+3000", "3000 ", "0x10", "18446744073709551616", "3\u{663}"] {
@@ -97,24 +97,24 @@ fn a_size_that_is_not_true_is_found_out() {
 }
 
 #[test]
-fn options_that_were_not_asked_for_are_refused() {
+fn options_that_were_not_requested_are_refused() {
     let with = |name, value| {
         let server = TftpServer { option_added: Some((name, value)), ..serving(file(10)) };
         let (network, result) = fetch(server);
-        assert_eq!(network.server.errors_heard(), [(8, "this option was not asked for".to_owned())]);
+        assert_eq!(network.server.received_errors(), [(8, "option was not requested".to_owned())]);
         result.unwrap_err().to_string()
     };
-    let fault = "which was not asked for; this is a fault of the server, use another one";
-    assert_eq!(with("timeout", "3"), format!("the server agrees to \"timeout 3\", {fault}"));
-    assert_eq!(with("windowsize", "16"), format!("the server agrees to \"windowsize 16\", {fault}"));
-    assert_eq!(with("", ""), format!("the server agrees to \" \", {fault}"));
-    // Twice the same option is one too many, whatever its case.
-    assert_eq!(with("blksize", "512"), format!("the server agrees to \"blksize 512\", {fault}"));
-    assert_eq!(with("TSIZE", "10"), format!("the server agrees to \"TSIZE 10\", {fault}"));
+    let fault = "which was not requested; this is a defect of the server; use another one";
+    assert_eq!(with("timeout", "3"), format!("the server accepted \"timeout 3\", {fault}"));
+    assert_eq!(with("windowsize", "16"), format!("the server accepted \"windowsize 16\", {fault}"));
+    assert_eq!(with("", ""), format!("the server accepted \" \", {fault}"));
+    // A repeated option is invalid, regardless of case.
+    assert_eq!(with("blksize", "512"), format!("the server accepted \"blksize 512\", {fault}"));
+    assert_eq!(with("TSIZE", "10"), format!("the server accepted \"TSIZE 10\", {fault}"));
 }
 
 #[test]
-fn a_block_size_is_at_most_the_one_that_was_asked_for() {
+fn a_block_size_is_at_most_the_requested_one() {
     for (value, is_good) in
         [("1428", true), ("8", true), ("1429", false), ("7", false), ("0", false), ("x", false)]
     {
@@ -129,7 +129,7 @@ fn a_block_size_is_at_most_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn a_block_longer_than_agreed_and_one_out_of_turn_end_it() {
+fn too_long_blocks_and_blocks_out_of_sequence_fail_the_download() {
     let spoil = |packet: &mut Vec<u8>| packet.push(0);
     let too_long = failure(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(too_long, DownloadFailure::BlockTooLong { bytes: 1_429, agreed: 1_428 });
@@ -138,11 +138,11 @@ fn a_block_longer_than_agreed_and_one_out_of_turn_end_it() {
     let spoil = |packet: &mut Vec<u8>| packet[3] += u8::from(packet[3] > 2);
     let (network, result) = fetch(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::WrongBlock { expected: 3, found: 4 }));
-    assert_eq!(network.server.errors_heard(), [(4, "it is another block's turn".to_owned())]);
+    assert_eq!(network.server.received_errors(), [(4, "unexpected block number".to_owned())]);
 }
 
 #[test]
-fn a_server_that_is_not_there_is_asked_six_times_and_less_often_each_time() {
+fn a_missing_server_gets_six_requests_at_growing_intervals() {
     let mut network = Network::new(serving(file(10)), DownloadLimits::default());
     network.faults.lost = 1000;
     let failure = network.run().unwrap_err();
@@ -158,12 +158,12 @@ fn a_server_that_is_not_there_is_asked_six_times_and_less_often_each_time() {
 }
 
 #[test]
-fn a_server_that_falls_silent_is_reminded_and_then_told() {
+fn a_server_that_stops_gets_repeated_acknowledgements_and_an_error() {
     let (network, result) =
         fetch(TftpServer { answer: Answer::FallsSilentAfter(2), ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::Silent { received: 2 * 1_428, tries: 6 }));
     let (_, _, last) = network.sent.last().unwrap();
-    assert_eq!(last, b"\0\x05\0\0the receiver gives up\0");
+    assert_eq!(last, b"\0\x05\0\0transfer aborted by the receiver\0");
     let reminders: Vec<_> = network.sent.iter().filter(|(_, _, packet)| packet == b"\0\x04\0\x02").collect();
     let first = reminders[0].0;
     let times: Vec<_> = reminders.iter().map(|(at, ..)| at.since(first).as_secs()).collect();
@@ -171,7 +171,7 @@ fn a_server_that_falls_silent_is_reminded_and_then_told() {
 }
 
 #[test]
-fn a_server_that_sends_a_byte_now_and_then_is_given_up_in_the_end() {
+fn a_slow_server_is_given_up_after_the_time_limit() {
     let limits = DownloadLimits::default();
     let mut network = Network::new(serving(Vec::new()), limits);
     network.step();

@@ -1,4 +1,4 @@
-//! Packets that are not the server's, or not packets.
+//! Packets of other senders, and invalid packets.
 
 use super::network::{Network, SERVER, server_port};
 use super::{file, serving};
@@ -37,7 +37,7 @@ fn other_ports_and_other_hosts_get_error_5_and_change_nothing() {
 }
 
 #[test]
-fn nobody_makes_us_send_without_end() {
+fn errors_to_other_senders_are_limited() {
     let mut network = half_way();
     let answered = (0..1_000).filter(|_| network.inject(stranger(), &data(1, b"")).is_some()).count();
     assert_eq!(answered, 32);
@@ -46,17 +46,17 @@ fn nobody_makes_us_send_without_end() {
 }
 
 #[test]
-fn an_answer_comes_from_the_servers_address_and_after_the_question() {
+fn only_packets_of_the_server_after_the_request_are_answers() {
     let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     let forged = data(1, b"forged");
     assert!(
         network.inject(server_port(50_000), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"),
-        "not asked yet"
+        "no request was sent yet"
     );
     network.step();
     assert!(network.inject(stranger(), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"));
     assert_eq!(network.inject(stranger(), b"\0\x05\0\x01File not found\0"), None);
-    // What is left of a transfer from before a restart is not taken for the beginning.
+    // A packet of a transfer from before a restart is not accepted as the first block.
     assert!(network.inject(server_port(49_999), &data(7, b"x")).unwrap().1.starts_with(b"\0\x05\0\x05"));
     assert_eq!(network.run(), Ok(file(5_000)));
 }
@@ -64,20 +64,23 @@ fn an_answer_comes_from_the_servers_address_and_after_the_question() {
 #[test]
 fn a_request_that_was_answered_twice_makes_one_transfer() {
     let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
-    network.faults.doubled = 1000;
+    network.faults.duplicated = 1000;
     assert_eq!(network.run(), Ok(file(5_000)));
-    assert!(network.server.errors_heard().iter().any(|(code, _)| *code == 5), "the second one is told");
+    assert!(
+        network.server.received_errors().iter().any(|(code, _)| *code == 5),
+        "the second one gets an error"
+    );
     assert_eq!(network.server.transfers.len(), 1);
 }
 
 #[test]
-fn what_is_cut_off_is_passed_over_at_every_length() {
+fn truncated_packets_are_ignored_at_every_length() {
     let whole = [
         data(3, &file(1_428)),
         b"\0\x06blksize\x001428\0tsize\x005000\0".to_vec(),
         b"\0\x05\0\x01File not found\0".to_vec(),
     ];
-    // Before the first answer: options that are cut off are no answer; a block that is cut off is a short block.
+    // Before the first answer: truncated options are invalid; a truncated block is a short block.
     for packet in &whole[1..2] {
         for length in 3..packet.len() - 1 {
             let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
@@ -90,7 +93,7 @@ fn what_is_cut_off_is_passed_over_at_every_length() {
             assert!(network.result().is_none(), "{length}");
         }
     }
-    // In the middle: nothing shorter than a header has an effect.
+    // During the transfer: packets shorter than a header have no effect.
     for packet in &whole {
         for length in 0..4 {
             let mut network = half_way();
@@ -104,8 +107,8 @@ fn what_is_cut_off_is_passed_over_at_every_length() {
 }
 
 #[test]
-fn a_block_that_was_cut_off_on_the_way_is_a_wrong_size() {
-    // UDP's length and checksum keep this from happening; the size that the server told finds it out all the same.
+fn a_truncated_block_is_a_wrong_size() {
+    // UDP's length and checksum prevent this; the announced size detects it too.
     for length in (4..1_432).step_by(17) {
         let mut network = half_way();
         let answer = network.inject(server_port(50_000), &data(3, &file(1_428))[..length]);

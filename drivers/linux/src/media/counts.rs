@@ -1,17 +1,17 @@
-//! What a media thread counts, and how it runs.
+//! Counters and scheduling of a media thread.
 
 use crate::counters::Counter;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// How the system lets a media thread run.
+/// Scheduling of a media thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Before every other program (`SCHED_FIFO`), at this priority, 1-99.
+    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99.
     RealTime(u8),
-    /// With a larger share than others, by this nice value, -20 to -1.
+    /// Larger share of the processor with this nice value, -20 to -1.
     Nice(i8),
-    /// Like everybody. On a busy machine packets leave late.
+    /// Normal scheduling. On a busy machine packets are sent late.
     #[default]
     Normal,
 }
@@ -26,36 +26,36 @@ impl fmt::Display for Priority {
     }
 }
 
-/// What was counted since the thread began.
+/// Counters since the start of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaCounts {
-    /// Beats kept: times at which what was prepared was sent.
+    /// Ticks run, each of which sends the prepared packets.
     pub beats: u64,
-    /// Beats left out because the thread could not run for too long.
+    /// Ticks skipped because the thread was not scheduled for too long.
     pub beats_skipped: u64,
-    /// Beats that came more than a millisecond late.
+    /// Ticks that were more than a millisecond late.
     pub beats_late: u64,
-    /// The latest beat, nanoseconds behind its time.
+    /// Maximum delay of a tick in nanoseconds.
     pub late_ns_max: u64,
     /// Datagrams handed to the kernel.
     pub sent: u64,
-    /// Datagrams the kernel did not take.
+    /// Datagrams refused by the kernel.
     pub send_errors: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Datagrams dropped because they were longer than media are.
+    /// Datagrams dropped because they were longer than the receive buffer.
     pub too_long: u64,
-    /// Datagrams whose time of arrival the kernel did not say.
+    /// Datagrams without the kernel's time stamp.
     pub unstamped: u64,
-    /// Receiving failed.
+    /// Failed calls that receive.
     pub receive_errors: u64,
-    /// Beats in which so much came that the rest was left in the sockets, to be dropped there if it is too much.
+    /// Ticks in which the limit of received datagrams was reached; the rest remained in the sockets' buffers.
     pub floods: u64,
-    /// Reports dropped because nobody fetched those before.
+    /// Reports dropped because earlier ones were not read.
     pub reports_dropped: u64,
 }
 
-/// The same while it runs: one thread writes, any reads.
+/// Counters while the thread runs: one thread writes, any thread reads.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) beats: Counter,
@@ -70,7 +70,7 @@ pub(super) struct Counters {
     pub(super) receive_errors: Counter,
     pub(super) floods: Counter,
     pub(super) reports_dropped: Counter,
-    /// Kind and value, a byte each.
+    /// Kind and value in one byte each.
     priority: AtomicU16,
 }
 

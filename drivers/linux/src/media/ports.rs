@@ -1,4 +1,4 @@
-//! A pair of UDP ports: RTP at an even one, RTCP at the next (RFC 3550 §11).
+//! Pair of UDP ports: RTP on an even port, RTCP on the next one (RFC 3550 §11).
 
 use crate::sys;
 use ringway_sansio::ListenerId;
@@ -10,13 +10,13 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::str::FromStr;
 
-/// The listener of a flow by RTP's port.
+/// Listener ID of the RTP port.
 pub const RTP_PORT: ListenerId = ListenerId(0);
 
-/// The listener of a flow by RTCP's port.
+/// Listener ID of the RTCP port.
 pub const RTCP_PORT: ListenerId = ListenerId(1);
 
-/// Ports that may be taken, written `A-B` or as one port.
+/// Range of usable ports, written `A-B` or as one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
@@ -24,13 +24,13 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// From `first` to `last`, both included. `None`: there is no even port with the next one in it.
+    /// Range from `first` to `last` inclusive. `None`: it contains no even port together with the next one.
     pub fn new(first: u16, last: u16) -> Option<Self> {
         let range = Self { first, last };
         (first > 0 && range.pairs() > 0).then_some(range)
     }
 
-    /// The even port of a pair.
+    /// Even port of a pair.
     fn pair(self, index: u16) -> u16 {
         (self.first + self.first % 2).saturating_add(index.saturating_mul(2))
     }
@@ -41,7 +41,7 @@ impl PortRange {
     }
 }
 
-/// Ports above those that services are registered at, below those that the system gives out by itself.
+/// Default: above registered ports, and below the system's ephemeral ports.
 impl Default for PortRange {
     fn default() -> Self {
         Self { first: 16_384, last: 32_767 }
@@ -68,7 +68,7 @@ impl FromStr for PortRange {
     }
 }
 
-/// The two sockets of a stream, bound, and nobody reads them yet.
+/// Two bound sockets that are not read yet.
 #[derive(Debug)]
 pub struct MediaPorts {
     pub(super) rtp: UdpSocket,
@@ -77,8 +77,8 @@ pub struct MediaPorts {
 }
 
 impl MediaPorts {
-    /// Binds a pair of `range` at `ip`, beginning at a random one, so that nobody can tell from one call where the next
-    /// will be. What leaves is marked "expedited forwarding" (RFC 3246), what arrives gets the kernel's time stamp.
+    /// Binds a pair of `range` at `ip`, beginning at a random one, so that the ports of a call are not predictable.
+    /// Sent packets are marked "expedited forwarding" (RFC 3246); received ones get the kernel's time stamp.
     pub fn bind(ip: IpAddr, range: PortRange) -> Result<Self, PortsError> {
         let pairs = range.pairs();
         let start = RandomState::new().hash_one(ip) % u64::from(pairs.max(1));
@@ -97,7 +97,7 @@ impl MediaPorts {
         Err(PortsError::Bind { ip, range, why })
     }
 
-    /// Where RTP is received: what is offered.
+    /// Address at which RTP is received, for the SDP offer.
     pub fn rtp_address(&self) -> SocketAddr {
         self.rtp_address
     }
@@ -110,24 +110,24 @@ impl MediaPorts {
     }
 }
 
-/// Why there are no ports.
+/// Error of media ports.
 #[derive(Debug, thiserror::Error)]
 pub enum PortsError {
-    /// The text is no range.
+    /// The text is not a valid range.
     #[error(
-        "`{0}` is no range of ports for a call: write A-B with an even port and the next one in it, like 16384-16483"
+        "`{0}` is not a range of ports for a call: write A-B with an even port and the next one in it, like 16384-16483"
     )]
     Range(String),
-    /// None could be bound.
+    /// No pair could be bound.
     #[error(
         "no pair of media ports at {ip} in {range} can be bound: {why}; free some or give another address or range"
     )]
     Bind {
-        /// Where.
+        /// IP address.
         ip: IpAddr,
-        /// Which were tried.
+        /// Range that was tried.
         range: PortRange,
-        /// What the system said of the last one.
+        /// Error of the last attempt.
         why: io::Error,
     },
 }
@@ -135,7 +135,7 @@ pub enum PortsError {
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    // A network that cannot be told what is urgent carries it all the same.
+    // A socket without this mark works too.
     let _ = if address.is_ipv6() {
         socket.set_only_v6(true)?;
         socket.set_tclass_v6(EXPEDITED_FORWARDING)
@@ -147,5 +147,5 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Code point 46, above the two bits of congestion notification.
+/// DSCP 46, above the two ECN bits.
 const EXPEDITED_FORWARDING: u32 = 46 << 2;

@@ -7,40 +7,40 @@ use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The most datagrams one call receives or sends.
+/// Maximum number of datagrams per call.
 pub const BATCH_MAX: usize = 64;
 
-/// The room for one datagram, bytes: UDP's length field allows no more.
+/// Size of the buffer of one datagram in bytes: the maximum of UDP's length field.
 pub const DATAGRAM_BYTES_MAX: usize = 65_535;
 
-/// How far the rooms of a batch are apart: enough for the longest datagram, and no multiple of a power of two, for then
-/// the beginnings of all of them, which is what short datagrams fill, would compete for the same few lines of the cache.
+/// Distance of the buffers of a batch: at least the longest datagram, and not a multiple of a power of two, because
+/// otherwise the first bytes of all buffers, where short datagrams are, would compete for the same cache lines.
 const ROOM_BYTES: usize = 65_536 + 11 * 64;
 
-/// Whether receiving waits when nothing is there.
+/// Tells if receiving blocks when no datagram is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Returns `WouldBlock`.
     Never,
-    /// Waits for one datagram and takes with it what else is there.
+    /// Blocks until one datagram arrives, and returns it with the other available ones.
     ForOne,
 }
 
-/// Room for a batch of datagrams, and the last batch that came in.
+/// Buffers for a batch of datagrams, and the last received batch.
 ///
-/// The bytes are never cleared: the kernel says how many of them are a datagram. Pages that no datagram has reached
-/// cost address space only.
+/// The bytes are never cleared: the kernel returns the length of each datagram. Pages without a datagram use address
+/// space only.
 pub struct ReceiveBatch {
     bytes: Vec<u8>,
     names: Vec<Name>,
-    /// Not read by us, but `headers` point into it.
+    /// Not read, but `headers` point into it.
     _parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     filled: usize,
 }
 
 impl ReceiveBatch {
-    /// Room for `datagrams`, 1 to [`BATCH_MAX`].
+    /// Creates buffers for `datagrams` datagrams, 1 to [`BATCH_MAX`].
     pub fn new(datagrams: usize) -> Self {
         let datagrams = datagrams.clamp(1, BATCH_MAX);
         let mut bytes = vec![0_u8; datagrams * ROOM_BYTES];
@@ -64,9 +64,9 @@ impl ReceiveBatch {
         Self { bytes, names, _parts: parts, headers, filled: 0 }
     }
 
-    /// Receives up to a batch, forgetting the last one, and says how many came.
+    /// Receives a batch, replacing the last one; returns the number of datagrams.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<usize> {
-        // The kernel wrote the real length over the room's.
+        // The kernel has overwritten the buffer's length with the actual one.
         for header in self.headers.iter_mut().take(self.filled) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
         }
@@ -90,7 +90,7 @@ impl ReceiveBatch {
         Ok(self.filled)
     }
 
-    /// One datagram of the last batch and who sent it.
+    /// Sender and bytes of a datagram of the last batch.
     pub fn datagram(&self, index: usize) -> Option<(SocketAddr, &[u8])> {
         let header = self.headers.get(..self.filled)?.get(index)?;
         let start = index * ROOM_BYTES;
@@ -98,13 +98,13 @@ impl ReceiveBatch {
         Some((self.names.get(index)?.address()?, bytes))
     }
 
-    /// How many datagrams one call can bring.
+    /// Maximum number of datagrams of one call.
     pub fn capacity(&self) -> usize {
         self.headers.len()
     }
 }
 
-/// The lists that a batch to be sent is written into, kept from batch to batch.
+/// Reusable arrays for a batch to be sent.
 pub struct SendBatch {
     names: Vec<Name>,
     parts: Vec<libc::iovec>,
@@ -113,7 +113,7 @@ pub struct SendBatch {
 }
 
 impl SendBatch {
-    /// Room for batches of `datagrams`, 1 to [`BATCH_MAX`].
+    /// Creates arrays for batches of `datagrams` datagrams, 1 to [`BATCH_MAX`].
     pub fn new(datagrams: usize) -> Self {
         let datagrams = datagrams.clamp(1, BATCH_MAX);
         let mut names = vec![Name::empty(); datagrams];
@@ -138,7 +138,7 @@ impl SendBatch {
     }
 }
 
-/// A batch being filled and sent. What was not sent when it is dropped is not sent.
+/// A batch that is being filled and sent. Unsent datagrams are dropped with it.
 pub struct Sending<'s, 'b> {
     batch: &'s mut SendBatch,
     next: usize,
@@ -147,7 +147,7 @@ pub struct Sending<'s, 'b> {
 }
 
 impl<'b> Sending<'_, 'b> {
-    /// Adds a datagram; `tag` is given back by [`Sending::skip`]. False: the batch is full, send first.
+    /// Adds a datagram; [`Sending::skip`] returns `tag`. False: the batch is full.
     pub fn push(&mut self, to: SocketAddr, bytes: &'b [u8], tag: u64) -> bool {
         let index = self.end;
         let (Some(header), Some(name), Some(part), Some(kept)) = (
@@ -159,7 +159,7 @@ impl<'b> Sending<'_, 'b> {
             return false;
         };
         header.msg_hdr.msg_namelen = name.set(to);
-        // The kernel only reads what is sent; the interface has one type for both directions.
+        // The kernel only reads sent bytes; the structure has one type for both directions.
         part.iov_base = bytes.as_ptr().cast_mut().cast();
         part.iov_len = bytes.len();
         *kept = tag;
@@ -167,8 +167,8 @@ impl<'b> Sending<'_, 'b> {
         true
     }
 
-    /// Sends as many as the socket takes, in order, without waiting; says how many. An error speaks of the first one
-    /// that is left: wait and call again, or [`Sending::skip`] it.
+    /// Sends as many datagrams as the socket accepts, in order, without blocking; returns their number. An error
+    /// concerns the first unsent datagram: wait and call again, or [`Sending::skip`] it.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let Some(left) = self.batch.headers.get_mut(self.next..self.end) else { return Ok(0) };
         if left.is_empty() {
@@ -189,19 +189,19 @@ impl<'b> Sending<'_, 'b> {
         Ok(sent)
     }
 
-    /// Leaves out the first one that is not sent yet and gives back its tag.
+    /// Skips the first unsent datagram; returns its tag.
     pub fn skip(&mut self) -> Option<u64> {
         let tag = self.batch.tags.get(self.next..self.end)?.first().copied()?;
         self.next += 1;
         Some(tag)
     }
 
-    /// How many are not sent yet.
+    /// Number of unsent datagrams.
     pub fn left(&self) -> usize {
         self.end - self.next
     }
 
-    /// Begins again with an empty batch.
+    /// Empties the batch.
     pub fn clear(&mut self) {
         self.next = 0;
         self.end = 0;

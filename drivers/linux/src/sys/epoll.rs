@@ -1,41 +1,41 @@
-//! Waiting: epoll, eventfd, and a timer with absolute deadlines.
+//! Epoll, eventfd, and timers with absolute deadlines.
 
 use super::owned;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// What is waited for on a descriptor.
+/// Events that are watched on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Nothing but errors.
+    /// Errors only.
     Nothing,
-    /// Bytes or a connection to take.
+    /// Readable: bytes, or a pending connection.
     Read,
-    /// Room to write, or a connection made.
+    /// Writable, or connected.
     Write,
     /// Both.
     ReadWrite,
 }
 
-/// What epoll says of a descriptor.
+/// Events of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// The number it was added with.
+    /// Token with which it was added.
     pub token: u64,
-    /// There is something to read, or the end, or an error that reading will name.
+    /// Readable, at its end, or with an error that reading returns.
     pub read: bool,
-    /// There is room to write, or an error that writing will name.
+    /// Writable, or with an error that writing returns.
     pub write: bool,
 }
 
-/// A level-triggered epoll: what is not finished is told again.
+/// A level-triggered epoll: events are reported until they are handled.
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// A new one.
+    /// Creates an epoll.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: no pointers; a non-negative result is a new descriptor.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         owned(fd).map(Self)
     }
@@ -45,17 +45,17 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes what a watched descriptor is watched for.
+    /// Changes the watched events of a descriptor.
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Waits, however long, and puts what is ready into `ready`.
+    /// Waits without a limit; stores the events in `ready`.
     pub fn wait_long(&self, ready: &mut ReadyList) -> io::Result<()> {
         self.wait_ms(ready, -1)
     }
 
-    /// Waits up to `timeout`, rounded up to milliseconds, and puts what is ready into `ready`.
+    /// Waits up to `timeout`, rounded up to milliseconds; stores the events in `ready`.
     pub fn wait(&self, ready: &mut ReadyList, timeout: Duration) -> io::Result<()> {
         let timeout_ms =
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
@@ -64,7 +64,7 @@ impl Epoll {
 
     fn wait_ms(&self, ready: &mut ReadyList, timeout_ms: libc::c_int) -> io::Result<()> {
         ready.filled = 0;
-        // SAFETY: the list has room for the number of events that is given with it.
+        // SAFETY: the list has the given number of elements.
         let count = unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),
@@ -103,29 +103,29 @@ impl Epoll {
     }
 }
 
-/// Room for what [`Epoll::wait`] finds.
+/// Events of the last [`Epoll::wait`].
 pub struct ReadyList {
     list: Vec<libc::epoll_event>,
     filled: usize,
 }
 
 impl ReadyList {
-    /// Room for `events` descriptors, at least one; the others are told the next time.
+    /// Creates a list for `events` events, at least one; further ones are reported next time.
     pub fn new(events: usize) -> Self {
         Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; events.max(1)], filled: 0 }
     }
 
-    /// How many were found.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.filled
     }
 
-    /// True when the time ran out before anything was ready.
+    /// True if the wait timed out.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
 
-    /// One of those found.
+    /// The event at `index`.
     pub fn at(&self, index: usize) -> Option<Ready> {
         let event = self.list.get(..self.filled)?.get(index)?;
         let broken = libc::EPOLLERR | libc::EPOLLHUP;
@@ -142,24 +142,24 @@ impl ReadyList {
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A new one, not readable yet.
+    /// Creates an unreadable eventfd.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: no pointers; a non-negative result is a new descriptor.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         owned(fd).map(Self)
     }
 
-    /// Makes it readable. Fails only when it has been so 2^64-2 times already, which serves the same end.
+    /// Makes it readable. It fails only after 2^64-2 calls, when it is readable anyway.
     pub fn signal(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: the eight bytes live through the call.
         let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Makes it unreadable again.
+    /// Makes it unreadable.
     pub fn reset(&self) {
         let mut count = [0_u8; 8];
-        // SAFETY: the eight bytes live through the call. Not being readable is no failure here.
+        // SAFETY: the eight bytes live through the call. An error means that it was not readable.
         let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }
@@ -174,18 +174,18 @@ impl AsFd for EventFd {
 pub struct Timer(OwnedFd);
 
 impl Timer {
-    /// A new one, without a time.
+    /// Creates a timer that is not set.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: no pointers; a non-negative result is a new descriptor.
         let fd =
             unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
         owned(fd).map(Self)
     }
 
-    /// Makes it unreadable, and readable from `due` on, a time of [`monotonic`](super::monotonic). A time that has
-    /// passed is due at once.
+    /// Makes it unreadable until `due`, a time of [`monotonic`](super::monotonic). It becomes readable at once if the
+    /// time has passed.
     pub fn set(&self, due: Duration) {
-        // All zero would take the timer away.
+        // Zero would disarm the timer.
         let due = due.max(Duration::from_nanos(1));
         let times = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
@@ -194,7 +194,7 @@ impl Timer {
                 tv_nsec: due.subsec_nanos() as libc::c_long,
             },
         };
-        // SAFETY: `times` lives through the call, and nothing is written back. It fails only for times that are none.
+        // SAFETY: `times` lives through the call, and nothing is written back. It fails only for invalid times.
         let _ = unsafe {
             libc::timerfd_settime(self.0.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &times, std::ptr::null_mut())
         };

@@ -1,8 +1,8 @@
-//! The system calls that neither std nor `socket2` offers: batches of datagrams, time stamps, epoll, eventfd, timers,
+//! System calls that neither std nor `socket2` offers: batches of datagrams, time stamps, epoll, eventfd, timers,
 //! real-time priority.
 //!
-//! Every function here is safe to call; what has to be true for the kernel is kept true inside. This folder is the one
-//! place of the crate with `unsafe` in it.
+//! All functions are safe; the kernel's requirements are guaranteed inside. Only this folder of the crate contains
+//! `unsafe`.
 #![allow(unsafe_code)]
 
 mod datagrams;
@@ -28,7 +28,7 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that a system call has just made and nobody else owns.
+    // SAFETY: a system call has just created the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

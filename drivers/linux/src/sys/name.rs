@@ -1,9 +1,9 @@
-//! Addresses and headers as the kernel reads and writes them.
+//! Socket addresses and message headers in the kernel's format.
 
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An address as the kernel writes it: `sockaddr_in` or `sockaddr_in6`, told apart by the family both begin with.
+/// Socket address in the kernel's format: `sockaddr_in` or `sockaddr_in6`, distinguished by the family.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union Name {
@@ -42,10 +42,10 @@ impl Name {
         }
     }
 
-    /// `None` for a family that is not IP.
+    /// The address; `None` for a family other than IP.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        // SAFETY: every member begins with the family, and all bytes are initialised: zero, or as the kernel or
-        // `set` wrote them. The family says which of the two was written.
+        // SAFETY: every member begins with the family, and all bytes are initialised: zero, or written by the kernel or
+        // `set`. The family tells which of the two was written.
         unsafe {
             match libc::c_int::from(self.family) {
                 libc::AF_INET => {
@@ -55,7 +55,7 @@ impl Name {
                 libc::AF_INET6 => {
                     let ip = Ipv6Addr::from(self.v6.sin6_addr.s6_addr);
                     let port = u16::from_be(self.v6.sin6_port);
-                    // A flow label is the sender's; it names no peer.
+                    // The flow label belongs to the sender and does not identify a peer.
                     Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, self.v6.sin6_scope_id)))
                 }
                 _ => None,

@@ -1,9 +1,9 @@
-//! What a process or a thread asks for itself: open files, real-time priority, memory that stays.
+//! Settings of the process and its threads: open files, real-time priority, locked memory.
 
 use std::io;
 use std::time::Duration;
 
-/// Raises the number of files this process may have open as far as it may raise it itself, and says what it is now.
+/// Raises the soft limit of open files to the hard limit; returns the new limit.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` lives through the call.
@@ -18,16 +18,16 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// The time of the monotonic clock, on which [`Timer`](super::Timer) counts.
+/// Current time of the monotonic clock, which [`Timer`](super::Timer) uses.
 pub fn monotonic() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` lives through the call. The clock exists on every Linux, so that it does not fail.
+    // SAFETY: `time` lives through the call. The clock exists on every Linux, so the call does not fail.
     let _ = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Lets the calling thread run before all others that are not real-time (`SCHED_FIFO`), at `priority` 1 to 99. Threads it
-/// starts do not inherit that.
+/// Makes the calling thread run before all threads that are not real-time (`SCHED_FIFO`), with `priority` 1 to 99.
+/// Threads that it starts do not inherit this.
 pub fn set_real_time(priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -35,28 +35,29 @@ pub fn set_real_time(priority: u8) -> io::Result<()> {
     done(unsafe { libc::sched_setscheduler(0, policy, &parameter) })
 }
 
-/// Gives the calling thread a share of the processor: -20 the most, 19 the least.
+/// Sets the nice value of the calling thread: -20 is the largest share of the processor, 19 the smallest.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     // SAFETY: no pointers; 0 is the calling thread.
     done(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, libc::c_int::from(nice)) })
 }
 
-/// How much later than asked for the kernel may end the calling thread's waits, to join them with others.
+/// Sets the time by which the kernel may delay the calling thread's waits to join them with others.
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
     let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
     // SAFETY: no pointers.
     done(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos) })
 }
 
-/// Keeps the process's memory, as it is mapped now, from being paged out once it has been touched. Memory that is mapped
-/// later is not kept: with a small limit (`ulimit -l`) it could then not be had at all.
+/// Locks the currently mapped memory of the process, each page when it is touched. Memory mapped later is not locked:
+/// with a small limit (`ulimit -l`) mapping it would fail.
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: no pointers.
     done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })
 }
 
-/// Has glibc's allocator give back free memory at the end of a heap from 1 MiB on, and map blocks from 128 KiB on by themselves
-/// (mallopt(3)). Without it both bounds grow with the largest block ever freed, and a flood leaves its memory behind.
+/// Makes glibc's allocator return free memory at the end of a heap from 1 MiB on, and map blocks from 128 KiB on
+/// separately (mallopt(3)). Otherwise both thresholds grow with the largest freed block, and memory of a flood is not
+/// returned.
 pub fn bound_free_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no pointers; the values are in the documented ranges.
@@ -66,7 +67,7 @@ pub fn bound_free_heap() {
     }
 }
 
-/// Gives free pages of the allocator's heap back to the system, where it is glibc's.
+/// Returns free pages of the heap to the system, if the allocator is glibc's.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no pointers; it may be called at any time from any thread.

@@ -1,4 +1,4 @@
-//! What `socket2` does not offer for a socket.
+//! Socket calls that `socket2` does not offer.
 
 use super::name::Name;
 use super::owned;
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Takes one connection off a listening socket, non-blocking and closed on exec, with the peer's address.
+/// Accepts a connection, non-blocking and close-on-exec; returns it with the peer's address.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut name = Name::empty();
     let mut length = size_of::<Name>() as libc::socklen_t;
-    // SAFETY: name and length live through the call and the length is the name's room.
+    // SAFETY: name and length live through the call and the length is that of the name.
     let fd = unsafe {
         libc::accept4(
             listener.as_raw_fd(),
@@ -26,7 +26,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((fd, peer))
 }
 
-/// Waits until `socket` has room to write; false when the time ran out first.
+/// Waits until `socket` is writable; false if the time limit has passed.
 pub fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let timeout_ms =
@@ -35,8 +35,8 @@ pub fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
     unsafe { libc::poll(&mut wanted, 1, timeout_ms) > 0 }
 }
 
-/// Asks for kernel buffers of `bytes` in both directions: beyond the system's limit if the process may do that, else
-/// up to it. Getting less is no error.
+/// Requests kernel buffers of `bytes` in both directions: above the system's limit if the process has the privilege,
+/// otherwise up to it. Smaller buffers are not an error.
 pub fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) {
     let size = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |option: libc::c_int| {

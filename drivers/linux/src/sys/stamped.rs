@@ -1,4 +1,4 @@
-//! Datagrams with the time at which they arrived: `recvmmsg` with `SO_TIMESTAMPNS`.
+//! Datagrams with their arrival time: `recvmmsg` with `SO_TIMESTAMPNS`.
 
 use super::name::{Name, empty_header};
 use std::io;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Has the kernel note when each datagram arrives at `socket`, for [`StampedBatch`].
+/// Makes the kernel record the arrival time of each datagram at `socket`, for [`StampedBatch`].
 ///
-/// Drawback: the first socket of the whole system that asks makes the kernel begin, which takes it some milliseconds; until
-/// then a datagram's time is that of being received.
+/// The kernel needs some milliseconds to start time stamping for the first such socket of the system; until then the
+/// time is that of receiving.
 pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the value is an int that lives through the call, its length is given.
@@ -26,38 +26,38 @@ pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// One datagram as it arrived.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Stamped<'a> {
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// When the kernel had it, by the wall clock. `None`: the socket was not asked to [`stamp_arrivals`].
+    /// Arrival time by the wall clock. `None`: [`stamp_arrivals`] was not called for the socket.
     pub arrived: Option<SystemTime>,
-    /// Its bytes, as many as there is room for.
+    /// Bytes of the datagram, truncated to the buffer.
     pub bytes: &'a mut [u8],
-    /// False: it was longer than the room.
+    /// False: the datagram was truncated.
     pub is_whole: bool,
 }
 
-/// Room for a batch of short datagrams with their time stamps, and the last batch that came in.
+/// Buffers for a batch of short datagrams with time stamps, and the last received batch.
 pub struct StampedBatch {
     bytes: Vec<u8>,
     names: Vec<Name>,
-    /// Not read by us, but `headers` point into it; so too the next.
+    /// Not read, but `headers` point into it; the same holds for `_parts`.
     _controls: Vec<Control>,
     _parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     filled: usize,
 }
 
-/// Room for the one control message that is asked for, aligned as such messages are.
+/// Buffer for the requested control message, with its alignment.
 type Control = [u64; CONTROL_WORDS];
 
 impl StampedBatch {
-    /// The room for one datagram, bytes: more than an Ethernet frame brings.
+    /// Size of the buffer of one datagram in bytes: more than an Ethernet frame.
     pub const ROOM_BYTES: usize = 2048;
 
-    /// Room for `datagrams`, 1 to [`BATCH_MAX`](super::BATCH_MAX).
+    /// Creates buffers for `datagrams` datagrams, 1 to [`BATCH_MAX`](super::BATCH_MAX).
     pub fn new(datagrams: usize) -> Self {
         let datagrams = datagrams.clamp(1, super::BATCH_MAX);
         let mut bytes = vec![0_u8; datagrams * Self::ROOM_BYTES];
@@ -83,10 +83,10 @@ impl StampedBatch {
         Self { bytes, names, _controls: controls, _parts: parts, headers, filled: 0 }
     }
 
-    /// Receives up to a batch without waiting, forgetting the last one, and says how many came. `WouldBlock`: none.
+    /// Receives a batch without blocking, replacing the last one; returns the number of datagrams. `WouldBlock`: none.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.filled = 0;
-        // The kernel wrote the real lengths over the rooms'.
+        // The kernel has overwritten the buffers' lengths with the actual ones.
         for header in &mut self.headers {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = size_of::<Control>() as _;
@@ -106,7 +106,7 @@ impl StampedBatch {
         Ok(self.filled)
     }
 
-    /// One datagram of the last batch.
+    /// A datagram of the last batch.
     pub fn datagram(&mut self, index: usize) -> Option<Stamped<'_>> {
         let header = self.headers.get(..self.filled)?.get(index)?;
         let length = (header.msg_len as usize).min(Self::ROOM_BYTES);
@@ -120,7 +120,7 @@ impl StampedBatch {
     }
 }
 
-/// The time stamp among the control messages of a header that `recvmmsg` has filled.
+/// Returns the time stamp in the control messages of a header that `recvmmsg` has filled.
 fn stamp_of(header: &libc::msghdr) -> Option<SystemTime> {
     // SAFETY: the header's control pointer and length describe memory of the batch that the kernel wrote whole control
     // messages into; these macros walk no further than that length.
@@ -138,5 +138,5 @@ fn stamp_of(header: &libc::msghdr) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(since)
 }
 
-/// 64 bytes: a header of 16, a time of 16, and as much again.
+/// 64 bytes: a header of 16, a time stamp of 16, and a reserve.
 const CONTROL_WORDS: usize = 8;

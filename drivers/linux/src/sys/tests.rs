@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 #[test]
-fn addresses_survive_the_way_to_the_kernel_and_back() {
+fn addresses_are_converted_to_the_kernels_format_and_back() {
     for text in ["127.0.0.1:5060", "255.1.2.3:1", "[::1]:65535", "[2001:db8::5]:5060", "[fe80::1%3]:5060"] {
         let address: SocketAddr = text.parse().unwrap();
         let mut name = Name::empty();
@@ -31,7 +31,7 @@ fn an_eventfd_ends_a_wait_until_it_is_reset() {
 }
 
 #[test]
-fn a_batch_goes_out_and_comes_in_whole() {
+fn a_batch_is_sent_and_received() {
     let (a, b) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -53,7 +53,7 @@ fn a_batch_goes_out_and_comes_in_whole() {
 }
 
 #[test]
-fn a_packet_that_cannot_be_sent_is_named_and_the_others_go() {
+fn a_failed_packet_is_skipped_and_the_others_are_sent() {
     let (a, b) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
@@ -73,7 +73,7 @@ fn a_packet_that_cannot_be_sent_is_named_and_the_others_go() {
 }
 
 #[test]
-fn a_timer_ends_a_wait_at_its_time_and_not_before() {
+fn a_timer_ends_a_wait_at_its_time() {
     let (epoll, timer) = (Epoll::new().unwrap(), Timer::new().unwrap());
     epoll.add(timer.as_fd(), 3, Interest::Read).unwrap();
     let mut ready = ReadyList::new(4);
@@ -90,10 +90,10 @@ fn a_timer_ends_a_wait_at_its_time_and_not_before() {
 }
 
 #[test]
-fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_told() {
+fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_marked() {
     let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     stamp_arrivals(b.as_fd()).unwrap();
-    // The first socket that asks for it makes the kernel begin, which takes it a moment.
+    // The kernel needs a moment to start time stamping for the first socket that requests it.
     std::thread::sleep(Duration::from_millis(100));
     let before = SystemTime::now();
     let to = b.local_addr().unwrap();
@@ -120,7 +120,7 @@ fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_told() {
 }
 
 #[test]
-fn a_priority_that_is_not_allowed_is_an_error_and_one_that_is_holds_for_the_thread() {
+fn a_priority_that_is_not_permitted_is_an_error() {
     let thread = std::thread::spawn(|| (set_real_time(1).is_ok(), set_nice(5).is_ok()));
     assert!(thread.join().unwrap().1, "anyone may be nicer");
     assert!(set_real_time(0).is_err() && set_real_time(100).is_err());

@@ -1,5 +1,5 @@
-//! A node whose messages say what it shall do: lines of text, `SHARD VERB ARGUMENTS`. And what a test needs to talk
-//! to it.
+//! A node that is controlled by its messages, lines of the form `SHARD VERB ARGUMENTS`, and helpers to communicate with
+//! it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::vec::Drain;
 
-/// One shard of the machine under the driver.
+/// One shard of the node.
 #[derive(Default)]
 pub(crate) struct Talker {
     pub(crate) shard: u16,
     pub(crate) events: Vec<Event>,
-    pub(crate) heard: Vec<String>,
+    pub(crate) received: Vec<String>,
     timers: Vec<(Instant, Flow)>,
 }
 
@@ -45,7 +45,7 @@ impl Node for Talker {
                 let id = flow.connection.map_or(0, |id| id.0);
                 cx.out.send(flow, Token::NONE, format!("{id}\n").as_bytes());
             }
-            // Its connection is in use.
+            // Keeps the connection open.
             "keep" => {
                 cx.out.keep(&flow, Instant::FAR);
                 cx.out.send(flow, Token::NONE, received.bytes);
@@ -90,7 +90,7 @@ impl Node for Talker {
             "panic" => panic!("as the message asks"),
             _ => {}
         }
-        self.heard.push(text);
+        self.received.push(text);
     }
 
     fn on_event(&mut self, _: &mut Context<'_, String>, event: Event) {
@@ -113,7 +113,7 @@ impl Node for Talker {
 }
 
 impl Talker {
-    /// A token of this shard, in the driver's convention.
+    /// Token of this shard (see `shard_of_token`).
     fn token(&self, number: &str) -> Token {
         match number.parse().unwrap() {
             0 => Token::NONE,
@@ -126,7 +126,7 @@ impl Talker {
     }
 }
 
-/// Lines. `?` asks for a pong, `#` is an error.
+/// Framer of lines. `?` is a keep-alive, `#` is a framing error.
 pub(crate) struct Lines {
     bytes: Vec<u8>,
     taken: usize,
@@ -180,7 +180,7 @@ impl Framer for Lines {
     }
 }
 
-/// A sink that stores when the test says so.
+/// Sink whose storage is controlled by the test.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) asked: AtomicU64,
@@ -199,7 +199,7 @@ impl ActionSink<String> for Ledger {
     }
 }
 
-/// A runtime with `shards` nodes on listeners of 127.0.0.1 and `workers` threads.
+/// Starts a runtime with `shards` nodes on listeners of 127.0.0.1 and `workers` threads.
 pub(crate) fn start(listeners: &[&str], workers: usize, shards: u16, config: Config) -> Runtime<Talker> {
     start_with(listeners, workers, shards, config, Arc::new(Ledger::default()))
 }
@@ -221,7 +221,7 @@ pub(crate) fn address(runtime: &Runtime<Talker>, listener: usize) -> SocketAddr 
     runtime.listeners()[listener].address
 }
 
-/// A datagram client whose waits end.
+/// Datagram client with timeouts.
 pub(crate) fn client(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind(if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
     socket.connect(server).unwrap();
@@ -240,11 +240,11 @@ pub(crate) fn events(runtime: &Runtime<Talker>, shard: u16) -> Vec<Event> {
     runtime.shards().with_shard(shard, |node| node.events.clone()).unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !holds() {
-        assert!(std::time::Instant::now() < end, "in vain: {what}");
+        assert!(std::time::Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

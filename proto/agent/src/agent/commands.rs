@@ -1,10 +1,9 @@
-//! The program's commands for calls and queries.
+//! Commands of the program for calls and queries.
 
 use crate::call::Calls;
-use crate::context::AgentContext;
+use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Scope};
 use crate::next_hop::preloaded_route;
-use crate::request::Requests;
 use crate::session::SDP;
 use crate::{AccountId, Action, CallError, CallId, CallState, QueryId, Role, RouteError, UserAgent};
 use ringway_sansio::Context;
@@ -27,7 +26,7 @@ impl UserAgent {
         self.calls.iter()
     }
 
-    /// Makes a call. `target` is a SIP URI; without a scheme `sip:` is prepended, and a user alone is one of the account's
+    /// Starts a call. `target` is a SIP URI; without a scheme `sip:` is prepended, and a user alone is one of the account's
     /// domain. `media` is the local address and capabilities; it is offered in the INVITE.
     pub fn call(
         &mut self,
@@ -36,12 +35,12 @@ impl UserAgent {
         target: &str,
         media: LocalMedia,
     ) -> Result<CallId, CallError> {
-        self.run(cx, |calls, cx, requests| calls.call(cx, requests, account, target, media))
+        self.run(cx, |calls, cx| calls.call(cx, account, target, media))
     }
 
     /// Sends 180 to the caller of a ringing call, or another provisional status from 101 to 199.
     pub fn ring(&mut self, cx: &mut Context<'_, Action>, call: CallId, status: u16) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.ring(cx, requests, call, status))
+        self.run(cx, |calls, cx| calls.ring(cx, call, status))
     }
 
     /// Answers a call. `media` is the local address and capabilities.
@@ -51,7 +50,7 @@ impl UserAgent {
         call: CallId,
         media: LocalMedia,
     ) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.answer(cx, requests, call, media))
+        self.run(cx, |calls, cx| calls.answer(cx, call, media))
     }
 
     /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
@@ -61,25 +60,25 @@ impl UserAgent {
         call: CallId,
         status: u16,
     ) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.reject(cx, requests, call, status))
+        self.run(cx, |calls, cx| calls.reject(cx, call, status))
     }
 
     /// Ends a call: CANCEL before the answer, 603 for a ringing call, BYE for an established one.
     pub fn hang_up(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.hang_up(cx, requests, call))
+        self.run(cx, |calls, cx| calls.hang_up(cx, call))
     }
 
     /// Puts a call on hold: requests the peer to send nothing. The result is `MediaChanged` or `ChangeRefused`.
     pub fn hold(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.hold(cx, requests, call))
+        self.run(cx, |calls, cx| calls.hold(cx, call))
     }
 
     /// Ends the hold of a call.
     pub fn resume(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.resume(cx, requests, call))
+        self.run(cx, |calls, cx| calls.resume(cx, call))
     }
 
-    /// Sets whether a protected call may become unprotected if the peer offers that. The default is no.
+    /// Allows or forbids that a protected call becomes unprotected if the peer offers that. The default is to forbid it.
     pub fn allow_unprotected(&mut self, call: CallId, allowed: bool) -> Result<(), CallError> {
         self.calls.allow_unprotected(call, allowed)
     }
@@ -91,7 +90,7 @@ impl UserAgent {
         call: CallId,
         target: &str,
     ) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.transfer(cx, requests, call, target))
+        self.run(cx, |calls, cx| calls.transfer(cx, call, target))
     }
 
     /// Accepts the transfer that the peer of `call` requested: makes a new call, and returns its identifier.
@@ -101,12 +100,12 @@ impl UserAgent {
         call: CallId,
         media: LocalMedia,
     ) -> Result<CallId, CallError> {
-        self.run(cx, |calls, cx, requests| calls.accept_transfer(cx, requests, call, media))
+        self.run(cx, |calls, cx| calls.accept_transfer(cx, call, media))
     }
 
     /// Rejects the transfer that the peer of `call` requested.
     pub fn reject_transfer(&mut self, cx: &mut Context<'_, Action>, call: CallId) -> Result<(), CallError> {
-        self.run(cx, |calls, cx, requests| calls.reject_transfer(cx, requests, call))
+        self.run(cx, |calls, cx| calls.reject_transfer(cx, call))
     }
 
     /// Sends OPTIONS to `target`. The result is an [`AgentEvent::QueryAnswered`](crate::AgentEvent::QueryAnswered).
@@ -157,10 +156,11 @@ impl UserAgent {
     fn run<R>(
         &mut self,
         cx: &mut Context<'_, Action>,
-        command: impl FnOnce(&mut Calls, &mut AgentContext<'_>, &mut Requests) -> R,
+        command: impl FnOnce(&mut Calls, &mut CoreContext<'_>) -> R,
     ) -> R {
         let added_from = cx.out.len();
-        let result = command(&mut self.calls, &mut self.shared.lend(cx), &mut self.requests);
+        let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+        let result = command(&mut self.calls, core);
         self.settle(cx, added_from);
         result
     }

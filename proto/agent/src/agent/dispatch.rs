@@ -1,5 +1,7 @@
 //! Received requests: checks that all methods share, dispatch to the components, and OPTIONS.
 
+use crate::call::Calls;
+use crate::core_context::CoreContext;
 use crate::request::reply::{ALLOW, IncomingRequest, SUPPORTED, add_abilities, add_contact};
 use crate::text::unfolded;
 use crate::{Action, UserAgent};
@@ -18,95 +20,84 @@ impl UserAgent {
         uri: Uri<'_>,
         flow: Flow,
     ) {
-        let key = match self.requests.receive_request(&mut self.shared.lend(cx), message) {
+        let received = self.requests.receive_request(&mut self.shared.lend(cx), message);
+        let (cx, calls) = (&mut CoreContext::new(&mut self.shared, &mut self.requests, cx), &mut self.calls);
+        let key = match received {
             Incoming::Absorbed => return,
-            Incoming::AckOfSuccess(_) => return self.on_ack(cx, message),
-            Incoming::New(_) if method == Method::Ack => return self.on_ack(cx, message),
+            Incoming::AckOfSuccess(_) => return calls.on_ack(cx, message),
+            Incoming::New(_) if method == Method::Ack => return calls.on_ack(cx, message),
             Incoming::New(key) => key,
         };
-        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None };
+        let incoming = &IncomingRequest { message, method, uri, flow, key, server: None, proven_user: None };
         if method == Method::Cancel {
-            return self.calls.on_cancel(&mut self.shared.lend(cx), &mut self.requests, incoming);
+            return calls.on_cancel(cx, incoming);
         }
         if uri.scheme() != Scheme::Sip {
-            let cx = &mut self.shared.lend(cx);
-            return self.requests.refuse(cx, incoming, 416, "Unsupported URI Scheme");
+            return cx.refuse(incoming, 416, "Unsupported URI Scheme");
         }
-        if !self.understands(cx, incoming) {
+        if !supports_extensions(cx, incoming) {
             return;
         }
-        let (calls, requests) = (&mut self.calls, &mut self.requests);
         match method {
-            Method::Invite => calls.on_invite(&mut self.shared.lend(cx), requests, incoming),
-            Method::Bye => calls.on_bye(&mut self.shared.lend(cx), requests, incoming),
-            Method::Update => calls.on_update(&mut self.shared.lend(cx), requests, incoming),
-            Method::Refer => calls.on_refer(&mut self.shared.lend(cx), requests, incoming),
-            Method::Notify => calls.on_notify(&mut self.shared.lend(cx), requests, incoming),
-            Method::Options => self.on_options(cx, incoming),
+            Method::Invite => calls.on_invite(cx, incoming),
+            Method::Bye => calls.on_bye(cx, incoming),
+            Method::Update => calls.on_update(cx, incoming),
+            Method::Refer => calls.on_refer(cx, incoming),
+            Method::Notify => calls.on_notify(cx, incoming),
+            Method::Options => on_options(calls, cx, incoming),
             Method::Register
             | Method::Prack
             | Method::Info
             | Method::Message
             | Method::Subscribe
-            | Method::Publish => self.refuse_method(cx, incoming, 405, "Method Not Allowed"),
+            | Method::Publish => refuse_method(cx, incoming, 405, "Method Not Allowed"),
             Method::Ack | Method::Cancel => {}
-            Method::Other(_) => self.refuse_method(cx, incoming, 501, "Not Implemented"),
+            Method::Other(_) => refuse_method(cx, incoming, 501, "Not Implemented"),
         }
     }
+}
 
-    fn on_ack(&mut self, cx: &mut Context<'_, Action>, message: &Message<'_>) {
-        self.calls.on_ack(&mut self.shared.lend(cx), &mut self.requests, message);
+/// Handles OPTIONS (RFC 3261 §11.2), inside a dialog or outside.
+fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
+    let is_in_dialog = incoming.message.to().tag().is_some();
+    let account = if is_in_dialog {
+        let Some(account) = calls.account_in_order(cx, incoming) else { return };
+        Some(account)
+    } else {
+        cx.config.account_for(&incoming.uri)
+    };
+    let Some(account) = account else {
+        return cx.refuse(incoming, 404, "Not Found");
+    };
+    cx.respond(incoming, 200, "OK", None, |response, config| {
+        add_contact(response, config, account, incoming.flow);
+        add_abilities(response);
+        response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
+        None
+    });
+}
+
+/// Refuses a request that requires an unsupported extension with 420 (RFC 3261 §8.2.2.3). False if it was refused.
+fn supports_extensions(cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) -> bool {
+    let foreign: Vec<Vec<u8>> = incoming
+        .message
+        .values(HeaderName::Require)
+        .filter(|option| !option.eq_ignore_ascii_case(SUPPORTED))
+        .map(unfolded)
+        .collect();
+    if foreign.is_empty() {
+        return true;
     }
-
-    /// Handles OPTIONS (RFC 3261 §11.2), inside a dialog or outside.
-    fn on_options(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) {
-        let is_in_dialog = incoming.message.to().tag().is_some();
-        let account = if is_in_dialog {
-            let cx = &mut self.shared.lend(cx);
-            let Some(account) = self.calls.account_in_order(cx, &mut self.requests, incoming) else { return };
-            Some(account)
-        } else {
-            self.shared.config.account_for(&incoming.uri)
-        };
-        let Some(account) = account else {
-            return self.requests.refuse(&mut self.shared.lend(cx), incoming, 404, "Not Found");
-        };
-        self.requests.respond(&mut self.shared.lend(cx), incoming, 200, "OK", None, |response, config| {
-            add_contact(response, config, account, incoming.flow);
-            add_abilities(response);
-            response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
-            None
-        });
-    }
-
-    /// RFC 3261 §8.2.2.3: refuses what requires something that is not here.
-    fn understands(&mut self, cx: &mut Context<'_, Action>, incoming: &IncomingRequest<'_, '_>) -> bool {
-        let foreign: Vec<Vec<u8>> = incoming
-            .message
-            .values(HeaderName::Require)
-            .filter(|option| !option.eq_ignore_ascii_case(SUPPORTED))
-            .map(unfolded)
-            .collect();
-        if foreign.is_empty() {
-            return true;
+    cx.refuse_with(incoming, 420, "Bad Extension", |response| {
+        for option in &foreign {
+            response.header(HeaderName::Unsupported, option);
         }
-        self.requests.refuse_with(&mut self.shared.lend(cx), incoming, 420, "Bad Extension", |response| {
-            for option in &foreign {
-                response.header(HeaderName::Unsupported, option);
-            }
-        });
-        false
-    }
+    });
+    false
+}
 
-    fn refuse_method(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        incoming: &IncomingRequest<'_, '_>,
-        status: u16,
-        phrase: &str,
-    ) {
-        self.requests.refuse_with(&mut self.shared.lend(cx), incoming, status, phrase, |response| {
-            response.header(HeaderName::Allow, ALLOW);
-        });
-    }
+fn refuse_method(cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>, status: u16, phrase: &str) {
+    cx.refuse_with(incoming, status, phrase, |response| {
+        response.header(HeaderName::Allow, ALLOW);
+    });
 }

@@ -8,100 +8,67 @@
 //!      └────────────────────── Waiting ◄────┘ 491
 //! ```
 //!
-//! What cannot be sent is told as a refusal too, with 503.
+//! A change that cannot be sent is reported as a refusal, with 503.
 //!
-//! The program says what it wants, not what is to be sent: whatever was under way, [`Calls::reconcile`] brings the two
-//! together when it may.
+//! The program sets the wanted state, not the request: [`Calls::reconcile`] sends a change as soon as no other is pending.
 
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::outgoing::abilities;
+use crate::call::state::Reoffer;
 use crate::call::{Calls, Timer};
-use crate::context::AgentContext;
+use crate::core_context::CoreContext;
 use crate::draft::{Body, CallRequest, ContactField, Purpose};
+use crate::request::Answer;
 use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
-use crate::request::{Answer, Requests};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::TimerKey;
 use ringway_sdp::{Direction, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, ResponseWriter};
 use ringway_transaction::{ServerId, SlabKey};
 
-/// A change of ours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reoffer {
-    /// None is under way.
-    #[default]
-    Nothing,
-    /// An INVITE waits for its answer.
-    Sent {
-        /// Whether it puts the call on hold.
-        hold: bool,
-        retries: u8,
-    },
-    /// It met one of the other side's, and is tried again (RFC 3261 §14.1).
-    Waiting { timer: TimerKey, retries: u8 },
-}
-
 impl Calls {
     /// Puts a call on hold. The result is `MediaChanged` or `ChangeRefused`.
-    pub(crate) fn hold(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        call: CallId,
-    ) -> Result<(), CallError> {
-        self.want_hold(cx, requests, call, true)
+    pub(crate) fn hold(&mut self, cx: &mut CoreContext<'_>, call: CallId) -> Result<(), CallError> {
+        self.want_hold(cx, call, true)
     }
 
     /// Ends the hold of a call.
-    pub(crate) fn resume(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        call: CallId,
-    ) -> Result<(), CallError> {
-        self.want_hold(cx, requests, call, false)
+    pub(crate) fn resume(&mut self, cx: &mut CoreContext<'_>, call: CallId) -> Result<(), CallError> {
+        self.want_hold(cx, call, false)
     }
 
-    /// Sets whether a protected call may become unprotected if the peer offers that. The default is no.
+    /// Allows or forbids that a protected call becomes unprotected if the peer offers that. The default is to forbid it.
     pub(crate) fn allow_unprotected(&mut self, call: CallId, allowed: bool) -> Result<(), CallError> {
         let call = self.call_mut(call).ok_or(CallError::NoCall)?;
         call.session.as_mut().ok_or(CallError::WrongState)?.allow_unprotected(allowed);
         Ok(())
     }
 
-    fn want_hold(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        wanted: bool,
-    ) -> Result<(), CallError> {
+    fn want_hold(&mut self, cx: &mut CoreContext<'_>, id: CallId, wanted: bool) -> Result<(), CallError> {
         let call = self.call_mut(id).ok_or(CallError::NoCall)?;
         if !matches!(call.state, CallState::Established | CallState::Accepted) {
             return Err(CallError::WrongState);
         }
         call.hold.wanted = wanted;
-        self.reconcile(cx, requests, id);
+        self.reconcile(cx, id);
         Ok(())
     }
 
-    /// Sends the change that is wanted, if there is one and none is under way.
-    pub(super) fn reconcile(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
-        self.offer_again(cx, requests, id, 0);
+    /// Sends the wanted change, if there is one and none is pending.
+    pub(super) fn reconcile(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+        self.offer_again(cx, id, 0);
     }
 
-    pub(super) fn on_glare_timer(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+    pub(super) fn on_glare_timer(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         let Reoffer::Waiting { retries, .. } = call.reoffer else { return };
         call.reoffer = Reoffer::Nothing;
-        self.offer_again(cx, requests, id, retries);
+        self.offer_again(cx, id, retries);
     }
 
-    fn offer_again(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId, retries: u8) {
+    fn offer_again(&mut self, cx: &mut CoreContext<'_>, id: CallId, retries: u8) {
         let Some(call) = self.call_mut(id) else { return };
         let is_free = call.state == CallState::Established
             && call.acceptance.is_none()
@@ -123,7 +90,7 @@ impl Calls {
         draft.contact = ContactField::Target;
         draft.fields = abilities();
         call.reoffer = Reoffer::Sent { hold, retries };
-        if let Err(why) = requests.submit(cx, draft, Purpose::Call(id, CallRequest::Reinvite)) {
+        if let Err(why) = cx.submit(draft, Purpose::Call(id, CallRequest::Reinvite)) {
             self.retract_offer(id);
             self.refuse_change(cx, id, 503, why.reason());
         }
@@ -132,39 +99,29 @@ impl Calls {
     /// Handles the result of a re-INVITE.
     pub(super) fn on_reinvite_answer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
     ) {
         match (answer.status, answer.message) {
             (..=199, _) => {}
-            (200..=299, Some(message)) => self.on_changed(cx, requests, id, key, message),
+            (200..=299, Some(message)) => self.on_changed(cx, id, key, message),
             (491, _) => self.on_glare(cx, id),
             _ => {
-                if requests.was_never_sent(key) {
+                if cx.requests.was_never_sent(key) {
                     self.retract_offer(id);
                 }
-                if self.call_state(id) == Some(CallState::Established)
-                    && !self.ends_dialog(cx, requests, id, answer)
-                {
+                if self.call_state(id) == Some(CallState::Established) && !self.ends_dialog(cx, id, answer) {
                     self.refuse_change(cx, id, answer.status, &answer.reason);
                 }
             }
         }
     }
 
-    fn on_changed(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-    ) {
+    fn on_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let body_bytes_max = cx.config.limits.body_bytes_max;
-        let acks = requests.ack_count(key);
+        let acks = cx.requests.ack_count(key);
         let is_ours = self.call_at(id).is_some_and(|call| {
             call.dialog.is(
                 message.call_id(),
@@ -180,7 +137,7 @@ impl Calls {
         call.dialog.refresh_target(message);
         let (account, tag) = (call.account, call.dialog.remote_tag.clone());
         if let Ok(ack) = call.dialog.ack(account, message.cseq().number) {
-            requests.acknowledge(cx, key, &tag, ack);
+            cx.acknowledge(key, &tag, ack);
         }
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Established) else {
             return;
@@ -197,20 +154,20 @@ impl Calls {
             Ok(params) => {
                 call.hold.reached = hold;
                 let is_held = !params.direction.sends();
-                self.tell_changed(cx, id, params);
+                self.report_changed(cx, id, params);
                 self.note_peer_hold(cx, id, is_held);
-                self.reconcile(cx, requests, id);
+                self.reconcile(cx, id);
             }
-            // An accepted offer whose answer cannot be taken leaves the two sides with different ideas of the call.
+            // The peer has accepted the offer, so with an unacceptable answer the two sides have different sessions.
             Err(why) => {
                 cx.counters.sessions_refused += 1;
-                self.leave(cx, requests, id, why.status, &why.reason, By::Local);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }
 
-    /// RFC 3261 §14.1: who made the call waits longer, so that the two do not meet again.
-    fn on_glare(&mut self, cx: &mut AgentContext<'_>, id: CallId) {
+    /// Schedules the retry after glare (RFC 3261 §14.1): the caller waits longer, so that the two do not collide again.
+    fn on_glare(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let (retries_max, units) = (cx.config.limits.glare_retries_max, cx.random.rng.next_u64());
         let Some(call) = self.call_mut(id) else { return };
         let Reoffer::Sent { retries, .. } = call.reoffer else { return };
@@ -238,7 +195,7 @@ impl Calls {
     }
 
     /// Reports that a change was refused; the state before it is restored.
-    fn refuse_change(&mut self, cx: &mut AgentContext<'_>, id: CallId, status: u16, reason: &str) {
+    fn refuse_change(&mut self, cx: &mut CoreContext<'_>, id: CallId, status: u16, reason: &str) {
         let Some(call) = self.call_mut(id) else { return };
         if let Some(session) = call.session.as_mut() {
             session.abandon_offer();
@@ -249,12 +206,12 @@ impl Calls {
     }
 
     /// Reports a new agreement on media.
-    pub(super) fn tell_changed(&mut self, cx: &mut AgentContext<'_>, id: CallId, params: MediaParams) {
+    pub(super) fn report_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, params: MediaParams) {
         cx.emit(AgentEvent::MediaChanged { call: id, params });
     }
 
-    /// Notes whether the peer holds the call: its description does not receive.
-    pub(super) fn note_peer_hold(&mut self, cx: &mut AgentContext<'_>, id: CallId, is_held: bool) {
+    /// Notes if the peer holds the call: its description does not receive.
+    pub(super) fn note_peer_hold(&mut self, cx: &mut CoreContext<'_>, id: CallId, is_held: bool) {
         let Some(call) = self.call_mut(id) else { return };
         if call.hold.by_peer != is_held {
             call.hold.by_peer = is_held;
@@ -276,50 +233,45 @@ impl Calls {
     }
 
     /// Handles a re-INVITE.
-    pub(super) fn on_reinvite(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        incoming: &IncomingRequest<'_, '_>,
-    ) {
-        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+    pub(super) fn on_reinvite(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
+        let Some(id) = self.call_in_order(cx, incoming) else { return };
         let Some(call) = self.call_at(id) else { return };
         let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
         match (call.state, call.reoffer) {
             (CallState::Leaving | CallState::Cancelling, _) => {
-                return requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+                return cx.refuse(incoming, 481, "Call/Transaction Does Not Exist");
             }
-            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, requests, incoming),
+            (CallState::Calling | CallState::Ringing, _) => return self.refuse_until_later(cx, incoming),
             (CallState::Accepted | CallState::Established, Reoffer::Sent { .. }) => {
-                return requests.refuse(cx, incoming, 491, "Request Pending");
+                return cx.refuse(incoming, 491, "Request Pending");
             }
             (CallState::Accepted | CallState::Established, _) if awaits_answer => {
-                return self.ask_later(cx, requests, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
-        // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = requests.begin(cx, incoming, Some(id)) else { return };
+        // Before anything changes: without a transaction the session must not change.
+        let Some(server) = cx.begin(incoming, Some(id)) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
-        // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
+        // The sender of a new INVITE has our response to the last one, even if its ACK is lost.
         if self.end_acceptance(id).is_some()
             && let Some(call) = self.call_mut(id)
         {
             call.state = CallState::Established;
         }
         match self.negotiate(cx, incoming, id) {
-            Ok(agreed) => self.accept_change(cx, requests, incoming, id, server, agreed),
+            Ok(agreed) => self.accept_change(cx, incoming, id, server, agreed),
             Err(why) => {
-                requests.refuse_session(cx, incoming, &why);
+                cx.refuse_session(incoming, &why);
                 cx.emit(AgentEvent::OfferRefused { call: id, status: why.status, reason: why.reason });
             }
         }
     }
 
-    /// Answers the offer of a request, or makes one if it has none. `true`: ours has no answer yet.
+    /// Answers the offer of a request, or creates one if it has none; then the second value is true.
     pub(super) fn negotiate(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
         id: CallId,
     ) -> Result<(Vec<u8>, bool), NotAcceptable> {
@@ -334,7 +286,7 @@ impl Calls {
                 let (body, params) = session.answer(offer, wanted)?;
                 call.hold.reached = call.hold.wanted;
                 let is_held = !params.direction.sends();
-                self.tell_changed(cx, id, params);
+                self.report_changed(cx, id, params);
                 self.note_peer_hold(cx, id, is_held);
                 Ok((body, false))
             }
@@ -343,8 +295,7 @@ impl Calls {
 
     fn accept_change(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
         id: CallId,
         server: ServerId,
@@ -363,44 +314,39 @@ impl Calls {
         let _ = response.finish_with_body(SDP, &body);
         let cseq = incoming.message.cseq().number;
         let acceptance = Acceptance::new(server, bytes, cseq, Accepting::Change, awaits_answer);
-        self.begin_acceptance(cx, requests, id, acceptance);
+        self.begin_acceptance(cx, id, acceptance);
     }
 
     /// Handles UPDATE (RFC 3311): a change of the session or of the remote target without an INVITE.
-    pub(crate) fn on_update(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        incoming: &IncomingRequest<'_, '_>,
-    ) {
-        let Some(id) = self.call_in_order(cx, requests, incoming) else { return };
+    pub(crate) fn on_update(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
+        let Some(id) = self.call_in_order(cx, incoming) else { return };
         let Some(call) = self.call_at(id) else { return };
         let has_offer = !incoming.message.body().is_empty();
         let is_pending = matches!(call.reoffer, Reoffer::Sent { .. });
         let awaits_answer = call.acceptance.as_ref().is_some_and(|acceptance| acceptance.awaits_answer);
         match call.state {
             CallState::Leaving | CallState::Cancelling => {
-                return requests.refuse(cx, incoming, 481, "Call/Transaction Does Not Exist");
+                return cx.refuse(incoming, 481, "Call/Transaction Does Not Exist");
             }
-            // The first offer and answer are not through.
+            // The first offer/answer exchange is pending.
             CallState::Calling | CallState::Ringing if has_offer => {
-                return self.ask_later(cx, requests, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             CallState::Accepted | CallState::Established if has_offer && is_pending => {
-                return requests.refuse(cx, incoming, 491, "Request Pending");
+                return cx.refuse(incoming, 491, "Request Pending");
             }
             CallState::Accepted | CallState::Established if has_offer && awaits_answer => {
-                return self.ask_later(cx, requests, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
         }
-        // Before anything changes: what there is no room for changes nothing.
-        let Some(server) = requests.begin(cx, incoming, None) else { return };
+        // Before anything changes: without a transaction the session must not change.
+        let Some(server) = cx.begin(incoming, None) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
         let body = match has_offer.then(|| self.negotiate(cx, incoming, id)).transpose() {
             Ok(negotiated) => negotiated.map(|(body, _)| body),
             Err(why) => {
-                requests.refuse_session(cx, incoming, &why);
+                cx.refuse_session(incoming, &why);
                 return cx.emit(AgentEvent::OfferRefused {
                     call: id,
                     status: why.status,
@@ -409,25 +355,24 @@ impl Calls {
             }
         };
         let Some(call) = self.call_mut(id) else { return };
-        // RFC 3261 §12.2.2: the target of the dialog that it came in. Before the answer there may be several.
+        // RFC 3261 §12.2.2: the target of the request's dialog. Before the answer there may be several dialogs.
         call.dialog_of(incoming.message).refresh_target(incoming.message);
         let account = call.account;
-        requests.respond(cx, incoming, 200, "OK", None, |response, config| {
+        cx.respond(incoming, 200, "OK", None, |response, config| {
             add_contact(response, config, account, incoming.flow);
             add_abilities(response);
             body.map(|bytes| Body { content_type: SDP, bytes })
         });
     }
 
-    /// Refuses an offer while another is not answered yet (RFC 3261 §14.2).
-    pub(super) fn ask_later(
+    /// Refuses an offer while another one is pending (RFC 3261 §14.2).
+    pub(super) fn refuse_until_later(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
     ) {
         let after_s = cx.random.rng.below(11);
-        requests.refuse_with(cx, incoming, 500, "Another Request Is Pending", |response| {
+        cx.refuse_with(incoming, 500, "Another Request Is Pending", |response| {
             response.header_number(HeaderName::RetryAfter, after_s);
         });
     }

@@ -1,12 +1,11 @@
-//! Received calls (RFC 3261 §13.3), from the INVITE to the ACK.
+//! Incoming calls (RFC 3261 §13.3), from the INVITE to the ACK.
 
 use crate::call::acceptance::{Acceptance, Accepting};
-use crate::call::state::Call;
+use crate::call::state::{Call, Unanswered};
 use crate::call::{Calls, Timer};
-use crate::context::AgentContext;
+use crate::core_context::CoreContext;
 use crate::dialog::{Dialog, NoDialog};
 use crate::draft::Body;
-use crate::request::Requests;
 use crate::request::reply::{
     ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
 };
@@ -19,44 +18,36 @@ use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Params, ResponseWriter, digest, grammar};
-use ringway_transaction::ServerId;
 
-/// The INVITE of a call that is not answered.
-#[derive(Debug)]
-pub(super) struct Unanswered {
-    pub(super) server: ServerId,
-    /// As received; the responses are made from it.
-    pub(super) request: Vec<u8>,
-    pub(super) flow: Flow,
-    pub(super) cseq: u32,
-}
-
-/// The call that a Replaces header names (RFC 3891 §3).
+/// Call of a Replaces header field (RFC 3891 §3).
 enum Replaced {
-    /// There is no such header.
-    Nobody,
+    /// There is no such header field.
+    None,
     Call(CallId),
     Refused(u16, &'static str),
 }
 
 impl Calls {
-    pub(crate) fn on_invite(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        incoming: &IncomingRequest<'_, '_>,
-    ) {
+    pub(crate) fn on_invite(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         if incoming.message.to().tag().is_some() {
-            return self.on_reinvite(cx, requests, incoming);
+            return self.on_reinvite(cx, incoming);
         }
+        let proven_user = match &cx.config.caller_auth {
+            Some(auth) => match self.authenticator.authenticate(cx, auth, incoming) {
+                Some(user) => Some(user),
+                None => return,
+            },
+            None => None,
+        };
+        let incoming = &IncomingRequest { proven_user: proven_user.as_deref(), ..*incoming };
         if self.is_merged(incoming.message) {
-            return requests.refuse(cx, incoming, 482, "Loop Detected");
+            return cx.refuse(incoming, 482, "Loop Detected");
         }
         let Some(account) = cx.config.account_for(&incoming.uri) else {
-            return requests.refuse(cx, incoming, 404, "Not Found");
+            return cx.refuse(incoming, 404, "Not Found");
         };
         if cx.is_stopping {
-            return requests.refuse(cx, incoming, 480, "Temporarily Unavailable");
+            return cx.refuse(incoming, 480, "Temporarily Unavailable");
         }
         let checked =
             carried(incoming.message, cx.config.limits.body_bytes_max).and_then(|carried| match carried {
@@ -64,33 +55,33 @@ impl Calls {
                 Carried::Description(offer) => check_offer(offer),
             });
         if let Err(why) = checked {
-            return requests.refuse_session(cx, incoming, &why);
+            return cx.refuse_session(incoming, &why);
         }
         let replaces = match self.replaced_by(incoming.message, account) {
-            Replaced::Nobody => None,
+            Replaced::None => None,
             Replaced::Call(call) => Some(call),
             Replaced::Refused(status, phrase) => {
-                return requests.refuse(cx, incoming, status, phrase);
+                return cx.refuse(incoming, status, phrase);
             }
         };
-        // The call that takes another's place may be one more, until it has taken it.
+        // A call that replaces another may exceed the limit by one, until the other ends.
         if self.live_count() >= cx.config.limits.calls_max + usize::from(replaces.is_some()) {
             cx.counters.too_many_calls += 1;
-            return requests.refuse(cx, incoming, 486, "Busy Here");
+            return cx.refuse(incoming, 486, "Busy Here");
         }
         let tag = cx.random.new_tag();
         match Dialog::called(incoming.message, incoming.flow, tag, &cx.config.limits) {
-            Ok(dialog) => self.take_call(cx, requests, incoming, account, dialog, replaces),
-            Err(NoDialog::Contact) => requests.refuse(cx, incoming, 400, "Missing Or Bad Contact"),
-            Err(NoDialog::Tag) => requests.refuse(cx, incoming, 400, "Missing From Tag"),
+            Ok(dialog) => self.take_call(cx, incoming, account, dialog, replaces),
+            Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
+            Err(NoDialog::Tag) => cx.refuse(incoming, 400, "Missing From Tag"),
             Err(NoDialog::Routes) => {
                 cx.counters.too_many_routes += 1;
-                requests.refuse(cx, incoming, 400, "Bad Or Too Many Record-Routes");
+                cx.refuse(incoming, 400, "Bad Or Too Many Record-Routes");
             }
         }
     }
 
-    /// RFC 3261 §8.2.2.2: the same request has come by another way before.
+    /// True for a merged request: it was received before on another path (RFC 3261 §8.2.2.2).
     fn is_merged(&self, message: &Message<'_>) -> bool {
         self.calls.iter().any(|(_, call)| {
             call.role == Role::Callee
@@ -102,7 +93,7 @@ impl Calls {
 
     fn replaced_by(&self, message: &Message<'_>, account: AccountId) -> Replaced {
         let mut lines = message.lines_of(HeaderName::Replaces);
-        let Some(line) = lines.next() else { return Replaced::Nobody };
+        let Some(line) = lines.next() else { return Replaced::None };
         let at = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
         let (call_id, params) = line.split_at_checked(at).unwrap_or((line, b""));
         let (Ok(params), None) = (Params::parse(params), lines.next()) else {
@@ -127,7 +118,7 @@ impl Calls {
             CallState::Accepted | CallState::Established | CallState::Calling => {
                 Replaced::Call(CallId::from_key(key))
             }
-            // RFC 3891 §3: only who made the early dialog may be taken out of it.
+            // RFC 3891 §3: an early dialog can only be replaced at its caller.
             CallState::Ringing | CallState::Cancelling => {
                 Replaced::Refused(481, "Call/Transaction Does Not Exist")
             }
@@ -137,8 +128,7 @@ impl Calls {
     /// Begins a call from an acceptable INVITE: sends 100 and emits `Incoming`.
     pub(super) fn take_call(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
         account: AccountId,
         dialog: Dialog,
@@ -149,7 +139,7 @@ impl Calls {
         let mut call = Call::new(id, account, Role::Callee, CallState::Ringing, dialog);
         call.replaces = replaces;
         self.calls.insert(call);
-        let Some(server) = requests.begin(cx, incoming, Some(id)) else {
+        let Some(server) = cx.begin(incoming, Some(id)) else {
             self.calls.remove(id.key());
             return;
         };
@@ -164,7 +154,7 @@ impl Calls {
                 cseq: message.cseq().number,
             });
         }
-        self.respond_to_invite(cx, requests, id, 100, "Trying", |_| {});
+        self.respond_to_invite(cx, id, 100, "Trying", |_| {});
         let name = grammar::unquote(message.from().display_name);
         cx.emit(AgentEvent::Incoming {
             call: id,
@@ -172,6 +162,7 @@ impl Calls {
             from: text(message.from().uri.as_bytes()),
             to: text(message.to().uri.as_bytes()),
             display_name: text(&digest::unescape(&unfolded(name))),
+            proven_user: incoming.proven_user.map(Into::into),
             has_offer: !message.body().is_empty(),
             replaces,
         });
@@ -180,21 +171,19 @@ impl Calls {
     /// Sends 180, or another provisional status from 101 to 199.
     pub(crate) fn ring(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         call: CallId,
         status: u16,
     ) -> Result<(), CallError> {
         self.check_answer(call, status, 101..200)?;
-        self.respond_to_invite(cx, requests, call, status, phrase_of(status), |_| {});
+        self.respond_to_invite(cx, call, status, phrase_of(status), |_| {});
         Ok(())
     }
 
     /// Answers a call. `media` is the local address and capabilities.
     pub(crate) fn answer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         media: LocalMedia,
     ) -> Result<(), CallError> {
@@ -215,7 +204,7 @@ impl Calls {
         };
         let (body, params) = match agreed {
             Ok(agreed) => agreed,
-            Err(why) => return Err(self.refuse_call(cx, requests, id, &why, flow)),
+            Err(why) => return Err(self.refuse_call(cx, id, &why, flow)),
         };
         call.session = Some(session);
         let (account, ring) = (call.account, call.ring);
@@ -232,25 +221,23 @@ impl Calls {
         let awaits_answer = params.is_none();
         self.begin_acceptance(
             cx,
-            requests,
             id,
             Acceptance::new(server, response, cseq, Accepting::Call, awaits_answer),
         );
-        self.tell_answered(cx, id, params);
-        self.end_replaced(cx, requests, id);
+        self.report_answered(cx, id, params);
+        self.end_replaced(cx, id);
         Ok(())
     }
 
     /// Refuses a call: 486 busy, 603 decline, 480 away, or another status from 400 to 699.
     pub(crate) fn reject(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         call: CallId,
         status: u16,
     ) -> Result<(), CallError> {
         self.check_answer(call, status, 400..700)?;
-        self.end_call(cx, requests, call, Some(status));
+        self.end_call(cx, call, Some(status));
         Ok(())
     }
 
@@ -262,7 +249,7 @@ impl Calls {
         if statuses.contains(&status) { Ok(()) } else { Err(CallError::BadStatus) }
     }
 
-    fn tell_answered(&mut self, cx: &mut AgentContext<'_>, call: CallId, params: Option<MediaParams>) {
+    fn report_answered(&mut self, cx: &mut CoreContext<'_>, call: CallId, params: Option<MediaParams>) {
         let Some(params) = params else { return };
         let is_held = !params.direction.sends();
         cx.emit(AgentEvent::Answered { call, params });
@@ -272,34 +259,32 @@ impl Calls {
     /// Ends a ringing call whose offer is not acceptable.
     fn refuse_call(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         why: &NotAcceptable,
         flow: Flow,
     ) -> CallError {
         cx.counters.sessions_refused += 1;
         let agent = warning_agent(cx.config, flow);
-        self.respond_to_invite(cx, requests, id, why.status, phrase_of(why.status), |response| {
+        self.respond_to_invite(cx, id, why.status, phrase_of(why.status), |response| {
             write_refusal(response, why, &agent);
         });
-        self.tell_ended(cx, id, why.status, &why.reason, By::Local);
+        self.report_ended(cx, id, why.status, &why.reason, By::Local);
         self.drop_call(id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
-    /// RFC 3891 §3: who is replaced is hung up on when the replacement is answered.
-    fn end_replaced(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+    /// Ends the replaced call after the replacement was answered (RFC 3891 §3).
+    fn end_replaced(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         if let Some(old) = self.call_mut(id).and_then(|call| call.replaces.take()) {
-            self.end_call(cx, requests, old, None);
+            self.end_call(cx, old, None);
         }
     }
 
     /// Responds to the INVITE of a ringing call.
     pub(super) fn respond_to_invite(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         status: u16,
         phrase: &str,
@@ -317,7 +302,7 @@ impl Calls {
             add(response);
             None
         });
-        requests.send_response(cx, server, status, &response);
+        cx.send_response(server, status, &response);
     }
 
     fn write_to_invite(
@@ -344,17 +329,16 @@ impl Calls {
         finish(response, config, add);
     }
 
-    /// Sends the 2xx, and again until its ACK is received.
+    /// Sends the 2xx, and starts its retransmission until the ACK.
     pub(super) fn begin_acceptance(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         mut acceptance: Acceptance,
     ) {
-        requests.send_response(cx, acceptance.server, 200, &acceptance.response);
+        cx.send_response(acceptance.server, 200, &acceptance.response);
         acceptance.interval = cx.config.timers.t1;
-        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RetransmitSuccess(id));
         acceptance.give_up = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
         self.end_acceptance(id);
         if let Some(call) = self.call_mut(id) {
@@ -362,55 +346,50 @@ impl Calls {
         }
     }
 
-    pub(super) fn repeat_success(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+    pub(super) fn retransmit_success(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let t2 = cx.config.timers.t2;
         let Some(acceptance) = self.calls.get_mut(id.key()).and_then(|call| call.acceptance.as_mut()) else {
             return;
         };
-        requests.send_response(cx, acceptance.server, 200, &acceptance.response);
+        cx.send_response(acceptance.server, 200, &acceptance.response);
         acceptance.interval = (acceptance.interval * 2).min(t2);
-        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RetransmitSuccess(id));
     }
 
-    /// RFC 3261 §13.3.1.4: without an ACK the call is over, and the other side is told.
-    pub(super) fn give_up_on_ack(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+    /// Ends a call whose 2xx got no ACK, with BYE (RFC 3261 §13.3.1.4).
+    pub(super) fn give_up_on_ack(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         if self.call_at(id).is_some_and(|call| call.acceptance.is_some()) {
             cx.counters.acks_missed += 1;
             self.end_acceptance(id);
             if self.call_state(id) == Some(CallState::Leaving) {
-                return self.send_bye(cx, requests, id);
+                return self.send_bye(cx, id);
             }
-            self.leave(cx, requests, id, 408, "the other side did not acknowledge our answer", By::Remote);
+            self.leave(cx, id, 408, "the other side did not acknowledge our answer", By::Remote);
         }
     }
 
     /// Handles an ACK. Its dialog and CSeq identify the 2xx.
-    pub(crate) fn on_ack(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        message: &Message<'_>,
-    ) {
+    pub(crate) fn on_ack(&mut self, cx: &mut CoreContext<'_>, message: &Message<'_>) {
         let found = self.call_of(message).filter(|&id| {
             let acceptance = self.call_at(id).and_then(|call| call.acceptance.as_ref());
             acceptance.is_some_and(|acceptance| acceptance.cseq == message.cseq().number)
         });
         let Some(id) = found else {
-            cx.counters.stray += 1;
+            cx.counters.stray += u64::from(!self.authenticator.is_acknowledged_by(message));
             return;
         };
         let Some(acceptance) = self.end_acceptance(id) else { return };
         if self.call_state(id) == Some(CallState::Leaving) {
-            // The call was ended before; after the ACK the BYE may be sent (RFC 3261 §15).
-            return self.send_bye(cx, requests, id);
+            // The call was ended before; the BYE may be sent after the ACK (RFC 3261 §15).
+            return self.send_bye(cx, id);
         }
         if let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Accepted) {
             call.state = CallState::Established;
         }
         if acceptance.awaits_answer {
-            self.on_answer_in_ack(cx, requests, id, acceptance.accepting, message);
+            self.on_answer_in_ack(cx, id, acceptance.accepting, message);
         }
-        self.reconcile(cx, requests, id);
+        self.reconcile(cx, id);
     }
 
     /// Stops the retransmission of a 2xx, and returns it.
@@ -421,12 +400,11 @@ impl Calls {
         Some(acceptance)
     }
 
-    /// The answer to the offer that our 2xx had. Without one there is no session to speak of, and a call that cannot be
-    /// agreed on is ended (RFC 3261 §14.2).
+    /// Handles the answer to the offer in our 2xx. Without an acceptable one there is no session, and the call is ended
+    /// (RFC 3261 §14.2).
     fn on_answer_in_ack(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         accepting: Accepting,
         message: &Message<'_>,
@@ -449,13 +427,13 @@ impl Calls {
             }
             Err(why) => {
                 cx.counters.sessions_refused += 1;
-                self.leave(cx, requests, id, why.status, &why.reason, By::Local);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }
 }
 
-/// The Expires of an INVITE (RFC 3261 §13.3.1).
+/// Expires of an INVITE (RFC 3261 §13.3.1).
 fn expires_of(message: &Message<'_>) -> Option<Duration> {
     let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
     Some(Duration::from_secs(u64::from(seconds.max(1))))

@@ -1,13 +1,13 @@
-//! Calls that we make (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the one that is kept.
+//! Outgoing calls (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the established one.
 
-use crate::call::state::Call;
+use crate::call::state::{Call, Early, Invitation};
 use crate::call::{Calls, Timer};
-use crate::context::AgentContext;
+use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
 use crate::next_hop::{NextHop, preloaded_route};
+use crate::request::Answer;
 use crate::request::reply::{ALLOW, SUPPORTED};
-use crate::request::{Answer, Requests};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
@@ -16,30 +16,11 @@ use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 
-/// A dialog that a provisional answer has made.
-#[derive(Debug)]
-pub(super) struct Early {
-    pub(super) dialog: Dialog,
-    /// What its description was answered with, should the final answer bring none.
-    agreed: Option<(Session, MediaParams)>,
-}
-
-/// Target and additional header fields of an INVITE.
-#[derive(Debug)]
-pub(super) struct Invitation {
-    pub(super) account: AccountId,
-    /// A SIP URI without headers.
-    pub(super) target: Vec<u8>,
-    pub(super) fields: Vec<(HeaderName, Vec<u8>)>,
-    pub(super) referred_by: Option<CallId>,
-}
-
 impl Calls {
-    /// Makes a call. `target` is completed by [`Account::full_target`](crate::Account).
+    /// Starts a call. `target` is completed by [`Account::full_target`](crate::Account).
     pub(crate) fn call(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         account: AccountId,
         target: &str,
         media: LocalMedia,
@@ -47,14 +28,13 @@ impl Calls {
         let target = cx.config.account(account).ok_or(CallError::NoAccount)?.full_target(target);
         let target = target.map_err(CallError::Route)?;
         let invitation = Invitation { account, target, fields: Vec::new(), referred_by: None };
-        self.invite(cx, requests, invitation, media)
+        self.invite(cx, invitation, media)
     }
 
     /// Sends an INVITE.
     pub(super) fn invite(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         invitation: Invitation,
         media: LocalMedia,
     ) -> Result<CallId, CallError> {
@@ -82,7 +62,7 @@ impl Calls {
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
-        self.submit_invite(cx, requests, id, draft)?;
+        self.submit_invite(cx, id, draft)?;
         let ring = self.timers.arm(cx.now() + cx.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
@@ -90,14 +70,8 @@ impl Calls {
         Ok(id)
     }
 
-    fn submit_invite(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        draft: Draft,
-    ) -> Result<(), CallError> {
-        match requests.submit(cx, draft, Purpose::Call(id, CallRequest::Invite)) {
+    fn submit_invite(&mut self, cx: &mut CoreContext<'_>, id: CallId, draft: Draft) -> Result<(), CallError> {
+        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -111,7 +85,7 @@ impl Calls {
         }
     }
 
-    /// True for a call that is still wanted and not answered.
+    /// True for an outgoing call that is neither answered nor cancelled.
     pub(crate) fn is_calling(&self, call: CallId) -> bool {
         self.call_state(call) == Some(CallState::Calling)
     }
@@ -119,27 +93,19 @@ impl Calls {
     /// Handles the result of an INVITE.
     pub(super) fn on_invite_answer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         id: CallId,
         key: SlabKey,
         answer: &Answer<'_, '_>,
     ) {
         match (answer.status, answer.message) {
-            (100..=199, Some(message)) => self.on_provisional(cx, requests, id, answer.status, message),
-            (200..=299, Some(message)) => self.on_success(cx, requests, id, key, message),
-            _ => self.on_invite_failure(cx, requests, id, answer),
+            (100..=199, Some(message)) => self.on_provisional(cx, id, answer.status, message),
+            (200..=299, Some(message)) => self.on_success(cx, id, key, message),
+            _ => self.on_invite_failure(cx, id, answer),
         }
     }
 
-    fn on_provisional(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        status: u16,
-        message: &Message<'_>,
-    ) {
+    fn on_provisional(&mut self, cx: &mut CoreContext<'_>, id: CallId, status: u16, message: &Message<'_>) {
         let limits = cx.config.limits;
         let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Calling) else { return };
         if status == 100 {
@@ -148,12 +114,12 @@ impl Calls {
         if call.progress != status {
             call.progress = status;
             cx.emit(AgentEvent::Progress { call: id, status });
-            self.report_progress(cx, requests, id, status);
+            self.report_progress(cx, id, status);
         }
         let Some(call) = self.call_mut(id) else { return };
         let Some(tag) = message.to().tag() else { return };
-        let place = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
-            Some(place) => place,
+        let index = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
+            Some(index) => index,
             None if call.early.len() >= limits.early_dialogs_max => {
                 cx.counters.too_many_early_dialogs += 1;
                 return;
@@ -164,10 +130,10 @@ impl Calls {
                 call.early.len() - 1
             }
         };
-        // A preview: the final answer has the last word (RFC 3261 §13.2.1), so one that cannot be read is passed over.
+        // The final response decides (RFC 3261 §13.2.1), so an unacceptable early description is ignored.
         let Ok(Carried::Description(body)) = carried(message, limits.body_bytes_max) else { return };
         let Some(session) = call.session.as_mut().map(Session::fork) else { return };
-        let Some(early) = call.early.get_mut(place) else { return };
+        let Some(early) = call.early.get_mut(index) else { return };
         if let Ok(params) = accept(session, body)
             && early.agreed.as_ref().is_none_or(|(_, known)| known != &params.1)
         {
@@ -177,53 +143,39 @@ impl Calls {
         }
     }
 
-    /// A 2xx with a tag that has not been acknowledged yet.
-    fn on_success(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-    ) {
-        let acks = requests.ack_count(key);
+    /// Handles a 2xx of a dialog that is not acknowledged yet.
+    fn on_success(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
+        let acks = cx.requests.ack_count(key);
         if acks >= cx.config.limits.early_dialogs_max {
             cx.counters.too_many_early_dialogs += 1;
             return;
         }
         match self.call_at(id).map(|call| call.state) {
-            Some(CallState::Calling) => self.establish(cx, requests, id, key, message),
+            Some(CallState::Calling) => self.establish(cx, id, key, message),
             Some(CallState::Cancelling) => {
-                self.acknowledge_and_leave(cx, requests, key, message);
-                self.tell_ended(cx, id, 487, "cancelled", By::Local);
+                self.acknowledge_and_leave(cx, key, message);
+                self.report_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
             }
-            // Another fork has answered first, or the call is over.
+            // Another fork has answered first, or the call has ended.
             _ => {
                 cx.counters.forks_ended += 1;
-                self.acknowledge_and_leave(cx, requests, key, message);
+                self.acknowledge_and_leave(cx, key, message);
             }
         }
     }
 
-    fn establish(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        key: SlabKey,
-        message: &Message<'_>,
-    ) {
+    fn establish(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let limits = cx.config.limits;
         let Some(call) = self.call_mut(id) else { return };
         let tag = message.to().tag().unwrap_or_default();
         let early = call.early.iter().position(|early| early.dialog.remote_tag == tag);
-        let early = early.map(|place| call.early.swap_remove(place));
+        let early = early.map(|index| call.early.swap_remove(index));
         let before = early.as_ref().map_or(&call.dialog, |early| &early.dialog);
         let Ok(mut dialog) = before.answered(message, &limits) else {
-            // Nothing can be sent in it, so nothing is: the other side gives up without our ACK.
+            // No request can be sent in it: the peer times out without our ACK.
             cx.counters.too_many_routes += 1;
-            self.tell_ended(cx, id, 400, "the answer makes no dialog", By::Local);
+            self.report_ended(cx, id, 400, "the answer makes no dialog", By::Local);
             return self.drop_call(id);
         };
         // The INVITE may have been sent again since that dialog began.
@@ -244,7 +196,7 @@ impl Calls {
         let (tag, ring) = (call.dialog.remote_tag.clone(), call.ring);
         self.timers.cancel(ring);
         if let Ok(draft) = ack {
-            requests.acknowledge(cx, key, &tag, draft);
+            cx.acknowledge(key, &tag, draft);
         }
         match agreed {
             Ok((session, params)) => {
@@ -252,26 +204,20 @@ impl Calls {
                     call.session = Some(session);
                 }
                 cx.emit(AgentEvent::Answered { call: id, params });
-                self.report_progress(cx, requests, id, 200);
-                self.reconcile(cx, requests, id);
+                self.report_progress(cx, id, 200);
+                self.reconcile(cx, id);
             }
             Err(why) => {
                 cx.counters.sessions_refused += 1;
-                self.report_progress(cx, requests, id, why.status);
-                self.leave(cx, requests, id, why.status, &why.reason, By::Local);
+                self.report_progress(cx, id, why.status);
+                self.leave(cx, id, why.status, &why.reason, By::Local);
             }
         }
     }
 
-    /// Sends ACK and BYE in a dialog that is not wanted.
-    fn acknowledge_and_leave(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        key: SlabKey,
-        message: &Message<'_>,
-    ) {
-        let Some(draft) = requests.draft(key) else { return };
+    /// Sends ACK and BYE in the dialog of an unwanted 2xx.
+    fn acknowledge_and_leave(&mut self, cx: &mut CoreContext<'_>, key: SlabKey, message: &Message<'_>) {
+        let Some(draft) = cx.requests.draft(key) else { return };
         let (account, cseq) = (draft.account, draft.cseq);
         let invited = Dialog {
             call_id: draft.call_id.clone(),
@@ -287,54 +233,42 @@ impl Calls {
         };
         let Ok(mut dialog) = invited.answered(message, &cx.config.limits) else { return };
         if let Ok(ack) = dialog.ack(account, cseq) {
-            requests.acknowledge(cx, key, &dialog.remote_tag, ack);
+            cx.acknowledge(key, &dialog.remote_tag, ack);
         }
         if let Ok(bye) = dialog.draft(account, Method::Bye) {
-            let _ = requests.submit(cx, bye, Purpose::Nobody);
+            let _ = cx.submit(bye, Purpose::Unowned);
         }
     }
 
-    fn on_invite_failure(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        answer: &Answer<'_, '_>,
-    ) {
+    fn on_invite_failure(&mut self, cx: &mut CoreContext<'_>, id: CallId, answer: &Answer<'_, '_>) {
         let Some(state) = self.call_state(id) else { return };
         if !matches!(state, CallState::Calling | CallState::Cancelling) {
             return;
         }
         if let (CallState::Calling, 300..=399, Some(message)) = (state, answer.status, answer.message)
-            && self.redirect(cx, requests, id, message)
+            && self.redirect(cx, id, message)
         {
             return;
         }
         if let (CallState::Calling, 406 | 488 | 606, Some(_)) = (state, answer.status, answer.message)
-            && self.insist_on_srtp(cx, requests, id)
+            && self.insist_on_srtp(cx, id)
         {
             return;
         }
-        self.report_progress(cx, requests, id, answer.status);
+        self.report_progress(cx, id, answer.status);
         match state {
-            CallState::Cancelling => self.tell_ended(cx, id, 487, "cancelled", By::Local),
+            CallState::Cancelling => self.report_ended(cx, id, 487, "cancelled", By::Local),
             _ => {
                 let by = if answer.message.is_some() { By::Remote } else { By::Local };
-                self.tell_ended(cx, id, answer.status, &answer.reason, by);
+                self.report_ended(cx, id, answer.status, &answer.reason, by);
             }
         }
         self.drop_call(id);
     }
 
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
-    /// True when the call goes on.
-    fn redirect(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        message: &Message<'_>,
-    ) -> bool {
+    /// True if the call continues.
+    fn redirect(&mut self, cx: &mut CoreContext<'_>, id: CallId, message: &Message<'_>) -> bool {
         let has_more = message.values(HeaderName::Contact).nth(CONTACTS_MAX).is_some();
         cx.counters.too_many_contacts += u64::from(has_more);
         let Some(call) = self.call_at(id) else { return false };
@@ -342,7 +276,7 @@ impl Calls {
             return false;
         }
         let Some((uri, next_hop)) = best_contact(message, &call.dialog.target) else { return false };
-        let Some(old) = call.invite.and_then(|key| requests.draft(key)) else { return false };
+        let Some(old) = call.invite.and_then(|key| cx.requests.draft(key)) else { return false };
         let mut draft = old.clone();
         draft.scope = Scope::Redirected;
         draft.uri.clone_from(&uri);
@@ -351,34 +285,28 @@ impl Calls {
         let Some(call) = self.call_mut(id) else { return false };
         call.redirects += 1;
         call.dialog.target = uri;
-        self.invite_again(cx, requests, id, draft)
+        self.invite_again(cx, id, draft)
     }
 
-    /// Calls once more with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
-    /// that insist on SRTP refuse: 488, pjsua 406. True when the call goes on.
-    fn insist_on_srtp(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) -> bool {
+    /// Calls again with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
+    /// that insist on SRTP refuse: 488, pjsua 406. True if the call continues.
+    fn insist_on_srtp(&mut self, cx: &mut CoreContext<'_>, id: CallId) -> bool {
         let Some(old) = self.call_at(id).and_then(|call| call.invite) else { return false };
-        let Some(mut draft) = requests.draft(old).cloned() else { return false };
+        let Some(mut draft) = cx.requests.draft(old).cloned() else { return false };
         let session = self.call_mut(id).and_then(|call| call.session.as_mut());
         let Some(bytes) = session.and_then(Session::offer_as_savp) else { return false };
         draft.body = Some(Body { content_type: SDP, bytes });
         cx.counters.srtp_insisted += 1;
-        self.invite_again(cx, requests, id, draft)
+        self.invite_again(cx, id, draft)
     }
 
-    /// Sends a changed INVITE in place of one that was refused: the same call, with the next CSeq. True when it was sent.
-    fn invite_again(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
-        id: CallId,
-        mut draft: Draft,
-    ) -> bool {
+    /// Sends a changed INVITE after a refused one: the same call, with the next CSeq. True if it was sent.
+    fn invite_again(&mut self, cx: &mut CoreContext<'_>, id: CallId, mut draft: Draft) -> bool {
         let Some(call) = self.call_mut(id) else { return false };
         call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
-        match requests.submit(cx, draft, Purpose::Call(id, CallRequest::Invite)) {
+        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
             Ok(key) => {
                 if let Some(call) = self.call_mut(id) {
                     call.invite = Some(key);
@@ -389,11 +317,11 @@ impl Calls {
         }
     }
 
-    /// The call was not answered in time.
-    pub(super) fn on_ring_timeout(&mut self, cx: &mut AgentContext<'_>, requests: &mut Requests, id: CallId) {
+    /// Ends a call that was not answered in time.
+    pub(super) fn on_ring_timeout(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
-            Some(CallState::Calling) => self.end_call(cx, requests, id, None),
-            Some(CallState::Ringing) => self.end_call(cx, requests, id, Some(480)),
+            Some(CallState::Calling) => self.end_call(cx, id, None),
+            Some(CallState::Ringing) => self.end_call(cx, id, Some(480)),
             Some(
                 CallState::Cancelling | CallState::Accepted | CallState::Established | CallState::Leaving,
             )
@@ -402,7 +330,7 @@ impl Calls {
     }
 }
 
-/// An INVITE, the first or another one, with an offer.
+/// Draft of an INVITE or re-INVITE with an offer.
 pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
@@ -423,7 +351,7 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
     }
 }
 
-/// What every INVITE of ours says that we can do.
+/// Capabilities in every INVITE.
 pub(super) fn abilities() -> Vec<(HeaderName, Vec<u8>)> {
     alloc::vec![(HeaderName::Allow, ALLOW.to_vec()), (HeaderName::Supported, SUPPORTED.to_vec())]
 }
@@ -433,7 +361,7 @@ fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), N
     Ok((session, params))
 }
 
-/// The contact with the greatest q that is not where the call went already.
+/// Contact with the greatest q that is not the target of the call already.
 fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
     let mut best: Option<(u16, Vec<u8>, NextHop)> = None;
     for value in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
@@ -451,5 +379,5 @@ fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)>
     best.map(|(_, uri, next_hop)| (uri, next_hop))
 }
 
-/// Contacts of a redirection that are looked at.
+/// Maximum number of contacts of a redirection that are parsed.
 const CONTACTS_MAX: usize = 16;

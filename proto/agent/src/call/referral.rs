@@ -10,31 +10,17 @@
 //! The call with the transferor is not changed: that side ends it after the report that the new call is established.
 
 use crate::call::Timer;
-use crate::call::outgoing::Invitation;
-use crate::call::state::Call;
-use crate::context::AgentContext;
+use crate::call::state::{Call, Invitation, Referral};
+use crate::core_context::CoreContext;
 use crate::draft::{Body, CallRequest, ContactField, Purpose};
 use crate::next_hop::NextHop;
-use crate::request::Requests;
 use crate::request::reply::{IncomingRequest, add_contact, phrase_of};
 use crate::text::{text, unfolded};
 use crate::{AgentEvent, CallError, CallState};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{TimerKey, Wheel};
+use ringway_sansio::Wheel;
 use ringway_sip::{HeaderName, Message, Method, NameAddr, grammar};
-
-/// A transfer that the peer requested.
-#[derive(Debug)]
-pub(super) struct Referral {
-    /// The URI to call, without headers.
-    target: Vec<u8>,
-    /// Additional header fields of the INVITE: `Referred-By`, `Replaces`.
-    fields: Vec<(HeaderName, Vec<u8>)>,
-    /// True once the program has accepted.
-    is_accepted: bool,
-    timer: TimerKey,
-}
 
 /// Position of a report in its subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,30 +29,29 @@ pub(super) enum Report {
     Last,
 }
 
-/// The target of a referral, and additional header fields of the INVITE.
+/// Target of a referral, and additional header fields of the INVITE.
 type Target = (Vec<u8>, Vec<(HeaderName, Vec<u8>)>);
 
 impl Call {
     /// Handles a REFER in the call's dialog.
     pub(super) fn on_refer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         incoming: &IncomingRequest<'_, '_>,
     ) {
         if self.state != CallState::Established || self.referral.is_some() {
-            return requests.refuse(cx, incoming, 491, "Request Pending");
+            return cx.refuse(incoming, 491, "Request Pending");
         }
         let account = self.account;
         let (target, fields) = match target_of(incoming.message) {
             Ok(target) => target,
-            Err((status, phrase)) => return requests.refuse(cx, incoming, status, phrase),
+            Err((status, phrase)) => return cx.refuse(incoming, status, phrase),
         };
         // After a 503 the target must not be called.
-        let Some(server) = requests.begin(cx, incoming, None) else { return };
+        let Some(server) = cx.begin(incoming, None) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
-        requests.respond(cx, incoming, 202, "Accepted", None, |response, config| {
+        cx.respond(incoming, 202, "Accepted", None, |response, config| {
             add_contact(response, config, account, incoming.flow);
             None
         });
@@ -75,7 +60,7 @@ impl Call {
         let timer = timers.arm(cx.now() + DECISION, Timer::Referral(self.id));
         self.referral = Some(Referral { target, fields, is_accepted: false, timer });
         // RFC 3515 §2.4.4: at once.
-        self.report(cx, requests, timers, 100, Report::More);
+        self.report(cx, timers, 100, Report::More);
     }
 
     /// Accepts a transfer: returns the INVITE to send.
@@ -91,14 +76,13 @@ impl Call {
     /// Rejects a transfer that is not accepted yet.
     pub(super) fn reject_referral(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
     ) -> Result<(), CallError> {
         if self.referral.as_ref().is_none_or(|referral| referral.is_accepted) {
             return Err(CallError::WrongState);
         }
-        self.report(cx, requests, timers, 603, Report::Last);
+        self.report(cx, timers, 603, Report::Last);
         Ok(())
     }
 
@@ -111,8 +95,7 @@ impl Call {
     /// Sends a NOTIFY with the status line of the new call (RFC 3515 §2.4.5).
     pub(super) fn report(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         status: u16,
         report: Report,
@@ -134,7 +117,7 @@ impl Call {
                 (HeaderName::SubscriptionState, state.to_vec()),
             ];
             // If a report cannot be sent, the peer's timer ends the subscription.
-            let _ = requests.submit(cx, draft, Purpose::Call(self.id, CallRequest::Report));
+            let _ = cx.submit(draft, Purpose::Call(self.id, CallRequest::Report));
         }
         if report == Report::Last {
             self.stop_referral(timers);
@@ -168,7 +151,7 @@ fn target_of(message: &Message<'_>) -> Result<Target, (u16, &'static str)> {
     Ok((uri.as_bytes().get(..end).unwrap_or_default().to_vec(), fields))
 }
 
-/// The value of `Replaces` among a URI's headers, escapes undone.
+/// Value of `Replaces` in a URI's headers, without escapes.
 fn replaces_in(headers: &[u8]) -> Option<Vec<u8>> {
     let field = headers
         .split(|&byte| byte == b'&')

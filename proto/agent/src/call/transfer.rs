@@ -8,28 +8,20 @@
 //! ```
 
 use crate::call::Timer;
-use crate::call::state::Call;
-use crate::context::AgentContext;
+use crate::call::state::{Call, Transfer};
+use crate::core_context::CoreContext;
 use crate::draft::{CallRequest, ContactField, Purpose};
-use crate::request::Requests;
 use crate::request::reply::IncomingRequest;
 use crate::text::{text, unfolded};
 use crate::{AgentEvent, CallError, CallState};
-use ringway_sansio::{TimerKey, Wheel};
+use ringway_sansio::Wheel;
 use ringway_sip::{HeaderName, Message, Method, grammar};
-
-/// A transfer that we requested.
-#[derive(Debug)]
-pub(super) struct Transfer {
-    timer: TimerKey,
-}
 
 impl Call {
     /// Sends a REFER to `target`.
     pub(super) fn refer(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         target: &str,
     ) -> Result<(), CallError> {
@@ -45,7 +37,7 @@ impl Call {
             (HeaderName::ReferredBy, [b"<", account.aor.as_bytes(), b">"].concat()),
         ];
         let purpose = Purpose::Call(self.id, CallRequest::Refer);
-        requests.submit(cx, draft, purpose).map_err(|why| CallError::NotSent(why.reason()))?;
+        cx.submit(draft, purpose).map_err(|why| CallError::NotSent(why.reason()))?;
         let due = cx.now() + cx.config.ring + cx.config.timers.t1 * 64;
         self.transfer = Some(Transfer { timer: timers.arm(due, Timer::Transfer(self.id)) });
         Ok(())
@@ -54,30 +46,29 @@ impl Call {
     /// Handles a NOTIFY (RFC 6665 §4.1.3). True if the peer has made its new call, so that this one is to be ended.
     pub(super) fn on_notify(
         &mut self,
-        cx: &mut AgentContext<'_>,
-        requests: &mut Requests,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         incoming: &IncomingRequest<'_, '_>,
     ) -> bool {
         if self.transfer.is_none() {
-            requests.refuse(cx, incoming, 481, "Subscription Does Not Exist");
+            cx.refuse(incoming, 481, "Subscription Does Not Exist");
             return false;
         }
         let content_type = incoming.message.first(HeaderName::ContentType).unwrap_or_default();
         if !incoming.message.body().is_empty() && !is_token_before_params(content_type, b"message/sipfrag") {
-            requests.refuse_with(cx, incoming, 415, "Unsupported Media Type", |response| {
+            cx.refuse_with(incoming, 415, "Unsupported Media Type", |response| {
                 response.header(HeaderName::Accept, b"message/sipfrag");
             });
             return false;
         }
-        requests.respond(cx, incoming, 200, "OK", None, |_, _| None);
+        cx.respond(incoming, 200, "OK", None, |_, _| None);
         self.on_transfer_report(cx, timers, incoming.message)
     }
 
     /// Reports the final result of a transfer.
     pub(super) fn finish_transfer(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         status: u16,
         reason: &str,
@@ -97,7 +88,7 @@ impl Call {
     /// The body of a NOTIFY has the status line of the peer's new call (RFC 3515 §2.4.5).
     fn on_transfer_report(
         &mut self,
-        cx: &mut AgentContext<'_>,
+        cx: &mut CoreContext<'_>,
         timers: &mut Wheel<Timer>,
         message: &Message<'_>,
     ) -> bool {

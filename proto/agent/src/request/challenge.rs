@@ -1,9 +1,12 @@
-//! Answering challenges (RFC 7616, RFC 8760, RFC 3261 §22), and above all not answering them.
+//! Credentials for challenges (RFC 7616, RFC 8760, RFC 3261 §22), and the challenges that get none.
 //!
 //! Credentials are bound to three things: the account's realm, the account's server (the address that the request was
-//! really sent to), and the kind of request. A challenge that comes from a call made directly, from a host that is not
-//! the server, of another realm, or (unless configured) inside a dialog gets nothing: whoever sends it wants to guess
-//! the password with our answer, or to use it in our name.
+//! really sent to), and the kind of request. A challenge in a direct call, from a host that is not the server, of another
+//! realm, or (unless configured) inside a dialog gets no credentials: an attacker could guess the password offline with
+//! them, or use them in our name.
+//!
+//! A called phone may challenge too (RFC 3261 §22.2). It gets an answer only if the account has credentials for its realm
+//! ([`PeerCredentials`](crate::PeerCredentials)); they are for the one request that it challenged.
 //!
 //! The account's realm is the configured one. Without one it is learnt from the first challenge to a REGISTER, which no
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
@@ -27,7 +30,7 @@ use ringway_transaction::SlabKey;
 enum Area {
     /// REGISTER.
     Registrar,
-    /// All else.
+    /// Any other method.
     Proxy,
 }
 
@@ -41,9 +44,9 @@ impl Area {
 #[derive(Debug)]
 pub(super) struct AccountCredentials {
     pub(super) wallet: Wallet,
-    /// The resolved address of the account's server; credentials go nowhere else.
+    /// Resolved address of the account's server; credentials are sent to no other address.
     pub(super) server: Option<SocketAddr>,
-    /// The realm of the first challenge to a REGISTER that was answered, unescaped.
+    /// Realm of the first answered challenge to a REGISTER, without escapes.
     realm: Option<Vec<u8>>,
 }
 
@@ -53,7 +56,7 @@ impl AccountCredentials {
     }
 }
 
-/// Challenges that were answered once and whose nonces are good for more (RFC 7616 §3.3).
+/// Answered challenges whose nonces can be used again (RFC 7616 §3.3).
 #[derive(Debug)]
 pub(super) struct Wallet {
     known: Vec<Known>,
@@ -62,55 +65,85 @@ pub(super) struct Wallet {
 #[derive(Debug)]
 struct Known {
     area: Area,
-    /// The field that answers it.
+    /// Header field of its credentials.
     field: HeaderName,
-    /// As written, escapes in place.
+    /// As received, with escapes.
     realm: Vec<u8>,
     nonce: Vec<u8>,
     opaque: Option<Vec<u8>>,
     algorithm: Algorithm,
     names_algorithm: bool,
     has_qop: bool,
-    /// Requests sent with this nonce.
+    /// Number of requests with this nonce.
     count: u32,
     ha1: Ha1,
 }
 
-/// Why a challenge gets no answer.
+/// Credentials for the challenge of a called phone.
+#[derive(Debug)]
+pub(super) struct PeerAnswer {
+    /// Quoted form without the quotes.
+    username: Vec<u8>,
+    known: Known,
+}
+
+impl PeerAnswer {
+    /// Header field of the credentials.
+    pub(super) fn write(
+        &mut self,
+        method: Method<'_>,
+        uri: &[u8],
+        cnonces: &mut Entropy,
+    ) -> (HeaderName, Vec<u8>) {
+        self.known.next(&self.username, method, uri, cnonces)
+    }
+}
+
+/// Challenge that gets credentials.
+enum Judged {
+    /// With the account's own password.
+    Own(Known),
+    /// With a password for the called phone.
+    Peer(PeerAnswer),
+}
+
+/// Reason for not answering a challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// It did not come from the account's server.
+    /// It is not from the account's server.
     NotOurServer,
-    /// It came inside a dialog.
+    /// It is inside a dialog.
     InDialog,
     /// None of its challenges is for the account's realm.
     OtherRealm {
-        /// The realm of the first challenge.
+        /// Realm of the first challenge.
         asked: String,
-        /// The account's realm; `None`: neither configured nor learnt.
+        /// Realm of the account; `None`: neither configured nor learnt.
         own: Option<String>,
     },
-    /// Nothing in it that we can compute.
+    /// It has no supported algorithm.
     Unsupported,
-    /// There is no password.
+    /// The account has no password.
     NoSecret,
-    /// The credentials were given and refused.
+    /// The credentials were refused.
     Refused,
 }
 
 impl Unanswered {
-    /// In words, for a person.
+    /// Reason as text for the user.
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::NotOurServer => "asked for a password by something that is not our server".into(),
+            Self::NotOurServer => "asked for a password by something that is not our server; \
+                 if it is the called phone, give its realm and password: --peer-realm, --peer-password-file"
+                .into(),
             Self::InDialog => "asked for a password inside a call".into(),
             Self::OtherRealm { asked, own: None } => alloc::format!(
                 "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
-                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm)"
+                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm); if the called phone's, --peer-realm"
             ),
             Self::OtherRealm { asked, own: Some(own) } => alloc::format!(
                 "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
-                 --realm (phone.toml: realm) sets another"
+                 --realm (phone.toml: realm) sets another, --peer-realm is for that of a called phone"
             ),
             Self::Unsupported => "asked for a password in a way that is not supported".into(),
             Self::NoSecret => "asked for a password, and none is known".into(),
@@ -135,14 +168,11 @@ impl Wallet {
     ) {
         let Some(username) = username_of(account) else { return };
         for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
-            known.count = known.count.saturating_add(1);
-            let mut value = Vec::new();
-            known.write(&username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
-            out.push((known.field, value));
+            out.push(known.next(&username, method, uri, entropy));
         }
     }
 
-    /// Puts a challenge in place of what was known for its field.
+    /// Stores a challenge; it replaces the last one of its header field.
     fn learn(&mut self, known: Known) {
         self.known.retain(|old| old.area != known.area || old.field != known.field);
         self.known.push(known);
@@ -150,6 +180,20 @@ impl Wallet {
 }
 
 impl Known {
+    /// Header field of the next request with this nonce.
+    fn next(
+        &mut self,
+        username: &[u8],
+        method: Method<'_>,
+        uri: &[u8],
+        entropy: &mut Entropy,
+    ) -> (HeaderName, Vec<u8>) {
+        self.count = self.count.saturating_add(1);
+        let mut value = Vec::new();
+        self.write(username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
+        (self.field, value)
+    }
+
     fn write(&self, username: &[u8], method: Method<'_>, uri: &[u8], cnonce: &[u8], out: &mut Vec<u8>) {
         let nc = alloc::format!("{:08x}", self.count);
         let mut given = Credentials {
@@ -171,7 +215,7 @@ impl Known {
 }
 
 impl Requests {
-    /// Judges the challenge of a 401 or 407. `Ok`: the request is to be sent again, with credentials.
+    /// Handles the challenge of a 401 or 407. `Ok`: the request must be sent again, with credentials.
     pub(super) fn answer_challenge(
         &mut self,
         cx: &mut AgentContext<'_>,
@@ -180,7 +224,15 @@ impl Requests {
         status: u16,
     ) -> Result<(), Unanswered> {
         match self.judge_challenge(cx.config, key, (message, source), status) {
-            Ok(known) => {
+            Ok(Judged::Peer(answer)) => {
+                let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
+                request.rounds += 1;
+                request.answered.push(answer.known.field);
+                request.peer_credentials = Some(answer);
+                cx.counters.peer_challenges_answered += 1;
+                Ok(())
+            }
+            Ok(Judged::Own(known)) => {
                 let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
                 request.answered.push(known.field);
@@ -206,13 +258,13 @@ impl Requests {
         key: SlabKey,
         (message, source): (&Message<'_>, SocketAddr),
         status: u16,
-    ) -> Result<Known, Unanswered> {
+    ) -> Result<Judged, Unanswered> {
         let request = self.active.get(key).ok_or(Unanswered::NotOurServer)?;
         let account = config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
         let credentials = self.credentials.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
-        // A callee sees the branch of an INVITE and could answer it past the server (RFC 3581 §4: responses come from
-        // where the request went).
-        if credentials.server != Some(source) || request.flow.is_none_or(|flow| flow.remote != source) {
+        // A callee has the branch of an INVITE and could respond without the server (RFC 3581 §4: responses come from the
+        // destination of the request).
+        if request.flow.is_none_or(|flow| flow.remote != source) {
             return Err(Unanswered::NotOurServer);
         }
         if request.draft.scope == Scope::InDialog
@@ -224,17 +276,33 @@ impl Requests {
             401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
             _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
         };
-        let realms =
-            Realms { account, learnt: credentials.realm.as_deref(), area: Area::of(request.draft.method) };
-        let (challenge, algorithm) = realms.choose(message, asks)?;
-        // A nonce that was new to this request and is not merely stale: the password is wrong.
+        let area = Area::of(request.draft.method);
+        let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
+        let own = match credentials.server == Some(source) {
+            true => realms.choose(message, asks),
+            false => Err(Unanswered::NotOurServer),
+        };
+        let peers = account.peer_credentials.as_slice();
+        let peer = peers.iter().filter(|_| own.is_err() && area == Area::Proxy).find_map(|peer| {
+            let chosen =
+                strongest(message, asks, |realm| (realm == peer.realm.as_bytes()).then_some(Fit::Own));
+            chosen.ok().map(|chosen| (peer, chosen))
+        });
+        let (peer, (challenge, algorithm)) = match peer {
+            Some((peer, chosen)) => (Some(peer), chosen),
+            None => (None, own?),
+        };
+        // The nonce was new to this request, and it is not stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
         if (was_answered && !challenge.is_stale) || request.rounds >= config.limits.challenge_rounds_max {
             return Err(Unanswered::Refused);
         }
-        let ha1 = ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?;
-        Ok(Known {
-            area: Area::of(request.draft.method),
+        let ha1 = match peer {
+            Some(peer) => Ha1::new(peer.username.as_bytes(), peer.realm.as_bytes(), peer.password.as_bytes()),
+            None => ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?,
+        };
+        let known = Known {
+            area,
             field: answers,
             realm: unfolded(challenge.realm),
             nonce: unfolded(challenge.nonce),
@@ -244,58 +312,43 @@ impl Requests {
             has_qop: challenge.qop.is_some(),
             count: 0,
             ha1,
+        };
+        Ok(match peer {
+            Some(peer) => Judged::Peer(PeerAnswer { username: quoted(peer.username.as_bytes()), known }),
+            None => Judged::Own(known),
         })
     }
 }
 
-/// The realms whose challenges one request answers.
+/// Realms whose challenges get credentials.
 struct Realms<'a> {
     account: &'a Account,
-    /// The realm of the first challenge to a REGISTER that was answered.
+    /// Realm of the first answered challenge to a REGISTER.
     learnt: Option<&'a [u8]>,
     area: Area,
 }
 
-/// How well a realm fits; less is better.
+/// Rank of a realm; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Own,
-    /// Only the registrar can ask for it.
+    /// Only the registrar can have it.
     AtRegistrar,
 }
 
 impl Realms<'_> {
-    /// The challenge of the best realm; of its challenges SHA-256 before MD5, whatever their order.
+    /// Challenge of the best realm.
     fn choose<'m>(
         &self,
         message: &Message<'m>,
         asks: HeaderName,
     ) -> Result<(ReceivedChallenge<'m>, Algorithm), Unanswered> {
-        let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
-        let (mut first_realm, mut has_ours) = (None, false);
-        for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
-            first_realm = first_realm.or(Some(challenge.realm));
-            let Some(fit) = self.fit(&unescape(challenge.realm)) else { continue };
-            has_ours = true;
-            let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
-                continue;
-            };
-            let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
-                let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
-                fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
-            });
-            if is_better {
-                best = Some((fit, challenge, algorithm));
+        strongest(message, asks, |realm| self.fit(realm)).map_err(|none| match none {
+            NoChallenge::OtherRealm(realm) => {
+                Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) }
             }
-        }
-        match (best, first_realm) {
-            (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
-            (None, Some(realm)) if !has_ours => {
-                Err(Unanswered::OtherRealm { asked: text(realm), own: self.one().map(text) })
-            }
-            (None, _) => Err(Unanswered::Unsupported),
-        }
+            NoChallenge::Unsupported => Unanswered::Unsupported,
+        })
     }
 
     /// `None`: a challenge of this realm is not answered.
@@ -304,7 +357,7 @@ impl Realms<'_> {
         match (&self.account.realm, self.learnt, &self.account.secret) {
             (Some(own), _, _) => (own.as_bytes() == realm).then_some(Fit::Own),
             (None, Some(learnt), _) if learnt == realm => Some(Fit::Own),
-            // An outbound proxy and the registrar behind it may have a realm each.
+            // An outbound proxy and the registrar after it may have different realms.
             (None, Some(_), _) => at_registrar.filter(|_| self.is_server(realm)),
             (None, None, _) if self.is_server(realm) => Some(Fit::Own),
             (None, None, Secret::Password(_)) => at_registrar,
@@ -312,16 +365,54 @@ impl Realms<'_> {
         }
     }
 
-    /// The one realm of the account, if there is one.
+    /// Only realm of the account, if it is configured or learnt.
     fn one(&self) -> Option<&[u8]> {
         self.account.realm.as_deref().map(str::as_bytes).or(self.learnt)
     }
 
-    /// True for the domain of the address-of-record, and for the host of the server as it is configured.
+    /// True for the domain of the address-of-record, and for the configured host of the server.
     fn is_server(&self, realm: &[u8]) -> bool {
         let domain = self.account.uri().is_some_and(|uri: Uri<'_>| uri.host().equals(realm));
         let server = self.account.server.as_ref();
         domain || server.is_some_and(|server| server.host.as_bytes().eq_ignore_ascii_case(realm))
+    }
+}
+
+/// Error of a response without a suitable challenge.
+enum NoChallenge<'m> {
+    /// Realm of the first challenge.
+    OtherRealm(&'m [u8]),
+    Unsupported,
+}
+
+/// Challenge with the best realm by `fit_of`; of several SHA-256 before MD5, in any order.
+fn strongest<'m>(
+    message: &Message<'m>,
+    asks: HeaderName,
+    fit_of: impl Fn(&[u8]) -> Option<Fit>,
+) -> Result<(ReceivedChallenge<'m>, Algorithm), NoChallenge<'m>> {
+    let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
+    let (mut first_realm, mut has_ours) = (None, false);
+    for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
+        first_realm = first_realm.or(Some(challenge.realm));
+        let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
+        has_ours = true;
+        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+            continue;
+        };
+        let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
+            let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
+            fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
+        });
+        if is_better {
+            best = Some((fit, challenge, algorithm));
+        }
+    }
+    match (best, first_realm) {
+        (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
+        (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
+        (None, _) => Err(NoChallenge::Unsupported),
     }
 }
 
@@ -336,7 +427,7 @@ fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> 
     }
 }
 
-/// The user name as it goes into the hash.
+/// User name in the digest.
 fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
     match &account.username {
         Some(name) => Some(name.as_bytes().to_vec()),
@@ -348,18 +439,22 @@ fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
     }
 }
 
-/// The user name as it stands between quotes.
+/// User name in quoted form without the quotes.
 fn username_of(account: &Account) -> Option<Vec<u8>> {
-    let plain = plain_username_of(account)?;
+    plain_username_of(account).map(|plain| quoted(&plain))
+}
+
+/// Escapes a text for a quoted string.
+fn quoted(plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(plain.len());
-    for byte in plain {
+    for &byte in plain {
         if matches!(byte, b'"' | b'\\') {
             out.push(b'\\');
         }
         out.push(byte);
     }
-    Some(out)
+    out
 }
 
-/// Challenges of one response that are looked at.
+/// Maximum number of challenges of one response that are parsed.
 const CHALLENGES_MAX: usize = 16;

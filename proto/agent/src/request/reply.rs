@@ -11,7 +11,7 @@ use ringway_sansio::{Flow, Token};
 use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
 use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
 
-/// A received request.
+/// Received request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) message: &'m Message<'a>,
@@ -19,8 +19,10 @@ pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
     pub(crate) key: MatchKey,
-    /// Its transaction, if that was started before the response was known.
+    /// Its transaction, if that was started before the response.
     pub(crate) server: Option<ServerId>,
+    /// User whose password it proves.
+    pub(crate) proven_user: Option<&'m str>,
 }
 
 impl Requests {
@@ -76,52 +78,6 @@ impl Requests {
         }
     }
 
-    /// Refuses a request with a status alone.
-    pub(crate) fn refuse(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        status: u16,
-        phrase: &str,
-    ) {
-        self.refuse_with(cx, incoming, status, phrase, |_| {});
-    }
-
-    /// Refuses a request with additional header fields.
-    pub(crate) fn refuse_with(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        status: u16,
-        phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
-    ) {
-        match status {
-            481 => cx.counters.no_dialog += 1,
-            482 => cx.counters.merged += 1,
-            500 => cx.counters.out_of_order += 1,
-            513 => cx.counters.body_too_large += 1,
-            _ => cx.counters.refused += 1,
-        }
-        self.respond(cx, incoming, status, phrase, None, |response, _| {
-            add(response);
-            None
-        });
-    }
-
-    /// Refuses a session description.
-    pub(crate) fn refuse_session(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        incoming: &IncomingRequest<'_, '_>,
-        why: &NotAcceptable,
-    ) {
-        cx.counters.sessions_refused += 1;
-        let agent = warning_agent(cx.config, incoming.flow);
-        let phrase = phrase_of(why.status);
-        self.refuse_with(cx, incoming, why.status, phrase, |response| write_refusal(response, why, &agent));
-    }
-
     /// Passes a received request to its transaction.
     pub(crate) fn receive_request(
         &mut self,
@@ -142,12 +98,12 @@ impl Requests {
         self.transactions.respond(&mut cx.io, server, status, |arena| arena.extend_from_slice(response));
     }
 
-    /// The call and the flow of the INVITE that a CANCEL is for.
+    /// Call and flow of the INVITE that a CANCEL is for.
     pub(crate) fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(Option<CallId>, Flow)> {
         self.transactions.cancelled_by(cancel).map(|(_, call, flow)| (call, flow))
     }
 
-    /// Handles a message that cannot be parsed. A request is refused if it can be answered at all.
+    /// Handles a message that the parser rejected. A request is refused if a response to it is possible.
     pub(crate) fn on_rejected(&mut self, cx: &mut AgentContext<'_>, rejected: &Rejected<'_>, flow: Flow) {
         cx.counters.unreadable += 1;
         let tag = cx.random.new_tag();
@@ -155,7 +111,7 @@ impl Requests {
     }
 }
 
-/// The warn-agent of a Warning: our address.
+/// Warn-agent of a Warning: the local address.
 pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
     let mut agent = Vec::new();
     if let Some(address) = config.address_of(flow.listener) {
@@ -164,7 +120,7 @@ pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
     agent
 }
 
-/// Ends an answer: who we are, what `add` adds, and the body it gives.
+/// Completes a response: User-Agent, the header fields of `add`, and its body.
 pub(crate) fn finish(
     mut response: ResponseWriter<'_>,
     config: &Config,
@@ -179,7 +135,7 @@ pub(crate) fn finish(
     };
 }
 
-/// Adds where we are reached, to an answer that makes or keeps a dialog.
+/// Adds the Contact of a response that creates or refreshes a dialog.
 pub(crate) fn add_contact(
     response: &mut ResponseWriter<'_>,
     config: &Config,
@@ -189,14 +145,14 @@ pub(crate) fn add_contact(
     response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, out));
 }
 
-/// Adds what this phone can do (RFC 3261 §11.2).
+/// Adds the capabilities of this phone (RFC 3261 §11.2).
 pub(crate) fn add_abilities(response: &mut ResponseWriter<'_>) {
     response.header(HeaderName::Allow, ALLOW);
     response.header(HeaderName::Supported, SUPPORTED);
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
-/// Adds to a 4xx what it takes to be accepted.
+/// Adds Accept and Warning to a 4xx.
 pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
     if why.status == 415 {
         response.header(HeaderName::Accept, SDP.as_bytes());
@@ -208,7 +164,7 @@ pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptab
     }
 }
 
-/// `399 host:port "why"` (RFC 3261 §20.43).
+/// Appends a Warning value: `399 host:port "reason"` (RFC 3261 §20.43).
 fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
     ringway_sip::write_number(out, u64::from(why.warning));
     out.push(b' ');
@@ -218,7 +174,7 @@ fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The usual phrase of a status we answer with.
+/// Reason phrase of a status code.
 pub(crate) const fn phrase_of(status: u16) -> &'static str {
     match status {
         180 => "Ringing",
@@ -246,7 +202,7 @@ pub(crate) const fn phrase_of(status: u16) -> &'static str {
     }
 }
 
-/// The methods that are understood here.
+/// Supported methods.
 pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";
-/// The extensions that are understood here (RFC 3891).
+/// Supported extensions (RFC 3891).
 pub(crate) const SUPPORTED: &[u8] = b"replaces";

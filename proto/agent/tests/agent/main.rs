@@ -1,7 +1,8 @@
-//! One user agent against peers that are a script, on a virtual clock.
+//! Tests of one user agent with scripted peers, on a virtual clock.
 #![cfg(test)]
 
 mod called;
+mod callers;
 mod calling;
 mod challenges;
 mod changes;

@@ -1,24 +1,23 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
-use super::verify::{Outcome, Verifier};
-use super::{NonceAge, NonceMaker};
+use super::{Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use crate::env::{Env, derive};
 use crate::request::Request;
 use crate::{Aor, Authenticated, Config, LogEvent, LoginRefusal, Services};
 use alloc::vec::Vec;
-use core::hash::Hasher;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, Seed};
-use ringway_sip::digest::{Challenge, Credentials, unescape};
-use ringway_sip::{HeaderName, Message, ResponseWriter};
-use siphasher::sip::SipHasher13;
+use ringway_auth::{Logins, Outcome, Verifier, request_mark};
+use ringway_sansio::{Instant, Seed};
+use ringway_sip::digest::{Challenge, Credentials, Ha1, unescape};
+use ringway_sip::{HeaderName, ResponseWriter, Uri};
 
 /// Authenticates the senders of requests.
 ///
-/// The nonces are this shard's; used nonce counts and counts of wrong passwords are common to all shards, behind [`Services`].
+/// Nonces are made by each shard; used nonce counts and counts of wrong passwords are common to all shards, in
+/// [`Services`].
 pub(crate) struct Authenticator {
     nonces: NonceMaker,
-    /// Key of the numbers that stand for requests in a replay window.
+    /// Key of the hashes that identify requests in a replay window.
     request_key: [u8; 16],
     /// Buffer for the nonce of a challenge.
     nonce: Vec<u8>,
@@ -38,8 +37,8 @@ impl Authenticator {
         self.nonces.set_lifetime(lifetime);
     }
 
-    /// Asks for the password of the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the request of the caller
-    /// must not depend on the mode of the server. False when the request was answered.
+    /// Challenges the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the caller's request must not
+    /// depend on the mode of the server. False if the request was answered.
     pub(crate) fn authenticate_caller(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -54,7 +53,7 @@ impl Authenticator {
         user.is_some_and(|user| is_address_of(env, request, &user, &from))
     }
 
-    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
+    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` if the request was answered.
     pub(crate) fn prove_owner<'p>(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -62,13 +61,13 @@ impl Authenticator {
         aor: &'p Aor,
     ) -> Option<Authenticated<&'p Aor>> {
         if !env.config.auth.enabled {
-            return Some(Authenticated::danger_everyone_is_believed(aor));
+            return Some(Authenticated::danger_without_authentication(aor));
         }
         let user = self.authenticate(env, request, HeaderName::Authorization, aor.domain())?;
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
     }
 
-    /// The user whose password the request proves; `None` when it was answered instead.
+    /// User whose password the request proves; `None` if the request was answered.
     pub(crate) fn authenticate(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -78,18 +77,19 @@ impl Authenticator {
     ) -> Option<Vec<u8>> {
         let now = env.cx.now;
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow);
-        let verifier = Verifier {
+        let mut verifier = Verifier {
             now,
-            config: env.config,
-            services: env.services,
+            realm: env.config.auth.realm.as_bytes(),
+            algorithms: &env.config.auth.algorithms,
+            logins: ServerLogins { config: env.config, services: env.services },
             nonces: &self.nonces,
             domain,
             source: request.flow.remote.ip(),
         };
         match verifier.verify(request.message, &request.uri, header, mark) {
-            Outcome::Proven { user, names_server } => {
+            Outcome::Proven { user, is_other_name } => {
                 env.counters.authenticated += 1;
-                env.counters.digest_uri_server += u64::from(names_server);
+                env.counters.digest_uri_server += u64::from(is_other_name);
                 return Some(user);
             }
             Outcome::Challenge { is_stale } => {
@@ -124,8 +124,8 @@ impl Authenticator {
         None
     }
 
-    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
-    /// its source a request is no login: the address may be forged.
+    /// Reports credentials for our realm in `header` without a digest that this server offers. A request without a fresh
+    /// nonce for its source is not a login: the address may be forged.
     fn observe_unusable_digest(
         &self,
         env: &Env<'_, impl Services>,
@@ -151,8 +151,8 @@ impl Authenticator {
         }
     }
 
-    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
-    /// INVITE in a dialog.
+    /// Sends 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept,
+    /// except for an in-dialog INVITE.
     fn challenge(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -180,7 +180,37 @@ impl Authenticator {
     }
 }
 
-/// True when `user` is that of `address`; a request of another user is refused.
+/// Adapter from [`Services`] to a verifier.
+struct ServerLogins<'s, S> {
+    config: &'s Config,
+    services: &'s S,
+}
+
+impl<S: Services> Logins for ServerLogins<'_, S> {
+    fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        self.services.credentials(user, domain)
+    }
+
+    fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
+        self.services.use_nonce(now, nonce, count, request)
+    }
+
+    fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
+        self.services.may_log_in(now, login)
+    }
+
+    fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
+        self.services.on_login(now, login, result);
+    }
+
+    /// True for the server itself. SIPp writes the address that it sends to, which a server behind a NAT does not have.
+    fn is_other_name(&self, uri: &Uri<'_>) -> bool {
+        let is_address = uri.host().ip().is_some() && self.config.may_be_behind_translator();
+        uri.user().is_none() && (is_address || self.config.domain_of(uri).is_some())
+    }
+}
+
+/// True if `user` is the user of `address`; otherwise the request is refused.
 fn is_address_of(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
@@ -200,22 +230,5 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
 }
 
-/// A number that stands for a request and its source; on a stream also for its time.
-fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
-    let mut hash = SipHasher13::new_with_key(key);
-    // All of it: a request that differs in anything is another one.
-    hash.write(message.as_bytes());
-    match flow.remote.ip() {
-        core::net::IpAddr::V4(v4) => hash.write(&v4.octets()),
-        core::net::IpAddr::V6(v6) => hash.write(&v6.octets()),
-    }
-    hash.write_u16(flow.remote.port());
-    // A stream retransmits nothing: the same bytes again are a replay there, and their mark is another.
-    if flow.transport.is_reliable() {
-        hash.write_u64(now.as_nanos());
-    }
-    hash.finish()
-}
-
-/// Retry-After for a client whose password was not checked, in seconds.
+/// Retry-After in seconds of a 503 after too many wrong passwords.
 const SLOWED_RETRY_S: u64 = 10;

@@ -1,6 +1,6 @@
 //! Contact (RFC 3261 §20.10): `*`, or a list of addresses.
 
-use crate::grammar::{delta_seconds, q_thousandths, split_value, trim};
+use crate::grammar::{delta_seconds, q_thousandths};
 use crate::{Fields, HeaderName, Malformed, NameAddr};
 
 /// One Contact value with the parameters a registrar reads.
@@ -58,26 +58,5 @@ impl Contacts {
             (0, count) => Ok(Self::List(count)),
             _ => Err(Malformed),
         }
-    }
-}
-
-/// Walks the comma-separated values of one header line.
-pub(crate) struct Values<'a> {
-    rest: Option<&'a [u8]>,
-}
-
-impl<'a> Values<'a> {
-    pub(crate) const fn new(line: &'a [u8]) -> Self {
-        Self { rest: Some(line) }
-    }
-}
-
-impl<'a> Iterator for Values<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let (value, rest) = split_value(self.rest?);
-        self.rest = rest;
-        Some(trim(value))
     }
 }

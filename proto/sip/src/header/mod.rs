@@ -5,7 +5,6 @@ mod cseq;
 mod name_addr;
 mod via;
 
-pub(crate) use contact::Values;
 pub use contact::{Contact, Contacts};
 pub use cseq::CSeq;
 pub use name_addr::NameAddr;

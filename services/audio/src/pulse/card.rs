@@ -1,74 +1,37 @@
-//! A loudspeaker and a microphone of a sound server, as a call uses them.
+//! Loudspeaker and microphone of a sound server, as a [`SoundCard`].
 
 use super::devices::Names;
-use super::error::AudioError;
+use super::event::AudioEvent;
 use super::server::SoundServer;
-use super::stream;
+use super::stream::{self, Shared};
 use ringway_media::headset::SoundCard;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Loudspeaker and microphone of a sound server.
 ///
-/// Its methods exchange samples with a thread, which talks to the server; none of them blocks or allocates. The
-/// microphone's stream is opened at the first call of [`SoundCard::captured`]. Dropping the card ends the thread soon.
+/// Its methods exchange samples with a thread, which communicates with the server; none of them blocks or allocates.
+/// The microphone's stream is opened at the first call of [`SoundCard::captured`]. Dropping the card ends the thread
+/// within some 20 ms.
 pub struct PulseCard {
     to_play: Producer<i16>,
     captured: Consumer<i16>,
     shared: Arc<Shared>,
 }
 
-/// A change of a card's state that a person should learn.
-#[derive(Debug)]
-pub enum AudioEvent {
-    /// A part does not work; the call goes on, and it is tried again every second.
-    Lost(Part, AudioError),
-    /// A lost part works again.
-    Restored(Part),
-}
-
-/// What a card can lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Both directions.
-    Sound,
-    /// The microphone alone.
-    Microphone,
-}
-
-impl fmt::Display for AudioEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(Part::Sound, why) => write!(f, "no sound, retrying: {why}"),
-            Self::Lost(Part::Microphone, why) => write!(f, "no microphone, retrying: {why}"),
-            Self::Restored(Part::Sound) => f.write_str("there is sound again"),
-            Self::Restored(Part::Microphone) => f.write_str("the microphone works again"),
-        }
-    }
-}
-
-/// State that the card and its thread share.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) wants_microphone: AtomicBool,
-    pub(super) is_closing: AtomicBool,
-    /// Samples of the microphone that found no room.
-    pub(super) overruns: AtomicU64,
-}
-
 impl PulseCard {
-    /// Starts the thread, which connects at once. The chosen devices are names of the server
+    /// Starts the thread, which connects at once. `devices` has names of the server
     /// ([`Devices::resolve`](super::Devices::resolve)).
     pub fn open(server: &SoundServer, devices: &Names) -> io::Result<(Self, Receiver<AudioEvent>)> {
         let (to_play, from_call) = RingBuffer::new(RING_SAMPLES);
         let (to_call, captured) = RingBuffer::new(RING_SAMPLES);
-        let (tell, events) = sync_channel(EVENTS_MAX);
+        let (sender, events) = sync_channel(EVENTS_MAX);
         let shared = Arc::new(Shared::default());
-        let ends = stream::Ends::new(from_call, to_call, Arc::clone(&shared), tell);
+        let ends = stream::Ends::new(from_call, to_call, Arc::clone(&shared), sender);
         let (server, devices) = (server.clone(), devices.clone());
         std::thread::Builder::new()
             .name("sound".to_owned())
@@ -76,7 +39,7 @@ impl PulseCard {
         Ok((Self { to_play, captured, shared }, events))
     }
 
-    /// Samples of the microphone that were lost because the call took none for too long.
+    /// Microphone samples lost because the call did not read them in time.
     pub fn overruns(&self) -> u64 {
         self.shared.overruns.load(Ordering::Relaxed)
     }
@@ -92,7 +55,7 @@ impl SoundCard for PulseCard {
     }
 
     fn play(&mut self, samples: &[i16]) {
-        // The rest is lost, as the interface says; a headset queues less than this.
+        // The rest is dropped, as the trait permits; a headset queues less than this.
         let _ = self.to_play.push_partial_slice(samples);
     }
 
@@ -118,8 +81,8 @@ impl fmt::Debug for PulseCard {
     }
 }
 
-/// Samples that each direction can hold: 256 ms, twice what a headset queues.
+/// Capacity of each direction in samples: 256 ms, twice the queue of a headset.
 const RING_SAMPLES: usize = 2048;
 
-/// Events that wait to be read; more are dropped.
+/// Maximum number of unread events; further ones are dropped.
 const EVENTS_MAX: usize = 16;

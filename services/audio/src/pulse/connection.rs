@@ -1,7 +1,8 @@
-//! A connection to a sound server: frames in, frames out.
+//! Connection to a sound server.
 //!
-//! The crate `pulseaudio` encodes and decodes; the connection is ours, because its client grows without limit and has no
-//! deadlines. A frame is a descriptor (length, channel, offset, flags) and a payload: a command, or samples of a stream.
+//! The crate `pulseaudio` encodes and decodes messages. Its client is not used, because it grows without limit and has
+//! no timeouts. A frame is a descriptor (length, channel, offset, flags) and a payload: a command, or samples of a
+//! stream.
 
 use super::error::AudioError;
 use super::server::SoundServer;
@@ -19,7 +20,7 @@ pub(super) struct Connection {
     socket: UnixStream,
     version: u16,
     next_sequence: u32,
-    /// Received bytes; the first `taken` are the frame that was given out last.
+    /// Received bytes; the first `taken` are the frame that was returned last.
     received: Vec<u8>,
     taken: usize,
 }
@@ -28,9 +29,9 @@ pub(super) struct Connection {
 pub(super) enum Frame<'c> {
     /// Samples of a record stream.
     Samples { channel: u32, bytes: &'c [u8] },
-    /// The answer to the request with this sequence number.
+    /// Reply to the request with this sequence number.
     Reply { sequence: u32, result: Result<Reply<'c>, PulseError> },
-    /// The server wants samples of a playback stream.
+    /// The server requests samples of a playback stream.
     Request(Request),
     /// The server ended the playback stream of this channel.
     PlaybackKilled(u32),
@@ -40,7 +41,7 @@ pub(super) enum Frame<'c> {
     Other,
 }
 
-/// The payload of an answer.
+/// Payload of a reply.
 pub(super) struct Reply<'c> {
     bytes: &'c [u8],
     version: u16,
@@ -55,15 +56,15 @@ impl Reply<'_> {
 }
 
 impl Connection {
-    /// Connects and logs in, within [`REQUEST_WITHIN`].
+    /// Connects and authenticates, within [`REQUEST_TIMEOUT`] for each request.
     pub(super) fn open(server: &SoundServer) -> Result<Self, AudioError> {
         let connect = |why| AudioError::Connect { path: server.socket.display().to_string(), why };
         let socket = UnixStream::connect(&server.socket).map_err(connect)?;
-        socket.set_read_timeout(Some(READ_WITHIN))?;
-        socket.set_write_timeout(Some(WRITE_WITHIN))?;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
+        socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let version = protocol::MAX_VERSION;
         let mut connection = Self { socket, version, next_sequence: 0, received: Vec::new(), taken: 0 };
-        // A server refuses a cookie of another length as a protocol error, also where it asks for none.
+        // A server refuses a cookie of another length as a protocol error, even if it requires none.
         let mut cookie = server.cookie.clone();
         cookie.resize(COOKIE_BYTES, 0);
         let auth = AuthParams { version, supports_shm: false, supports_memfd: false, cookie };
@@ -88,14 +89,14 @@ impl Connection {
         Ok(sequence)
     }
 
-    /// Sends a command and waits for its answer; what else arrives meanwhile is dropped. `what` names it for people.
+    /// Sends a command and waits for its reply; other frames are dropped. `what` names the request in errors.
     pub(super) fn request<R: CommandReply>(
         &mut self,
         what: &'static str,
         command: &Command,
     ) -> Result<R, AudioError> {
         let asked = self.send(command)?;
-        let end = Instant::now() + REQUEST_WITHIN;
+        let end = Instant::now() + REQUEST_TIMEOUT;
         while Instant::now() < end {
             match self.receive()? {
                 Some(Frame::Reply { sequence, result }) if sequence == asked => {
@@ -124,7 +125,7 @@ impl Connection {
         Ok(self.socket.write_all(frame)?)
     }
 
-    /// The next frame; `None` when none arrives within [`READ_WITHIN`].
+    /// Receives the next frame; `None` if none arrives within [`READ_TIMEOUT`].
     pub(super) fn receive(&mut self) -> Result<Option<Frame<'_>>, AudioError> {
         self.received.drain(..self.taken);
         self.taken = 0;
@@ -153,12 +154,12 @@ impl Connection {
         }))
     }
 
-    /// Bytes of the frame at the front, once all of it is there.
+    /// Length of the first frame, if it is complete.
     fn frame_length(&self) -> Result<Option<usize>, AudioError> {
         let Some(head) = self.received.get(..DESCRIPTOR_SIZE) else { return Ok(None) };
         let payload = protocol::read_descriptor(&mut Cursor::new(head))?.length as usize;
         if payload > FRAME_MAX {
-            return Err(AudioError::TooLong(payload));
+            return Err(AudioError::TooLong { length: payload, max: FRAME_MAX });
         }
         let length = DESCRIPTOR_SIZE + payload;
         Ok((self.received.len() >= length).then_some(length))
@@ -183,15 +184,15 @@ fn command(payload: &[u8], version: u16) -> Frame<'_> {
         Ok((CommandTag::RecordStreamKilled, _)) => {
             reader.read_u32().map_or(Frame::Other, Frame::RecordKilled)
         }
-        // The crate's enum, of which only these matter here.
+        // All other commands of the crate's enum.
         Ok(_) | Err(_) => Frame::Other,
     }
 }
 
-/// The channel of control frames.
+/// Channel of control frames.
 const CONTROL: u32 = u32::MAX;
 
-/// Maximum payload of a frame; the list of a machine's devices is the longest, some KiB for each.
+/// Maximum payload of a frame. The longest replies are device lists, with some KiB for each device.
 pub(super) const FRAME_MAX: usize = 1 << 20;
 
 /// Length of PulseAudio's cookies.
@@ -199,11 +200,11 @@ const COOKIE_BYTES: usize = 256;
 
 const READ_BYTES: usize = 16 << 10;
 
-/// Time that one read waits, after which the stream's thread looks at what its card wants.
-const READ_WITHIN: Duration = Duration::from_millis(20);
+/// Timeout of a read, after which the stream's thread checks the state of its card.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Time that a server may take nothing from us.
-const WRITE_WITHIN: Duration = Duration::from_secs(1);
+/// Timeout of a write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time that a server has for an answer.
-const REQUEST_WITHIN: Duration = Duration::from_secs(3);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);

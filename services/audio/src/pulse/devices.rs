@@ -1,4 +1,4 @@
-//! Microphones and loudspeakers by name.
+//! Microphones and loudspeakers of a sound server.
 
 use super::connection::Connection;
 use super::error::AudioError;
@@ -9,24 +9,24 @@ use std::ffi::{CStr, CString};
 /// A microphone or a loudspeaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The server's name for it.
+    /// Name that the server uses.
     pub name: String,
-    /// The name for people.
+    /// Name for display.
     pub description: String,
-    /// True for the one that is used where none is named.
+    /// True for the server's default device.
     pub is_default: bool,
 }
 
 /// Devices of a sound server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// Microphones; monitors of loudspeakers are among them.
+    /// Microphones, including monitors of loudspeakers.
     pub microphones: Vec<Device>,
     /// Loudspeakers and headphones.
     pub loudspeakers: Vec<Device>,
 }
 
-/// The devices that a person chose; `None`: the server's default.
+/// Devices chosen by the user; `None`: the server's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Name or description of a microphone.
@@ -36,7 +36,7 @@ pub struct Names {
 }
 
 impl SoundServer {
-    /// Lists the devices; it waits for the server, three seconds at most for each of its answers.
+    /// Lists the devices; blocks for at most three seconds for each reply of the server.
     pub fn devices(&self) -> Result<Devices, AudioError> {
         let mut connection = Connection::open(self)?;
         let info: ServerInfo = connection.request("its description", &Command::GetServerInfo)?;
@@ -57,10 +57,10 @@ impl SoundServer {
 }
 
 impl Devices {
-    /// The server's names of the chosen devices.
+    /// Converts the chosen names into names of the server.
     ///
     /// # Errors
-    /// [`AudioError::UnknownDevice`] for a name that no device has, and for any choice where there is no device at all.
+    /// [`AudioError::UnknownDevice`] if no device has a chosen name.
     pub fn resolve(&self, chosen: &Names) -> Result<Names, AudioError> {
         Ok(Names {
             microphone: find("microphone", &self.microphones, chosen.microphone.as_deref())?,

@@ -1,59 +1,64 @@
-//! Reasons why there is no sound.
+//! Errors of sound.
 
 use pulseaudio::protocol::{ProtocolError, PulseError};
 use std::io;
 
-/// A sound server or a device that cannot be used.
+/// Error of a sound server or a device.
 #[derive(Debug, thiserror::Error)]
 pub enum AudioError {
     /// No socket of a sound server was found.
     #[error(
-        "no sound server: {looked} is not there; start PipeWire (with pipewire-pulse) or PulseAudio in this session, or \
+        "no sound server: {checked} is not there; start PipeWire (with pipewire-pulse) or PulseAudio in this session, or \
          set PULSE_SERVER=unix:PATH"
     )]
     NoServer {
-        /// The last place looked at.
-        looked: String,
+        /// Last path that was checked.
+        checked: String,
     },
     /// `PULSE_SERVER` does not name a Unix socket.
     #[error("PULSE_SERVER={0:?}: only Unix sockets are supported; write unix:PATH")]
     NotUnix(String),
-    /// The socket cannot be connected to.
+    /// Connecting to the socket failed.
     #[error("the sound server at {path} does not answer: {why}; start it, or set PULSE_SERVER=unix:PATH")]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         path: String,
-        /// The system's error.
+        /// Error of the system.
         why: io::Error,
     },
     /// The server refused a request.
     #[error("the sound server refused {what}: {why:?}")]
     Refused {
-        /// The request, for people.
+        /// The request, for display.
         what: &'static str,
-        /// The server's error code.
+        /// Error code of the server.
         why: PulseError,
     },
-    /// The connection broke.
-    #[error("the sound server is gone: {0}")]
+    /// The connection was lost.
+    #[error("lost the connection to the sound server: {0}")]
     Io(#[from] io::Error),
-    /// The server sent something that is not the protocol.
-    #[error("the sound server does not speak PulseAudio's protocol: {0}")]
+    /// The server violated the protocol.
+    #[error("the sound server violated PulseAudio's protocol: {0}")]
     Protocol(#[from] ProtocolError),
-    /// The server sent a message that is too long.
-    #[error("the sound server sent a message of {0} bytes; {max} are the limit", max = super::connection::FRAME_MAX)]
-    TooLong(usize),
-    /// The server ended a stream, for example because its device is gone.
+    /// The server sent a message that exceeds the limit.
+    #[error("the sound server sent a message of {length} bytes; the limit is {max}")]
+    TooLong {
+        /// Length of the message in bytes.
+        length: usize,
+        /// Maximum length in bytes.
+        max: usize,
+    },
+    /// The server ended a stream, for example because its device was removed.
     #[error("the sound server ended the stream")]
     Killed,
-    /// No device has the given name.
+    /// No device has the chosen name.
     #[error("no {what} is called {name:?}; there are: {known}")]
     UnknownDevice {
         /// `microphone` or `loudspeaker`.
         what: &'static str,
-        /// The name that was given.
+        /// The chosen name.
         name: String,
-        /// The names that exist.
+        /// Names of the existing devices.
         known: String,
     },
 }

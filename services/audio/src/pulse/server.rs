@@ -1,4 +1,4 @@
-//! The place of the sound server.
+//! Address of the sound server.
 
 use super::error::AudioError;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct SoundServer {
     pub(super) socket: PathBuf,
-    /// Shared secret of this user's programs; a server that knows the user by the socket does not need it.
+    /// Shared secret of the user's programs; not needed if the server authenticates the user by the socket.
     pub(super) cookie: Vec<u8>,
 }
 
 impl SoundServer {
-    /// Finds the server of this session, as PulseAudio's own library does: `PULSE_SERVER`, `PULSE_RUNTIME_PATH`,
+    /// Finds the server of this session in the order of PulseAudio's library: `PULSE_SERVER`, `PULSE_RUNTIME_PATH`,
     /// `XDG_RUNTIME_DIR`, `/run/pulse`.
     pub fn from_environment() -> Result<Self, AudioError> {
         let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -28,12 +28,12 @@ impl SoundServer {
         let own = variable("PULSE_RUNTIME_PATH").map(|folder| Path::new(&folder).join("native"));
         let session = variable("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("pulse/native"));
         let system = PathBuf::from("/run/pulse/native");
-        let places: Vec<_> = own.into_iter().chain(session).chain([system]).collect();
-        let looked = places.first().map(|place| place.display().to_string()).unwrap_or_default();
-        places.into_iter().find(|place| place.exists()).map(found).ok_or(AudioError::NoServer { looked })
+        let paths: Vec<_> = own.into_iter().chain(session).chain([system]).collect();
+        let checked = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+        paths.into_iter().find(|path| path.exists()).map(found).ok_or(AudioError::NoServer { checked })
     }
 
-    /// The server at a socket.
+    /// Server at a socket.
     pub fn at(socket: &Path) -> Self {
         Self { socket: socket.to_owned(), cookie: Vec::new() }
     }

@@ -1,12 +1,12 @@
-//! The thread of a card: one connection with a playback and a record stream, opened again when it is lost.
+//! Thread of a card: one connection with a playback and a record stream, which reconnects when it is lost.
 //!
-//! The server's clock drives it. Each `Request` for samples is answered at once with what is queued, filled up with
-//! silence, so that the server never waits; each fragment of the microphone goes into the queue to the call.
+//! The server's clock drives it. Each `Request` for samples is answered at once with queued samples, padded with
+//! silence, so that the server never waits. Each fragment of the microphone is queued for the call.
 
-use super::card::{AudioEvent, Part, Shared};
 use super::connection::{Connection, Frame, Reply};
 use super::devices::Names;
 use super::error::AudioError;
+use super::event::{AudioEvent, Part};
 use super::server::SoundServer;
 use crate::SAMPLE_RATE_HZ;
 use pulseaudio::protocol::{
@@ -18,16 +18,25 @@ use ringway_media::headset::MARGIN;
 use rtrb::{Consumer, Producer};
 use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
+
+/// State that the card and its thread share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) wants_microphone: AtomicBool,
+    pub(super) is_closing: AtomicBool,
+    /// Microphone samples dropped because the queue was full.
+    pub(super) overruns: AtomicU64,
+}
 
 /// The thread's ends of the queues to a card.
 pub(super) struct Ends {
     from_call: Consumer<i16>,
     to_call: Producer<i16>,
     shared: Arc<Shared>,
-    tell: SyncSender<AudioEvent>,
+    events: SyncSender<AudioEvent>,
     is_sound_lost: bool,
     is_microphone_lost: bool,
 }
@@ -37,17 +46,17 @@ impl Ends {
         from_call: Consumer<i16>,
         to_call: Producer<i16>,
         shared: Arc<Shared>,
-        tell: SyncSender<AudioEvent>,
+        events: SyncSender<AudioEvent>,
     ) -> Self {
-        Self { from_call, to_call, shared, tell, is_sound_lost: false, is_microphone_lost: false }
+        Self { from_call, to_call, shared, events, is_sound_lost: false, is_microphone_lost: false }
     }
 
     fn is_closing(&self) -> bool {
         self.shared.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Prepares the queue for a stream that begins: the newest samples stay as the headset's margin. After a loss all
-    /// of them are old.
+    /// Drops old samples before a stream begins: the newest ones remain as the headset's margin. After a loss all
+    /// samples are old.
     fn discard(&mut self) {
         let keep = if self.is_sound_lost { 0 } else { MARGIN };
         let count = self.from_call.slots().saturating_sub(keep);
@@ -76,14 +85,14 @@ impl Ends {
     /// Reports a loss once.
     fn lost(&mut self, part: Part, why: AudioError) {
         if !std::mem::replace(self.lost_flag(part), true) {
-            // A program that reads no events does without this one.
-            let _ = self.tell.try_send(AudioEvent::Lost(part, why));
+            // The event is dropped if the program does not read events.
+            let _ = self.events.try_send(AudioEvent::Lost(part, why));
         }
     }
 
     fn works(&mut self, part: Part) {
         if std::mem::take(self.lost_flag(part)) {
-            let _ = self.tell.try_send(AudioEvent::Restored(part));
+            let _ = self.events.try_send(AudioEvent::Restored(part));
         }
     }
 
@@ -103,7 +112,7 @@ pub(super) fn run(server: &SoundServer, devices: &Names, mut ends: Ends) {
         ends.lost(Part::Sound, why);
         let again = Instant::now() + RETRY_AFTER;
         while Instant::now() < again && !ends.is_closing() {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CLOSE_POLL_INTERVAL);
         }
     }
 }
@@ -113,17 +122,17 @@ struct Session {
     connection: Connection,
     playback: Stream,
     record: Stream,
-    /// A frame of samples that is being written, with room for its descriptor.
+    /// Buffer for a frame of samples and its descriptor.
     frame: Vec<u8>,
 }
 
 /// State of a stream at the server.
 enum Stream {
-    /// Not to be opened before this time.
+    /// Closed, and to be opened at this time.
     Closed(Instant),
     /// Requested with this sequence number.
     Opening(u32),
-    /// The server gave it this channel.
+    /// Open with this channel.
     Open(u32),
 }
 
@@ -159,7 +168,7 @@ impl Session {
         Ok(Self { connection, playback, record: Stream::Closed(Instant::now()), frame: Vec::new() })
     }
 
-    /// Runs until the card is dropped, which is no error, or the connection or the loudspeaker is lost.
+    /// Runs until the card is dropped (`Ok`), or the connection or the loudspeaker is lost.
     fn run(&mut self, devices: &Names, ends: &mut Ends) -> Result<(), AudioError> {
         while !ends.is_closing() {
             let wants_microphone = ends.shared.wants_microphone.load(Ordering::Relaxed);
@@ -204,9 +213,9 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the server samples that it asked for.
+    /// Sends the requested samples to the server.
     fn play(&mut self, channel: u32, bytes: u32, fill: impl FnOnce(&mut [u8])) -> Result<(), AudioError> {
-        // Whole samples, and no more than the server's buffer holds.
+        // A whole number of samples, limited to the server's buffer.
         let bytes = bytes.min(4 * TARGET_BYTES) as usize & !1;
         self.frame.clear();
         self.frame.resize(DESCRIPTOR_SIZE + bytes, 0);
@@ -229,7 +238,7 @@ impl Session {
     }
 }
 
-/// The state of the microphone after the server's answer. A call without a microphone can still be heard.
+/// State of the microphone after the server's reply. Without a microphone the call continues with the loudspeaker.
 fn microphone(reply: Result<CreateRecordStreamReply, AudioError>, ends: &mut Ends) -> Stream {
     match reply {
         Ok(reply) => {
@@ -243,12 +252,12 @@ fn microphone(reply: Result<CreateRecordStreamReply, AudioError>, ends: &mut End
     }
 }
 
-/// The server's name of a device. A name with a NUL, which no device has, is the empty one, which is refused.
+/// Name of a device for the server. A name with a NUL becomes empty, which the server refuses.
 fn device(name: Option<&String>) -> Option<CString> {
     name.map(|name| CString::new(name.as_str()).unwrap_or_default())
 }
 
-/// Properties of a stream: desktops lower music during a `phone` stream, and some take its echo out.
+/// Properties of a stream. Desktops lower other sound during a stream with the role `phone`, and some cancel its echo.
 fn props(name: &'static std::ffi::CStr) -> Props {
     let mut props = Props::new();
     props.set(Prop::MediaName, name);
@@ -256,16 +265,16 @@ fn props(name: &'static std::ffi::CStr) -> Props {
     props
 }
 
-/// The sound of a call; the server converts it to its device's.
+/// Sample format of a call; the server converts it to the device's.
 const SPEC: SampleSpec = SampleSpec { format: SampleFormat::S16Le, channels: 1, sample_rate: SAMPLE_RATE_HZ };
 
-/// The server's buffer of samples to be played: 40 ms.
+/// Size of the server's playback buffer: 40 ms.
 const TARGET_BYTES: u32 = 640;
 
-/// Size of requests and of fragments of the microphone: 10 ms.
+/// Size of playback requests and microphone fragments: 10 ms.
 const FRAGMENT_BYTES: u32 = 160;
 
-/// Time between attempts to reach a lost server.
+/// Delay before a lost server or microphone is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! A card against a sound server of the test's own, which keeps no time: samples both ways, a lost server, a missing
-//! microphone, frames that are too long; the choice of devices.
+//! Tests of a card against a fake sound server without a clock: samples in both directions, a lost server, a missing
+//! microphone, too long frames; choice of devices.
 
 use super::*;
 use crate::Ringer;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PLAYBACK: u32 = 3;
 const RECORD: u32 = 4;
 
-/// A listening server in a folder of its own.
+/// A listening server with its own folder.
 struct Fake {
     folder: tempfile::TempDir,
     listener: UnixListener,
@@ -45,7 +45,7 @@ impl Fake {
         PulseCard::open(&self.server(), &Names::default()).unwrap()
     }
 
-    /// Accepts a client and its login.
+    /// Accepts a client and its authentication.
     fn accept(&self) -> Client {
         let (socket, _) = self.listener.accept().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -66,7 +66,7 @@ struct Client {
 }
 
 impl Client {
-    /// The next frame: its channel and its payload.
+    /// Receives the next frame: channel and payload.
     fn frame(&mut self) -> (u32, Vec<u8>) {
         let descriptor = protocol::read_descriptor(&mut self.socket).unwrap();
         let mut payload = vec![0; descriptor.length as usize];
@@ -74,7 +74,7 @@ impl Client {
         (descriptor.channel, payload)
     }
 
-    /// The next command; samples before it are dropped.
+    /// Receives the next command; samples before it are dropped.
     fn command(&mut self) -> (u32, Command) {
         loop {
             if let (u32::MAX, payload) = self.frame() {
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// The samples of the next frame.
+    /// Receives the samples of the next frame.
     fn samples(&mut self) -> Vec<i16> {
         let (channel, payload) = self.frame();
         assert_eq!(channel, PLAYBACK);
@@ -102,7 +102,7 @@ impl Client {
         self.send(&Command::Request(Request { channel: PLAYBACK, length }));
     }
 
-    /// Opens the playback stream and takes its first samples.
+    /// Opens the playback stream and receives its first samples.
     fn open_playback(&mut self) -> Vec<i16> {
         let (seq, command) = self.command();
         let Command::CreatePlaybackStream(params) = command else { panic!("{command:?}") };
@@ -126,7 +126,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn requests_are_answered_at_once_with_what_is_queued_and_then_silence() {
+fn requests_get_queued_samples_and_then_silence() {
     let fake = Fake::new();
     let (mut card, _events) = fake.card();
     card.play(&[1; 960]);
@@ -141,7 +141,7 @@ fn requests_are_answered_at_once_with_what_is_queued_and_then_silence() {
     let samples = client.samples();
     assert_eq!((&samples[..100], &samples[100..]), (&[7; 100][..], &[0; 60][..]));
     assert_eq!(card.queued(), 0);
-    // A request without bounds is cut to the size of the buffer.
+    // A request without a limit is reduced to the size of the buffer.
     client.request(u32::MAX);
     assert_eq!(client.samples(), [0; 1280]);
     card.play(&[1; 10_000]);
@@ -149,7 +149,7 @@ fn requests_are_answered_at_once_with_what_is_queued_and_then_silence() {
 }
 
 #[test]
-fn the_microphone_is_opened_when_it_is_first_asked_for() {
+fn the_microphone_is_opened_at_the_first_use() {
     let fake = Fake::new();
     let (mut card, events) = fake.card();
     let mut client = fake.accept();
@@ -175,7 +175,7 @@ fn the_microphone_is_opened_when_it_is_first_asked_for() {
 }
 
 #[test]
-fn a_missing_microphone_is_reported_and_the_loudspeaker_goes_on() {
+fn a_missing_microphone_is_reported_and_the_loudspeaker_continues() {
     let fake = Fake::new();
     let (mut card, events) = fake.card();
     let mut client = fake.accept();
@@ -199,14 +199,14 @@ fn a_missing_microphone_is_reported_and_the_loudspeaker_goes_on() {
 }
 
 #[test]
-fn a_lost_server_is_reported_once_and_found_again() {
+fn a_lost_server_is_reported_once_and_reconnected() {
     let fake = Fake::new();
     let (mut card, events) = fake.card();
     let mut client = fake.accept();
     client.open_playback();
     drop(client);
     assert!(matches!(events.recv_timeout(PATIENCE), Ok(AudioEvent::Lost(Part::Sound, AudioError::Io(_)))));
-    // What was queued meanwhile is old and not played.
+    // Samples queued meanwhile are old and not played.
     card.play(&[5; 900]);
     drop(fake.accept());
     let mut client = fake.accept();
@@ -236,7 +236,7 @@ fn a_ringer_rings_until_it_is_dropped() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_an_error_and_grows_nothing() {
+fn protocol_violations_are_errors_and_allocate_nothing() {
     let fake = Fake::new();
     let (_card, events) = fake.card();
     let mut client = fake.accept();
@@ -247,7 +247,7 @@ fn what_is_not_the_protocol_is_an_error_and_grows_nothing() {
     protocol::write_descriptor(&mut client.socket, &descriptor).unwrap();
     assert!(matches!(
         events.recv_timeout(PATIENCE),
-        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong(_)))
+        Ok(AudioEvent::Lost(Part::Sound, AudioError::TooLong { .. }))
     ));
 }
 
@@ -286,7 +286,7 @@ fn devices_are_listed_and_chosen_by_name_or_description() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn a_missing_server_is_an_error_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let error = SoundServer::at(&folder.path().join("native")).devices().unwrap_err().to_string();
     assert!(error.contains("native") && error.contains("PULSE_SERVER"), "{error}");

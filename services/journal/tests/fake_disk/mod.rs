@@ -1,4 +1,4 @@
-//! A disk of real files that fails on demand and knows what would be lost without power.
+//! A disk with real files that fails on demand and simulates power failures.
 
 use ringway_journal::{Disk, DiskFile, LocalDisk};
 use std::collections::BTreeMap;
@@ -7,10 +7,10 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What goes wrong.
+/// Fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Every write finds the disk full after half of its bytes.
+    /// Every write fails with a full disk after half of its bytes.
     Full,
     /// Every write fails with an I/O error.
     Write,
@@ -36,22 +36,22 @@ pub(crate) struct FakeDisk {
 }
 
 impl FakeDisk {
-    /// A disk that works.
+    /// Creates a disk that works.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// From now on `fault` happens.
+    /// Makes operations fail with `fault`.
     pub(crate) fn fail(&self, fault: Fault) {
         self.state.0.lock().unwrap().fault = Some(fault);
     }
 
-    /// From now on writes do not return.
+    /// Makes writes block.
     pub(crate) fn hang(&self) {
         self.state.0.lock().unwrap().is_hung = true;
     }
 
-    /// It works again.
+    /// Ends faults and blocked writes.
     pub(crate) fn mend(&self) {
         let mut state = self.state.0.lock().unwrap();
         state.fault = None;
@@ -59,17 +59,17 @@ impl FakeDisk {
         self.state.1.notify_all();
     }
 
-    /// After `steps` more operations nothing reaches the disk.
+    /// Discards all operations after `steps` more.
     pub(crate) fn die_after(&self, steps: u64) {
         self.state.0.lock().unwrap().steps_left = Some(steps);
     }
 
-    /// From now on nothing reaches the disk.
+    /// Discards all further operations.
     pub(crate) fn die(&self) {
         self.state.0.lock().unwrap().is_dead = true;
     }
 
-    /// True once nothing reaches the disk.
+    /// True once operations are discarded.
     pub(crate) fn is_dead(&self) -> bool {
         self.state.0.lock().unwrap().is_dead
     }
@@ -79,12 +79,12 @@ impl FakeDisk {
         self.state.0.lock().unwrap().syncs
     }
 
-    /// Bytes that a loss of power could take.
+    /// Bytes that a power failure could lose.
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.state.0.lock().unwrap().files.values().map(|(written, synced)| written - synced).sum()
     }
 
-    /// Takes from each file what was not synced: all of it, half of it, or none, by `choice`.
+    /// Removes unsynced bytes from each file: all, half or none, by `choice`.
     pub(crate) fn lose_power(&self, choice: u64) {
         for (path, (written, synced)) in &self.state.0.lock().unwrap().files {
             let lost = (written - synced) * (choice % 3) / 2;
@@ -94,7 +94,8 @@ impl FakeDisk {
         }
     }
 
-    /// One operation: may it happen? The lock is held while it does: no power is lost in the middle of it.
+    /// Counts one operation; an error if it must not happen. The lock is held meanwhile, so that power does not fail in
+    /// the middle.
     fn step(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state.0.lock().unwrap();
         while state.is_hung && !state.is_dead {
@@ -111,7 +112,7 @@ impl FakeDisk {
             return Ok(state);
         }
         drop(state);
-        // Without power there is nobody to handle an error, and no orderly stop.
+        // After a power failure nothing handles an error, and there is no orderly stop.
         assert!(std::thread::current().name() != Some("journal"), "the power is gone");
         Err(io::Error::other("the power is gone"))
     }

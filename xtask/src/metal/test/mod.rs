@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     build::build_elf(&Image::paths())?;
     if checks.iter().any(|check| check.name() == sound_card::NAME) {
         build::build_elf(&Image::phone())?;
-        crate::interop::built_server()?;
+        crate::workspace::built_server()?;
     }
     play("metal", &checks, Ringway::Others, args.jobs, args.keep)?;
     if args.benchmarks { figures::write() } else { Ok(()) }

@@ -1,6 +1,7 @@
-//! A virtio device whose doorbell rings once for many frames.
+//! virtio transport that notifies the device once for many frames.
 //!
-//! virtio-drivers notifies the device for every buffer. Here that is only noted; [`Doorbell::ring`] does it.
+//! virtio-drivers notifies the device for every buffer. This transport records the notification; [`Doorbell::ring`]
+//! sends it.
 
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -10,37 +11,37 @@ use virtio_drivers::transport::{DeviceStatus, DeviceType, InterruptStatus, Trans
 use virtio_drivers::{PhysAddr, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The way to a device; its clones are the same way.
+/// Shared transport of a device.
 #[derive(Clone)]
 pub(crate) struct Doorbell(Rc<Shared>);
 
 struct Shared {
     transport: RefCell<PciTransport>,
-    /// A bit for each queue that is to be notified.
-    noted: Cell<u32>,
+    /// One bit for each queue with a pending notification.
+    pending: Cell<u32>,
     features: Cell<u64>,
 }
 
 impl Doorbell {
-    /// Around the device's own transport.
+    /// Wraps the device's transport.
     pub(crate) fn new(transport: PciTransport) -> Self {
         Self(Rc::new(Shared {
             transport: RefCell::new(transport),
-            noted: Cell::new(0),
+            pending: Cell::new(0),
             features: Cell::new(0),
         }))
     }
 
-    /// Notifies the device of a queue, if anything was noted for it.
+    /// Notifies the device of a queue if a notification is pending.
     pub(crate) fn ring(&self, queue: u16) {
-        let (noted, bit) = (self.0.noted.get(), 1 << queue);
-        if noted & bit != 0 {
-            self.0.noted.set(noted & !bit);
+        let (pending, bit) = (self.0.pending.get(), 1 << queue);
+        if pending & bit != 0 {
+            self.0.pending.set(pending & !bit);
             self.0.transport.borrow_mut().notify(queue);
         }
     }
 
-    /// True where driver and device agreed on a feature, named by its bit.
+    /// True if a feature was negotiated, by its bit number.
     pub(crate) fn has_feature(&self, bit: u32) -> bool {
         self.0.features.get() & (1 << bit) != 0
     }
@@ -52,8 +53,8 @@ impl Transport for Doorbell {
     }
 
     fn read_device_features(&mut self) -> u64 {
-        // Without event indices: with them, virtio-drivers 0.13 loses a notification when the index wraps. Without indirect
-        // descriptors: every frame is one buffer.
+        // Event indices are disabled because virtio-drivers 0.13 loses a notification when the index wraps; indirect
+        // descriptors because every frame is one buffer.
         self.0.transport.borrow_mut().read_device_features() & !(RING_EVENT_IDX | RING_INDIRECT_DESC)
     }
 
@@ -67,7 +68,7 @@ impl Transport for Doorbell {
     }
 
     fn notify(&mut self, queue: u16) {
-        self.0.noted.set(self.0.noted.get() | 1 << queue);
+        self.0.pending.set(self.0.pending.get() | 1 << queue);
     }
 
     fn get_status(&self) -> DeviceStatus {

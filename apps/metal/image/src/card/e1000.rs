@@ -19,36 +19,36 @@ pub struct E1000 {
     registers: Registers,
     address: [u8; 6],
     receive: Ring,
-    /// Descriptors given back since the card was told of any.
+    /// Receive descriptors returned since the last write of the tail register.
     given_back: usize,
     send: Ring,
-    /// The first descriptor whose frame may not be on the wire yet.
+    /// First descriptor that may not have been sent yet.
     sent_from: usize,
-    /// Frames that the card was not told of.
+    /// Frames written since the last write of the tail register.
     unflushed: usize,
     counters: CardCounters,
-    /// What the card's own counters said; they begin anew when they are read.
+    /// Sum of the card's own counters, which are cleared by reading.
     damaged: Cell<u64>,
 }
 
-/// What differs inside the family.
+/// Variants of the family.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Generation {
     /// 82543 to 82546 on PCI.
     Pci,
-    /// 82574 and its like on PCI Express.
+    /// 82574 and 82583 on PCI Express.
     Express,
-    /// In the chipset; the transceiver is shared with the management firmware.
+    /// Integrated in the chipset; the transceiver is shared with the management firmware.
     Chipset,
 }
 
-/// The name of a card of this family.
+/// Name of a card of this family.
 pub(crate) fn name(vendor: u16, device: u16) -> Option<&'static str> {
     (vendor == INTEL).then(|| kind(device)).flatten().map(|(name, _)| name)
 }
 
 impl E1000 {
-    /// Resets the card and gives it its rings.
+    /// Resets the card and sets its rings.
     pub(crate) fn start(function: &Function) -> Result<Self, CardError> {
         let (_, generation) = kind(function.is.device_id).ok_or(CardError::Start)?;
         pci::enable(function.at);
@@ -98,21 +98,21 @@ impl E1000 {
         registers.write(TIPG, TIPG_COPPER);
         registers.set(TCTL, TCTL_EN | TCTL_PSP | TCTL_COLLISIONS);
         registers.write(RCTL, RCTL_EN | RCTL_BAM | RCTL_SECRC);
-        // All but one: a tail that meets the head would mean an empty ring.
+        // All but one: if the tail equals the head, the ring is empty.
         registers.write(RDT, RING as u32 - 1);
     }
 
-    /// Gives descriptors back to the card once there are many, or when there is nothing more to receive.
-    fn tell_given_back(&mut self, at_least: usize) {
+    /// Returns descriptors to the card if there are at least `at_least`.
+    fn write_receive_tail(&mut self, at_least: usize) {
         if self.given_back >= at_least {
             self.given_back = 0;
-            // Descriptors are in memory before the card hears of them.
+            // The descriptors must be in memory before the card reads them.
             fence(Ordering::SeqCst);
             self.registers.write(RDT, (self.receive.next + RING - 1) as u32 % RING as u32);
         }
     }
 
-    fn tell_to_send(&mut self) {
+    fn write_send_tail(&mut self) {
         if self.unflushed > 0 {
             self.unflushed = 0;
             fence(Ordering::SeqCst);
@@ -120,7 +120,7 @@ impl E1000 {
         }
     }
 
-    /// The next descriptor that holds a frame, and the frame's length; what is no frame is counted and given back.
+    /// Next descriptor with a frame, and the frame's length; invalid frames are counted and their descriptors returned.
     fn next_received(&mut self) -> Option<(usize, usize)> {
         loop {
             let at = self.receive.next;
@@ -128,7 +128,7 @@ impl E1000 {
             if status & DONE == 0 {
                 return None;
             }
-            // What the card wrote before it set the bit is read after it.
+            // Orders the following reads after the read of the status bit.
             fence(Ordering::Acquire);
             let (bytes, errors) = self.receive.received(at);
             let is_whole = status & END_OF_PACKET != 0 && errors & ERRORS == 0;
@@ -144,10 +144,10 @@ impl E1000 {
         self.receive.describe(at, 0, 0);
         self.receive.next = (at + 1) % RING;
         self.given_back += 1;
-        self.tell_given_back(TELL_AFTER);
+        self.write_receive_tail(NOTIFY_AFTER);
     }
 
-    /// Forgets the frames that are on the wire. True: there is room for one more.
+    /// Frees the descriptors of sent frames. True: there is a free descriptor.
     fn reclaim(&mut self) -> bool {
         while self.sent_from != self.send.next && self.send.status(self.sent_from) & DONE != 0 {
             self.sent_from = (self.sent_from + 1) % RING;
@@ -167,11 +167,11 @@ impl Card for E1000 {
 
     fn receive<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let Some((at, bytes)) = self.next_received() else {
-            self.tell_given_back(1);
+            self.write_receive_tail(1);
             return None;
         };
         self.counters.received += 1;
-        // SAFETY: a descriptor that is done is not the card's until it is given back below.
+        // SAFETY: a completed descriptor belongs to the driver until it is returned below.
         let taken = take(unsafe { &self.receive.buffers.get(at)[..bytes] });
         self.give_back(at);
         Some(taken)
@@ -180,7 +180,7 @@ impl Card for E1000 {
     fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let mut has_room = (self.send.next + 1) % RING != self.sent_from || self.reclaim();
         if !has_room {
-            self.tell_to_send();
+            self.write_send_tail();
             has_room = self.reclaim();
         }
         if !has_room || bytes > FRAME_BYTES_MAX {
@@ -188,20 +188,20 @@ impl Card for E1000 {
             return false;
         }
         let at = self.send.next;
-        // SAFETY: the descriptor is behind the tail, so the card does not look at its buffer.
+        // SAFETY: the descriptor is behind the tail, so the card does not read its buffer.
         fill(unsafe { &mut self.send.buffers.get_mut(at)[..bytes] });
         self.send.describe(at, bytes as u16, END_OF_PACKET_AND_REPORT);
         self.send.next = (at + 1) % RING;
         self.unflushed += 1;
         self.counters.sent += 1;
-        if self.unflushed >= TELL_AFTER {
-            self.tell_to_send();
+        if self.unflushed >= NOTIFY_AFTER {
+            self.write_send_tail();
         }
         true
     }
 
     fn flush(&mut self) {
-        self.tell_to_send();
+        self.write_send_tail();
         self.reclaim();
     }
 
@@ -212,24 +212,24 @@ impl Card for E1000 {
     }
 }
 
-/// Stops everything and resets the card but for its transceiver, whose link stays as it is.
+/// Stops and resets the card except its transceiver, so that the link stays up.
 fn reset(registers: &Registers, generation: Generation) -> Result<(), CardError> {
     registers.write(IMC, u32::MAX);
     registers.write(RCTL, 0);
     registers.write(TCTL, TCTL_PSP);
     if generation != Generation::Pci {
         registers.set(CTRL, CTRL_GIO_MASTER_DISABLE);
-        // A card that goes on all the same is reset all the same.
+        // If the card does not stop, it is reset nevertheless.
         wait_until(MASTER_TIME_MAX, || registers.read(STATUS) & STATUS_GIO_MASTER == 0);
     }
     registers.set(CTRL, CTRL_RST);
-    // The chipset's card hangs when it is spoken to too early.
+    // The chipset's card hangs if it is accessed too early.
     wait(if generation == Generation::Chipset { RESET_TIME_CHIPSET } else { RESET_TIME });
     if !wait_until(RESET_TIME_MAX, || registers.read(CTRL) & CTRL_RST == 0) {
         return Err(CardError::Start);
     }
     if generation == Generation::Express {
-        // Where it is not said, `hardware_address` asks the EEPROM itself.
+        // If the bit is not set, `hardware_address` reads the EEPROM itself.
         wait_until(EEPROM_TIME_MAX, || registers.read(EECD) & EECD_AUTO_RD != 0);
     }
     registers.write(IMC, u32::MAX);
@@ -261,19 +261,19 @@ fn hardware_address(registers: &Registers, generation: Generation) -> Option<[u8
     Some(address).filter(is_address)
 }
 
-/// A word of the EEPROM. `None`: it does not answer.
+/// Reads a word of the EEPROM. `None`: it does not answer.
 fn eeprom(registers: &Registers, generation: Generation, word: u32) -> Option<u16> {
     let (shift, done) = if generation == Generation::Pci { (8, 1 << 4) } else { (2, 1 << 1) };
     registers.write(EERD, word << shift | 1);
-    let is_there = wait_until(EEPROM_TIME_MAX, || registers.read(EERD) & done != 0);
-    is_there.then(|| (registers.read(EERD) >> 16) as u16)
+    let is_present = wait_until(EEPROM_TIME_MAX, || registers.read(EERD) & done != 0);
+    is_present.then(|| (registers.read(EERD) >> 16) as u16)
 }
 
-/// A ring of legacy descriptors, each with its buffer.
+/// Ring of legacy descriptors with their buffers.
 struct Ring {
     descriptors: NonNull<Descriptor>,
     buffers: Buffers,
-    /// The next descriptor of the driver.
+    /// Next descriptor to be used by the driver.
     next: usize,
 }
 
@@ -296,19 +296,19 @@ impl Ring {
     fn describe(&self, at: usize, bytes: u16, command: u8) {
         let address = self.buffers.address(at);
         let descriptor = Descriptor { address, bytes, offset: 0, command, status: 0, errors: 0, special: 0 };
-        // SAFETY: the place is in the ring, and is the driver's while it writes.
+        // SAFETY: the pointer is in the ring, and the descriptor belongs to the driver.
         unsafe { self.pointer(at).write_volatile(descriptor) };
     }
 
-    /// The byte whose lowest bit says that the card is done.
+    /// Status byte; bit 0 is set when the card has completed the descriptor.
     fn status(&self, at: usize) -> u8 {
-        // SAFETY: the place is in the ring; any byte is a value.
+        // SAFETY: the pointer is in the ring, and any byte is valid.
         unsafe { (&raw const (*self.pointer(at)).status).read_volatile() }
     }
 
-    /// Bytes of a frame, and its errors.
+    /// Length of a received frame, and its error bits.
     fn received(&self, at: usize) -> (usize, u8) {
-        // SAFETY: as above; a descriptor that is done is no longer written to.
+        // SAFETY: as above; the card does not write to a completed descriptor.
         let descriptor = unsafe { self.pointer(at).read_volatile() };
         (usize::from(descriptor.bytes), descriptor.errors)
     }
@@ -318,8 +318,8 @@ impl Ring {
     }
 }
 
-/// A legacy descriptor of either ring, 8254x manual 3.2.3 and 3.3.3. Byte 12 is the status in both. Byte 11 is the command
-/// when sending and belongs to the checksum when receiving; byte 13 has the errors of receiving.
+/// Legacy descriptor of either ring (8254x manual, 3.2.3 and 3.3.3). Byte 12 is the status in both. Byte 11 is the
+/// command for sending and part of the checksum for receiving; byte 13 has the receive errors.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Descriptor {
@@ -332,7 +332,7 @@ struct Descriptor {
     special: u16,
 }
 
-/// Cards with the registers that this driver uses.
+/// Supported cards.
 fn kind(device: u16) -> Option<(&'static str, Generation)> {
     Some(match device {
         0x1004 => ("Intel 82543GC", Generation::Pci),
@@ -355,15 +355,15 @@ fn kind(device: u16) -> Option<(&'static str, Generation)> {
 const INTEL: u16 = 0x8086;
 const RING: usize = 256;
 const DESCRIPTOR_BYTES: usize = 16;
-/// The card is told of descriptors given back, and of frames to send, when there are this many; or at the end of a burst.
-const TELL_AFTER: usize = 64;
-/// DD.
+/// The tail registers are written after this many descriptors, or at the end of a burst.
+const NOTIFY_AFTER: usize = 64;
+/// Descriptor done (DD).
 const DONE: u8 = 1;
-/// EOP.
+/// End of packet (EOP).
 const END_OF_PACKET: u8 = 2;
-/// EOP, IFCS (the card adds the check sequence), RS (it reports when it is done).
+/// EOP, IFCS (the card adds the frame check sequence), RS (the card reports completion).
 const END_OF_PACKET_AND_REPORT: u8 = 1 | 2 | 8;
-/// CE, SE, SEQ, CXE, RXE; the bits of checksums do not count, nobody asked for them.
+/// CE, SE, SEQ, CXE, RXE. The checksum bits are ignored, since checksum offload is off.
 const ERRORS: u8 = 0x97;
 const MASTER_TIME_MAX: Duration = Duration::from_millis(20);
 const RESET_TIME: Duration = Duration::from_millis(1);

@@ -16,7 +16,7 @@ pub(crate) use dma::{Identity, pages};
 pub(crate) use e1000::E1000;
 pub(crate) use virtio::VirtioNet;
 
-/// A card of any kind that there is a driver for.
+/// A supported network card.
 pub enum AnyCard {
     /// virtio-net.
     VirtioNet(VirtioNet),
@@ -25,7 +25,7 @@ pub enum AnyCard {
 }
 
 impl AnyCard {
-    /// The kind of card that a function is, if there is a driver for it.
+    /// Name of the card, if it is supported.
     pub(crate) fn name(function: &Function) -> Option<&'static str> {
         match (function.is.vendor_id, function.is.device_id) {
             (0x1AF4, 0x1000 | 0x1041) => Some("virtio-net"),
@@ -33,7 +33,7 @@ impl AnyCard {
         }
     }
 
-    /// Resets the card and sets it up. `None`: there is no driver for it.
+    /// Resets and configures the card. `None`: it is not supported.
     pub(crate) fn start(function: &Function) -> Option<Result<Self, CardError>> {
         Self::name(function)?;
         Some(if function.is.vendor_id == 0x1AF4 {
@@ -88,29 +88,29 @@ impl Card for AnyCard {
     }
 }
 
-/// Why a card cannot be used.
+/// Error of [`AnyCard::start`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CardError {
-    /// The firmware gave it no place on the bus, or one that cannot be reached.
+    /// The firmware assigned no address, or one that cannot be mapped.
     Bus,
-    /// It does not come out of its reset, or does not offer what every such card has.
+    /// The card does not complete its reset, or lacks a required feature.
     Start,
-    /// It has no hardware address.
+    /// The card has no MAC address.
     Address,
-    /// The heap has no room for its buffers.
+    /// No memory for the buffers.
     Memory,
 }
 
 impl fmt::Display for CardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Bus => "the BIOS gave it no usable address: look for its slot in the BIOS setup",
-            Self::Start => "it does not start: power the machine off and on, or use another card",
-            Self::Address => "it has no hardware address: its EEPROM is empty or broken, use another card",
+            Self::Bus => "the BIOS assigned no usable address: check its slot in the BIOS setup",
+            Self::Start => "the card does not start: power the machine off and on, or use another card",
+            Self::Address => "the card has no MAC address: its EEPROM is empty or broken, use another card",
             Self::Memory => "there is not enough memory for its buffers",
         })
     }
 }
 
-/// The shortest frame that means anything: a header (IEEE 802.3).
+/// Minimum length of a frame: the header (IEEE 802.3).
 const FRAME_BYTES_MIN: usize = 14;

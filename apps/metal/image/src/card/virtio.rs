@@ -1,4 +1,4 @@
-//! virtio-net (OASIS Virtio 1.2, 5.1): the card of virtual machines.
+//! virtio-net (OASIS Virtio 1.2, 5.1), the network card of virtual machines.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,23 +14,23 @@ use super::doorbell::Doorbell;
 use super::{CardError, FRAME_BYTES_MIN};
 use crate::pci::{self, Function};
 
-/// A virtio-net device with a queue each way.
+/// A virtio-net device with one queue in each direction.
 pub struct VirtioNet {
     device: Box<VirtIONetRaw<Identity, Doorbell, QUEUE>>,
     doorbell: Doorbell,
     counters: CardCounters,
     receive_buffers: Buffers,
-    /// For each descriptor that the device holds: its buffer.
+    /// For each descriptor that the device owns: its buffer.
     receiving: Box<[u16; QUEUE]>,
-    /// Buffers given back since the device was told of any.
+    /// Buffers returned since the last notification.
     given_back: usize,
     send_buffers: Buffers,
-    /// For each descriptor that the device holds: what it sends.
+    /// For each descriptor that the device owns: its buffer and length.
     sending: Box<[Sending; QUEUE]>,
     free: Vec<u16>,
-    /// Frames that the device was not told of.
+    /// Frames written since the last notification.
     unflushed: usize,
-    /// Bytes of the header before each frame.
+    /// Length of the header before each frame.
     header_bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl VirtioNet {
         let mut send_buffers = Buffers::new(QUEUE).ok_or(CardError::Memory)?;
         let mut header_bytes = 0;
         for index in 0..QUEUE {
-            // SAFETY: the device knows nothing of this buffer yet.
+            // SAFETY: the device does not have this buffer yet.
             let buffer = unsafe { send_buffers.get_mut(index) };
             header_bytes = device.fill_buffer_header(buffer).map_err(|_| CardError::Start)?;
         }
@@ -72,9 +72,9 @@ impl VirtioNet {
         Ok(card)
     }
 
-    /// Gives a buffer to the device to receive into.
+    /// Gives a receive buffer to the device.
     fn give_back(&mut self, index: usize) -> bool {
-        // SAFETY: the device does not hold this buffer, and nobody uses it from here until `take_received`.
+        // SAFETY: the device does not own this buffer, and it is not used until `receive_complete`.
         let token = unsafe {
             let buffer = self.receive_buffers.get_mut(index);
             self.device.receive_begin(buffer)
@@ -87,11 +87,11 @@ impl VirtioNet {
         true
     }
 
-    /// The next buffer that holds a frame, and where in it the frame is; what is no frame is counted and given back.
+    /// Next buffer with a frame, and the frame's range; invalid frames are counted and their buffers returned.
     fn next_received(&mut self) -> Option<(usize, Range<usize>)> {
         while let Some(token) = self.device.poll_receive() {
             let index = usize::from(*self.receiving.get(usize::from(token))?);
-            // SAFETY: this is the buffer that was given with this token, and the device is done with it.
+            // SAFETY: the token belongs to this buffer, which the device has released.
             let received = unsafe {
                 let buffer = self.receive_buffers.get_mut(index);
                 self.device.receive_complete(token, buffer)
@@ -109,16 +109,16 @@ impl VirtioNet {
         None
     }
 
-    fn ring_to_send(&mut self) {
+    fn notify_send(&mut self) {
         self.unflushed = 0;
         self.doorbell.ring(SEND);
     }
 
-    /// Takes back the buffers whose frames are on the wire.
+    /// Takes back the buffers of sent frames.
     fn reclaim(&mut self) {
         while let Some(token) = self.device.poll_transmit() {
             let Some(&Sending { buffer, bytes }) = self.sending.get(usize::from(token)) else { return };
-            // SAFETY: this is what was given with this token, and the device is done with it.
+            // SAFETY: the token belongs to this buffer, which the device has released.
             let completed = unsafe {
                 let sent = &self.send_buffers.get(usize::from(buffer))[..usize::from(bytes)];
                 self.device.transmit_complete(token, sent)
@@ -137,22 +137,22 @@ impl Card for VirtioNet {
     }
 
     fn is_up(&mut self) -> bool {
-        // A device that does not tell has no cable that could be pulled.
+        // Without the feature the link is always up.
         !self.doorbell.has_feature(FEATURE_STATUS)
             || self.doorbell.read_config_space::<u16>(CONFIG_STATUS).is_ok_and(|status| status & LINK_UP != 0)
     }
 
     fn receive<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let Some((index, place)) = self.next_received() else {
+        let Some((index, range)) = self.next_received() else {
             self.given_back = 0;
             self.doorbell.ring(RECEIVE);
             return None;
         };
         self.counters.received += 1;
-        // SAFETY: the device gave this buffer away, and gets it again below.
-        let taken = take(unsafe { &self.receive_buffers.get(index)[place] });
+        // SAFETY: the device has released this buffer, and gets it back below.
+        let taken = take(unsafe { &self.receive_buffers.get(index)[range] });
         self.give_back(index);
-        if self.given_back >= RING_AFTER {
+        if self.given_back >= NOTIFY_AFTER {
             self.given_back = 0;
             self.doorbell.ring(RECEIVE);
         }
@@ -161,7 +161,7 @@ impl Card for VirtioNet {
 
     fn send(&mut self, bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if self.free.is_empty() {
-            self.ring_to_send();
+            self.notify_send();
             self.reclaim();
         }
         let buffer = match self.free.pop() {
@@ -177,7 +177,7 @@ impl Card for VirtioNet {
             }
         };
         let all = self.header_bytes + bytes;
-        // SAFETY: a free buffer is not the device's; from `transmit_begin` on nobody uses it until `reclaim`.
+        // SAFETY: the device does not own a free buffer; after `transmit_begin` it is not used until `reclaim`.
         let token = unsafe {
             let room = &mut self.send_buffers.get_mut(usize::from(buffer))[..all];
             fill(&mut room[self.header_bytes..]);
@@ -190,14 +190,14 @@ impl Card for VirtioNet {
         *sending = Sending { buffer, bytes: all as u16 };
         self.counters.sent += 1;
         self.unflushed += 1;
-        if self.unflushed >= RING_AFTER {
-            self.ring_to_send();
+        if self.unflushed >= NOTIFY_AFTER {
+            self.notify_send();
         }
         true
     }
 
     fn flush(&mut self) {
-        self.ring_to_send();
+        self.notify_send();
         self.reclaim();
     }
 
@@ -206,23 +206,22 @@ impl Card for VirtioNet {
     }
 }
 
-/// A buffer that the device sends from.
+/// A send buffer that the device owns.
 #[derive(Clone, Copy, Default)]
 struct Sending {
     buffer: u16,
     bytes: u16,
 }
 
-/// Descriptors of each queue, as many as QEMU offers.
+/// Descriptors of each queue; QEMU's default.
 const QUEUE: usize = 256;
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
-/// The device is told of buffers given back when there are this many, or nothing more to receive; of frames to send when
-/// there are this many, or at the end of a burst.
-const RING_AFTER: usize = 64;
+/// The device is notified after this many buffers, or when there is nothing more to receive, or at the end of a burst.
+const NOTIFY_AFTER: usize = 64;
 
 /// VIRTIO_NET_F_STATUS.
 const FEATURE_STATUS: u32 = 16;
-/// Offset of the status in the device's configuration.
+/// Offset of the status in the device's configuration space.
 const CONFIG_STATUS: usize = 6;
 const LINK_UP: u16 = 1;

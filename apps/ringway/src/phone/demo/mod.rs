@@ -6,18 +6,19 @@ mod likeness;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
-use crate::phone::args::DemoArgs;
+use crate::password;
+use crate::phone::args::{DemoArgs, REPLAY_WINDOW_DEFAULT};
 use crate::phone::attend::Attended;
-use crate::phone::outcome::{Outcome, Security, Verdict};
+use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
 use crate::phone::telephone::{Happening, Telephone};
 use crate::serve::Running;
-use crate::user::made_password;
 use ladder::{Ladder, Who};
 use likeness::likeness;
 use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_audio::{Input, SAMPLE_RATE_HZ, Source};
 use ringway_linux::media::PortRange;
+use ringway_phone::Protection;
 use ringway_sansio::Transport;
 use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Shows a call, and fails when anything about it is not as it should be.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let begun = Instant::now();
-    let password = made_password()?;
+    let password = password::generated()?;
     let server = start_server(&password)?;
     let address = server.listeners().iter().find(|listen| listen.transport == Transport::Udp);
     let address = address.map(|listen| listen.address).ok_or_else(|| Failure::failed("no listener"))?;
@@ -215,7 +216,7 @@ fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
             continue;
         };
         let received = &heard.received;
-        if heard.security == Security::None {
+        if heard.security == Protection::None {
             findings.push(format!("{who}'s sound was not protected"));
         }
         if received.packets < PACKETS_MIN {
@@ -267,6 +268,8 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         codecs: vec![Codec::Pcmu],
         may_downgrade: false,
         ports: PortRange::default(),
+        port_row: 0,
+        replay_window: REPLAY_WINDOW_DEFAULT,
         input: Input::Source(Source::speech_like()),
         audio: None,
         record: Recording::Memory(SAMPLES),
@@ -282,6 +285,7 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         devices: None,
         script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
         stun: None,
+        caller_auth: None,
         zrtp_cache: None,
         register: true,
         trace: Trace::FirstLines,

@@ -1,19 +1,18 @@
 //! Between the screen and the telephone: commands one way, what happens the other way, on a thread of its own, because
 //! a call that is begun may wait for a STUN server, and the screen must not.
 
-use super::event::{
-    CallNumber, Compared, Hold, Levels, Lock, PhoneCommand, PhoneEvent, Secret, SeenMessage, Side,
-    TransferStep, Way,
-};
+use super::event::Secret;
 use super::settings::{Account, Registration, Settings};
 use super::wire::{self, Counted, Wired};
 use crate::failure::Failure;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::{Line, Mute, Told};
 use crate::phone::telephone::{Happening, Telephone};
-use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection};
+use ringway_agent::{AgentEvent, By, CallId, Ended};
 use ringway_audio::Ringer;
-use ringway_sdp::Protection;
+use ringway_phone::{
+    CallNumber, Hold, Levels, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage, TransferStep,
+};
 use ringway_zrtp::SasCheck;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -33,7 +32,7 @@ const BUSY: u16 = 486;
 
 /// The telephone's thread, from the screen's side.
 pub(super) struct Desk {
-    commands: Sender<PhoneCommand>,
+    requests: Sender<Request>,
     thread: JoinHandle<()>,
 }
 
@@ -44,7 +43,7 @@ impl Desk {
         settings: &Settings,
         tell: impl Fn(PhoneEvent) -> bool + Send + 'static,
     ) -> Result<Self, Failure> {
-        let (commands, from) = channel();
+        let (requests, from) = channel();
         let clerk = Clerk {
             file: file.to_owned(),
             settings: settings.clone(),
@@ -59,13 +58,18 @@ impl Desk {
             .name("desk".to_owned())
             .spawn(move || clerk.serve(&from))
             .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-        Ok(Self { commands, thread })
+        Ok(Self { requests, thread })
+    }
+
+    /// Uses this account from now on.
+    pub(super) fn sign_in(&self, account: Account, password: Secret) {
+        let _ = self.requests.send(Request::SignIn { account, password });
     }
 
     /// Asks for something.
     pub(super) fn command(&self, command: PhoneCommand) {
         // A desk that is gone is seen by `is_gone`.
-        let _ = self.commands.send(command);
+        let _ = self.requests.send(Request::Phone(command));
     }
 
     /// True when the thread has ended.
@@ -78,6 +82,12 @@ impl Desk {
         self.command(PhoneCommand::Quit);
         self.thread.join().map_err(|_| Failure::failed("the phone ended badly; please report it"))
     }
+}
+
+/// A request of the screen.
+enum Request {
+    SignIn { account: Account, password: Secret },
+    Phone(PhoneCommand),
 }
 
 /// Who serves the telephone.
@@ -111,7 +121,7 @@ struct Served {
     /// Whom the other side wants us to call instead.
     asks_for: Option<String>,
     /// What protects it.
-    lock: Lock,
+    protection: Protection,
     /// Rings until it is answered.
     ringer: Option<Ringer>,
     /// What its last report counted, to tell the last second.
@@ -119,9 +129,9 @@ struct Served {
 }
 
 impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
-    fn serve(mut self, commands: &Receiver<PhoneCommand>) {
+    fn serve(mut self, requests: &Receiver<Request>) {
         loop {
-            match self.serve_once(commands) {
+            match self.serve_once(requests) {
                 Ok(true) => {}
                 Ok(false) => break,
                 // What a command could not do, or a telephone that has ended: the person is told, and may sign in again.
@@ -138,18 +148,18 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
     }
 
     /// False: it is over.
-    fn serve_once(&mut self, commands: &Receiver<PhoneCommand>) -> Result<bool, Failure> {
+    fn serve_once(&mut self, requests: &Receiver<Request>) -> Result<bool, Failure> {
         loop {
-            match commands.try_recv() {
-                Ok(PhoneCommand::Quit) | Err(TryRecvError::Disconnected) => return Ok(false),
-                Ok(command) => self.obey(command)?,
+            match requests.try_recv() {
+                Ok(Request::Phone(PhoneCommand::Quit)) | Err(TryRecvError::Disconnected) => return Ok(false),
+                Ok(request) => self.take(request)?,
                 Err(TryRecvError::Empty) => break,
             }
         }
         let Some((telephone, _)) = &mut self.telephone else {
-            return match commands.recv() {
-                Ok(PhoneCommand::Quit) | Err(_) => Ok(false),
-                Ok(command) => self.obey(command).map(|()| true),
+            return match requests.recv() {
+                Ok(Request::Phone(PhoneCommand::Quit)) | Err(_) => Ok(false),
+                Ok(request) => self.take(request).map(|()| true),
             };
         };
         match telephone.wait(LOOK_EVERY) {
@@ -173,17 +183,23 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             let (call, by) = (CallNumber(served.call.0), Side::Failure);
             (self.tell)(PhoneEvent::Ended { call, by, status: 0, reason: reason.clone() });
         }
-        (self.tell)(PhoneEvent::RegistrationFailed { reason, retry_s: None });
+        (self.tell)(PhoneEvent::RegistrationFailed { status: 503, reason, retry_s: None });
+    }
+
+    fn take(&mut self, request: Request) -> Result<(), Failure> {
+        match request {
+            Request::SignIn { account, password } => {
+                if let Some((old, _)) = self.telephone.take() {
+                    old.shut_down();
+                }
+                self.serving.clear();
+                self.start(&account, &password)
+            }
+            Request::Phone(command) => self.obey(command),
+        }
     }
 
     fn obey(&mut self, command: PhoneCommand) -> Result<(), Failure> {
-        if let PhoneCommand::Register { account, password } = command {
-            if let Some((old, _)) = self.telephone.take() {
-                old.shut_down();
-            }
-            self.serving.clear();
-            return self.start(&account, &password);
-        }
         let Some((telephone, wired)) = &mut self.telephone else {
             return Err(Failure::failed("the phone is not signed in; F8 does that"));
         };
@@ -239,7 +255,8 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             PhoneCommand::MarkSasDifferent { call } => {
                 on_line(telephone, call, |line| line.sas_compared(SasCheck::Differs));
             }
-            PhoneCommand::Register { .. } | PhoneCommand::Quit => {}
+            PhoneCommand::Register => telephone.register()?,
+            PhoneCommand::Quit => {}
         }
         Ok(())
     }
@@ -259,34 +276,36 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         Ok(())
     }
 
+    fn on_incoming(&mut self, call: CallId, uri: String, name: String, replaces: Option<CallId>) {
+        self.begin(call);
+        let number = CallNumber(call.0);
+        (self.tell)(PhoneEvent::Incoming { call: number, name, uri });
+        // A call that replaces another (RFC 3891 §3) is answered without asking the user.
+        let done = match replaces {
+            Some(_) => self.obey(PhoneCommand::Answer { call: number }),
+            None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
+        };
+        self.complain_of(done);
+    }
+
     fn on_agent(&mut self, event: AgentEvent) {
         let number = |call: CallId| CallNumber(call.0);
         let told = match event {
             AgentEvent::Registered { expires_s, .. } => PhoneEvent::Registered { expires_s },
             AgentEvent::RegistrationFailed { status, reason, retry_s, .. } => {
-                PhoneEvent::RegistrationFailed { reason: format!("{status} {reason}"), retry_s }
+                PhoneEvent::RegistrationFailed { status, reason, retry_s }
             }
             AgentEvent::Unregistered { .. } => PhoneEvent::Unregistered,
             AgentEvent::Incoming { call, from, display_name, replaces, .. } => {
-                self.begin(call);
-                let (number, name) = (number(call), display_name);
-                (self.tell)(PhoneEvent::Incoming { call: number, name, uri: from });
-                // A call that takes the place of another is that call: nobody needs to be asked (RFC 3891 §3).
-                let done = match replaces {
-                    Some(_) => self.obey(PhoneCommand::Answer { call: number }),
-                    None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
-                };
-                return self.complain_of(done);
+                return self.on_incoming(call, from, display_name, replaces);
             }
             AgentEvent::Progress { call, status: 180 } => PhoneEvent::Ringing { call: number(call) },
             AgentEvent::EarlyMedia { call, .. } => PhoneEvent::Early { call: number(call) },
             AgentEvent::Answered { call, params } => {
                 let codec = params.codec.name().to_owned();
                 (self.tell)(PhoneEvent::Answered { call: number(call), codec });
-                if matches!(params.protection, Protection::Zrtp { .. }) {
-                    (self.tell)(PhoneEvent::Securing { call: number(call) });
-                }
-                return;
+                let true = matches!(params.protection, ringway_sdp::Protection::Zrtp { .. }) else { return };
+                PhoneEvent::Securing { call: number(call) }
             }
             AgentEvent::MediaChanged { call, params } => {
                 // Where neither side sends, it may be the other one that holds.
@@ -302,10 +321,10 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             }
             AgentEvent::ChangeRefused { call, status, reason } => {
                 self.forget_wish(call);
-                PhoneEvent::Refused { what: format!("hold or resume failed: {status} {reason}") }
+                PhoneEvent::HoldRefused { call: number(call), status, reason }
             }
             AgentEvent::OfferRefused { call, status, reason } => {
-                PhoneEvent::OfferRefused { call: number(call), reason: format!("{status} {reason}") }
+                PhoneEvent::OfferRefused { call: number(call), status, reason }
             }
             AgentEvent::Ended { call, cause } => return self.end(call, cause),
             AgentEvent::TransferRequested { call, target, .. } => {
@@ -315,7 +334,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 PhoneEvent::TransferAsked { call: number(call), to: target }
             }
             AgentEvent::TransferProgress { call, status } => {
-                let step = TransferStep::Trying { status, reason: String::new() };
+                let step = TransferStep::Trying { status };
                 PhoneEvent::Transfer { call: number(call), step }
             }
             AgentEvent::TransferDone { call, status, reason } => {
@@ -325,16 +344,13 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 };
                 PhoneEvent::Transfer { call: number(call), step }
             }
-            AgentEvent::Message { direction, flow, whole, .. } => PhoneEvent::Message(SeenMessage {
-                way: match direction {
-                    MessageDirection::Sent => Way::Sent,
-                    MessageDirection::Received => Way::Received,
-                },
-                transport: flow.transport.name(),
-                peer: flow.remote,
-                bytes: whole,
-            }),
-            AgentEvent::Progress { .. } | AgentEvent::QueryAnswered { .. } => return,
+            AgentEvent::Message { direction, flow, line, cseq, bytes: length, whole: bytes, .. } => {
+                let (transport, peer) = (flow.transport, flow.remote);
+                PhoneEvent::Message(SipMessage { direction, transport, peer, line, cseq, length, bytes })
+            }
+            AgentEvent::Progress { .. }
+            | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::CallerRefused { .. } => return,
         };
         (self.tell)(told);
     }
@@ -342,12 +358,11 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
     fn on_told(&mut self, id: CallId, told: Told) {
         let call = CallNumber(id.0);
         let told = match told {
-            Told::Secured(security) => {
-                let lock = wire::lock(security);
+            Told::Secured(protection) => {
                 if let Some(served) = self.serving.iter_mut().find(|served| served.call == id) {
-                    served.lock = lock.clone();
+                    served.protection = protection.clone();
                 }
-                PhoneEvent::Secured { call, lock }
+                PhoneEvent::Secured { call, protection }
             }
             Told::Retain(retained) => {
                 let kept = self.known.remember(retained);
@@ -361,10 +376,10 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 // Nothing is sent or heard any more: a call that looks alive would be a lie.
                 let done = self.with_telephone(|telephone| telephone.hang_up(id));
                 self.complain_of(done);
-                PhoneEvent::Refused { what: format!("the call is ended: {why}") }
+                PhoneEvent::SecurityFailed { call, reason: why }
             }
             Told::Digit(digit) => PhoneEvent::Digit { call, digit },
-            Told::DigitNotSent(why) => PhoneEvent::Refused { what: why },
+            Told::DigitNotSent(why) => PhoneEvent::DigitNotSent { call, reason: why },
             Told::Mapped { local, mapped } => PhoneEvent::StunMapped { local, mapped },
             Told::Audio(what) => PhoneEvent::Sound { what },
             Told::NotMapped(reason) => PhoneEvent::StunFailed { reason },
@@ -385,7 +400,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             is_held_by_peer: false,
             is_ending: false,
             asks_for: None,
-            lock: Lock::None,
+            protection: Protection::None,
             ringer: None,
             counted: Counted::default(),
         });
@@ -430,10 +445,10 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
     /// The media session takes it as said and has nothing to tell.
     fn note_compared(&mut self, call: CallId) {
         let Some(served) = self.serving.iter_mut().find(|served| served.call == call) else { return };
-        if let Lock::Zrtp { compared, .. } = &mut served.lock {
-            *compared = Compared::Yes;
-            let lock = served.lock.clone();
-            (self.tell)(PhoneEvent::Secured { call: CallNumber(call.0), lock });
+        if let Protection::Zrtp { status, .. } = &mut served.protection {
+            *status = SasStatus::Compared;
+            let protection = served.protection.clone();
+            (self.tell)(PhoneEvent::Secured { call: CallNumber(call.0), protection });
         }
     }
 

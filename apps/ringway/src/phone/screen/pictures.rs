@@ -3,12 +3,12 @@
 //!
 //! The test compares them with `docs/pictures`; `RINGWAY_PICTURES=write cargo test -p ringway pictures` draws them anew.
 
-use super::event::{CallNumber, NetworkFacts, PhoneEvent};
 use super::key::Key;
 use super::picture::{Glyph, Look, svg};
 use super::scene::Scene;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
+use ringway_phone::{CallNumber, NetworkFacts, PhoneEvent};
 use std::path::Path;
 
 /// The rows of a drawn window.

@@ -1,13 +1,14 @@
 //! `ringway phone`, from its start to its end.
 
 use super::desk::Desk;
-use super::event::{PhoneEvent, Secret};
+use super::event::Secret;
 use super::model::{Effect, Event, Model};
 use super::settings::{self, PasswordPlace, Settings};
 use super::terminal::Screen;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};
+use ringway_phone::PhoneEvent;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -120,6 +121,10 @@ impl Sitting<'_> {
     fn act(&mut self) -> Result<bool, Failure> {
         for effect in std::mem::take(&mut self.effects) {
             let done = match effect {
+                Effect::SignIn { account, password } => {
+                    self.desk.sign_in(account, password);
+                    Ok(())
+                }
                 Effect::Phone(command) => {
                     self.desk.command(command);
                     Ok(())

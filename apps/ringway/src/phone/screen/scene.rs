@@ -1,14 +1,16 @@
 //! For tests: a person at the phone, and what they see.
 
-use super::event::{
-    CallNumber, Levels, Lock, MediaReport, Now, PhoneCommand, PhoneEvent, SeenMessage, WallTime, Way,
-};
+use super::event::{Now, WallTime};
 use super::key::Key;
 use super::model::{Effect, Event, Model};
 use super::settings::Settings;
 use super::view;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ringway_phone::{
+    CallNumber, Levels, MediaReport, MessageDirection, PhoneCommand, PhoneEvent, Protection, SipMessage,
+};
+use ringway_sansio::Transport;
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,7 +102,8 @@ impl Scene {
                 | Effect::KeepPassword { .. }
                 | Effect::ForgetPassword { .. }
                 | Effect::Bell
-                | Effect::Leave => None,
+                | Effect::Leave
+                | Effect::SignIn { .. } => None,
             })
             .collect()
     }
@@ -125,8 +128,8 @@ impl Scene {
         call
     }
 
-    pub(crate) fn secured(&mut self, call: CallNumber, lock: Lock) {
-        self.phone(PhoneEvent::Secured { call, lock });
+    pub(crate) fn secured(&mut self, call: CallNumber, lock: Protection) {
+        self.phone(PhoneEvent::Secured { call, protection: lock });
     }
 
     /// A second of sound.
@@ -151,10 +154,18 @@ impl Scene {
         self.phone(PhoneEvent::Levels { call, levels });
     }
 
-    pub(crate) fn message(&mut self, way: Way, text: &str) {
+    pub(crate) fn message(&mut self, way: MessageDirection, text: &str) {
         let bytes = text.as_bytes().to_vec();
         let peer = "192.0.2.10:5060".parse().unwrap();
-        self.phone(PhoneEvent::Message(SeenMessage { way, transport: "udp", peer, bytes }));
+        self.phone(PhoneEvent::Message(SipMessage {
+            direction: way,
+            transport: Transport::Udp,
+            peer,
+            line: String::new(),
+            cseq: String::new(),
+            length: bytes.len(),
+            bytes,
+        }));
     }
 
     /// The window.
@@ -204,9 +215,9 @@ pub(crate) fn lines(buffer: &Buffer) -> Vec<String> {
 }
 
 /// A call to bob, as it goes over the wire.
-pub(crate) const LADDER: [(Way, &str); 6] = [
+pub(crate) const LADDER: [(MessageDirection, &str); 6] = [
     (
-        Way::Sent,
+        MessageDirection::Sent,
         "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7:5062;branch=z9hG4bK1\r\n\
          From: <sip:alice@example.org>;tag=a1\r\nTo: <sip:bob@example.org>\r\nCall-ID: 7f3a@192.0.2.7\r\n\
          CSeq: 1 INVITE\r\nContent-Type: application/sdp\r\n\r\nv=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\n\
@@ -214,11 +225,17 @@ pub(crate) const LADDER: [(Way, &str); 6] = [
          a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj|2^31\r\na=sendrecv\r\n",
     ),
     (
-        Way::Received,
+        MessageDirection::Received,
         "SIP/2.0 407 Proxy Authentication Required\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 1 INVITE\r\n\r\n",
     ),
-    (Way::Sent, "ACK sip:bob@example.org SIP/2.0\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 1 ACK\r\n\r\n"),
-    (Way::Sent, "INVITE sip:bob@example.org SIP/2.0\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n"),
-    (Way::Received, "SIP/2.0 180 Ringing\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n"),
-    (Way::Received, "SIP/2.0 200 OK\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n"),
+    (
+        MessageDirection::Sent,
+        "ACK sip:bob@example.org SIP/2.0\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 1 ACK\r\n\r\n",
+    ),
+    (
+        MessageDirection::Sent,
+        "INVITE sip:bob@example.org SIP/2.0\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n",
+    ),
+    (MessageDirection::Received, "SIP/2.0 180 Ringing\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n"),
+    (MessageDirection::Received, "SIP/2.0 200 OK\r\nCall-ID: 7f3a@192.0.2.7\r\nCSeq: 2 INVITE\r\n\r\n"),
 ];

@@ -1,7 +1,8 @@
 //! A call as the screen knows it, and what is left of it in the history.
 
-use crate::phone::screen::event::{CallNumber, Hold, Levels, Lock, MediaReport, Now, Side, WallTime};
+use crate::phone::screen::event::{Now, WallTime};
 use crate::phone::screen::text::Shown;
+use ringway_phone::{CallNumber, Hold, Levels, MediaReport, Protection, Side};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub(crate) struct Call {
     pub(crate) phase: Phase,
     pub(crate) asked: Option<Asked>,
     pub(crate) codec: Shown,
-    pub(crate) lock: Lock,
+    pub(crate) lock: Protection,
     /// The media sessions are agreeing on keys.
     pub(crate) is_securing: bool,
     pub(crate) hold: Hold,
@@ -121,7 +122,7 @@ impl Call {
             },
             asked: None,
             codec: Shown::default(),
-            lock: Lock::None,
+            lock: Protection::None,
             is_securing: false,
             hold: Hold::None,
             is_muted: false,
@@ -225,7 +226,7 @@ pub(crate) struct PastCall {
     pub(crate) talked: Option<Duration>,
     pub(crate) outcome: Outcome,
     /// What protected it at its end.
-    pub(crate) lock: Lock,
+    pub(crate) lock: Protection,
 }
 
 /// How a call of the history went.

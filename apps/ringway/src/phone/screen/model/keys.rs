@@ -2,11 +2,12 @@
 
 use super::call::Asked;
 use super::{Effect, Model, Overlay, Screen, Weight, contacts, login};
-use crate::phone::screen::event::{CallNumber, Compared, Digit, Lock, Now, PhoneCommand, Secret};
+use crate::phone::screen::event::{Now, Secret};
 use crate::phone::screen::field::Field;
 use crate::phone::screen::form::Pressed;
 use crate::phone::screen::key::Key;
 use crate::phone::screen::settings::{Account, complete_uri};
+use ringway_phone::{CallNumber, Digit, PhoneCommand, Protection, SasStatus};
 
 /// Addresses that the address line remembers.
 const DIALLED_MAX: usize = 100;
@@ -230,7 +231,7 @@ impl Model {
             }
             Key::Char('v') => self.mark_verified(now, number, effects),
             Key::Char('V') => {
-                if matches!(call.lock, Lock::Zrtp { .. }) {
+                if matches!(call.lock, Protection::Zrtp { .. }) {
                     effects.push(Effect::Phone(PhoneCommand::MarkSasDifferent { call: number }));
                     self.tell(now, Weight::Careful, "somebody sits between you: say nothing secret, hang up");
                 }
@@ -443,13 +444,16 @@ impl Model {
     fn mark_verified(&mut self, now: Now, number: CallNumber, effects: &mut Vec<Effect>) {
         let lock = self.call(number).map(|call| call.lock.clone()).unwrap_or_default();
         match lock {
-            Lock::Zrtp { compared: Compared::No | Compared::Broken, .. } => {
+            Protection::Zrtp {
+                status: SasStatus::FirstCall | SasStatus::Continued | SasStatus::Broken,
+                ..
+            } => {
                 effects.push(Effect::Phone(PhoneCommand::MarkSasVerified { call: number }));
             }
-            Lock::Zrtp { compared: Compared::Yes, .. } => {
+            Protection::Zrtp { status: SasStatus::Compared, .. } => {
                 self.tell(now, Weight::Note, "the SAS of this call is compared already");
             }
-            Lock::None | Lock::SdesPlain { .. } | Lock::SdesTls { .. } => {
+            Protection::None | Protection::Sdes { .. } => {
                 self.tell(now, Weight::Note, "there is no SAS to compare: only ZRTP has one");
             }
         }

@@ -1,8 +1,9 @@
 //! The SIP messages that were sent and received.
 
-use crate::phone::screen::event::{Now, SeenMessage, Way};
+use crate::phone::screen::event::Now;
 use crate::phone::screen::key::Key;
 use crate::phone::screen::text::Shown;
+use ringway_phone::{MessageDirection, SipMessage};
 use ringway_sip::HeaderName;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ const INLINE: &[u8] = b"inline:";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rung {
     pub(crate) at: Now,
-    pub(crate) way: Way,
+    pub(crate) direction: MessageDirection,
     pub(crate) transport: &'static str,
     pub(crate) peer: SocketAddr,
     /// `INVITE sip:bob@example.org`, `200 OK (INVITE)`.
@@ -56,14 +57,14 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
-    pub(super) fn push(&mut self, now: Now, seen: SeenMessage) {
+    pub(super) fn push(&mut self, now: Now, seen: SipMessage) {
         let was_at_end = self.selected + 1 >= self.len() && self.open.is_none();
         let call_id = ringway_sip::peek_header(&seen.bytes, HeaderName::CallId).unwrap_or_default().to_vec();
         self.bytes += seen.bytes.len();
         self.rungs.push_back(Rung {
             at: now,
-            way: seen.way,
-            transport: seen.transport,
+            direction: seen.direction,
+            transport: seen.transport.name(),
             peer: seen.peer,
             title: title(&seen.bytes),
             call_id,

@@ -17,12 +17,13 @@ mod tests;
 pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series};
 pub(crate) use ladder::{Ladder, Rung};
 
-use super::event::{CallNumber, NetworkFacts, Now, PhoneCommand, PhoneEvent, Secret};
+use super::event::{Now, Secret};
 use super::field::Field;
 use super::form::Form;
 use super::key::Key;
-use super::settings::{PasswordPlace, Settings};
+use super::settings::{Account, PasswordPlace, Settings};
 use super::text::Shown;
+use ringway_phone::{CallNumber, NetworkFacts, PhoneCommand, PhoneEvent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,11 @@ pub(crate) enum Event {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
+    /// Use this account from now on, and register it where it says so.
+    SignIn {
+        account: Account,
+        password: Secret,
+    },
     Phone(PhoneCommand),
     /// Write account and contacts to `phone.toml`.
     Save(Box<Settings>),
@@ -239,7 +245,7 @@ impl Model {
     pub(crate) fn sign_in(&mut self, password: Secret, effects: &mut Vec<Effect>) {
         if let Some(account) = self.settings.account.clone() {
             self.password = password.clone();
-            effects.push(Effect::Phone(PhoneCommand::Register { account, password }));
+            effects.push(Effect::SignIn { account, password });
         }
     }
 

@@ -2,9 +2,10 @@
 
 use super::call::{Call, Origin, PastCall, Phase, REASON_CHARS_MAX, URI_CHARS_MAX};
 use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight};
-use crate::phone::screen::event::{CallNumber, Compared, Hold, Lock, Now, PhoneEvent, Side, TransferStep};
+use crate::phone::screen::event::Now;
 use crate::phone::screen::model::call::{NAME_CHARS_MAX, Party};
 use crate::phone::screen::text::Shown;
+use ringway_phone::{CallNumber, Hold, PhoneEvent, Protection, SasStatus, Side, TransferStep};
 use std::time::Duration;
 
 /// Calls that are remembered.
@@ -25,7 +26,8 @@ impl Model {
                 let until = now.elapsed + Duration::from_secs(expires_s.into());
                 self.registered = Registered::Yes { until };
             }
-            PhoneEvent::RegistrationFailed { reason, retry_s } => {
+            PhoneEvent::RegistrationFailed { status, reason, retry_s } => {
+                let reason = format!("{status} {reason}");
                 self.tell(now, Weight::Failed, &format!("not registered: {reason}"));
                 let retry_at = retry_s.map(|s| now.elapsed + Duration::from_secs(s.into()));
                 self.registered =
@@ -49,12 +51,18 @@ impl Model {
                 self.mapping = Mapping::Failed(Shown::new(&reason, REASON_CHARS_MAX))
             }
             PhoneEvent::Sound { what } => self.tell(now, Weight::Careful, &what),
-            PhoneEvent::Refused { what } => {
-                for call in &mut self.calls {
-                    call.asked = None;
-                }
-                self.tell(now, Weight::Failed, &what);
+            PhoneEvent::Refused { what } => self.refuse(now, &what),
+            PhoneEvent::HoldRefused { status, reason, .. } => {
+                self.refuse(now, &format!("hold or resume failed: {status} {reason}"));
             }
+            PhoneEvent::SecurityFailed { reason, .. } => {
+                self.refuse(now, &format!("the call is ended: {reason}"));
+            }
+            PhoneEvent::MediaFailed { reason, .. } | PhoneEvent::DigitNotSent { reason, .. } => {
+                self.refuse(now, &reason);
+            }
+            // The call list has the call already, and nobody needs to be asked about one that got 486.
+            PhoneEvent::Inviting { .. } | PhoneEvent::Progress { .. } | PhoneEvent::Busy { .. } => {}
             PhoneEvent::Ended { call, by, status, reason } => self.end(now, call, by, status, &reason),
             PhoneEvent::Ringing { call }
             | PhoneEvent::Early { call }
@@ -89,20 +97,7 @@ impl Model {
                 }
             }
             PhoneEvent::Securing { .. } => call.is_securing = true,
-            PhoneEvent::Secured { lock, .. } => {
-                let lock = safe(lock);
-                if matches!(lock, Lock::Zrtp { compared: Compared::Broken, .. }) {
-                    let text =
-                        format!("{who} does not know the secret of your earlier calls: compare the SAS");
-                    told = Some((Weight::Careful, text));
-                } else if strength(&lock) < strength(&call.lock) {
-                    let is =
-                        if lock == Lock::None { "no longer protected" } else { "protected less than before" };
-                    told = Some((Weight::Careful, format!("the call with {who} is {is}")));
-                }
-                call.is_securing = false;
-                call.lock = lock;
-            }
+            PhoneEvent::Secured { protection, .. } => told = secure(call, safe(protection)),
             PhoneEvent::Levels { levels, .. } => call.note_levels(levels),
             PhoneEvent::Media { report, .. } => call.note_report(report),
             PhoneEvent::Held { hold, .. } => {
@@ -117,7 +112,7 @@ impl Model {
             }
             PhoneEvent::Transfer { step, .. } => {
                 let text = match step {
-                    TransferStep::Trying { status, reason } => format!("under way: {status} {reason}"),
+                    TransferStep::Trying { status } => format!("under way: {status}"),
                     TransferStep::Done => "done: they talk to each other now".to_owned(),
                     TransferStep::Failed { status, reason } => {
                         told = Some((Weight::Failed, format!("transfer of {who}: {status} {reason}")));
@@ -127,8 +122,9 @@ impl Model {
                 call.transfer = Shown::new(&text, REASON_CHARS_MAX);
             }
             PhoneEvent::TransferAsked { to, .. } => call.asks_for = Some(Shown::new(&to, URI_CHARS_MAX)),
-            PhoneEvent::OfferRefused { reason, .. } => {
-                told = Some((Weight::Careful, format!("refused a change that {who} wanted: {reason}")));
+            PhoneEvent::OfferRefused { status, reason, .. } => {
+                let text = format!("refused a change that {who} wanted: {status} {reason}");
+                told = Some((Weight::Careful, text));
             }
             PhoneEvent::Digit { digit, .. } => call.note_digit_received(digit),
             // A 180 that comes behind a 183 or a 200 changes nothing; the others are not about one call.
@@ -145,11 +141,25 @@ impl Model {
             | PhoneEvent::StunMapped { .. }
             | PhoneEvent::StunFailed { .. }
             | PhoneEvent::Sound { .. }
+            | PhoneEvent::Inviting { .. }
+            | PhoneEvent::Progress { .. }
+            | PhoneEvent::Busy { .. }
+            | PhoneEvent::HoldRefused { .. }
+            | PhoneEvent::SecurityFailed { .. }
+            | PhoneEvent::MediaFailed { .. }
+            | PhoneEvent::DigitNotSent { .. }
             | PhoneEvent::Refused { .. } => {}
         }
         if let Some((weight, text)) = told {
             self.tell(now, weight, &text);
         }
+    }
+
+    fn refuse(&mut self, now: Now, what: &str) {
+        for call in &mut self.calls {
+            call.asked = None;
+        }
+        self.tell(now, Weight::Failed, what);
     }
 
     fn begin(&mut self, call: Call) {
@@ -209,23 +219,31 @@ impl Model {
     }
 }
 
-/// The lock with its texts made safe to show.
-fn safe(lock: Lock) -> Lock {
-    let clean = |text: String| Shown::new(&text, NAME_CHARS_MAX).to_string();
-    match lock {
-        Lock::None => Lock::None,
-        Lock::SdesPlain { suite } => Lock::SdesPlain { suite: clean(suite) },
-        Lock::SdesTls { suite } => Lock::SdesTls { suite: clean(suite) },
-        Lock::Zrtp { suite, sas, compared } => Lock::Zrtp { suite: clean(suite), sas: clean(sas), compared },
-    }
+/// Takes the protection of a call, and gives the notice about it.
+fn secure(call: &mut Call, protection: Protection) -> Option<(Weight, String)> {
+    let who = call.party.short();
+    let text = if matches!(protection, Protection::Zrtp { status: SasStatus::Broken, .. }) {
+        Some(format!("{who} does not know the secret of your earlier calls: compare the SAS"))
+    } else if protection.strength() < call.lock.strength() {
+        let is = match protection {
+            Protection::None => "no longer protected",
+            Protection::Sdes { .. } | Protection::Zrtp { .. } => "protected less than before",
+        };
+        Some(format!("the call with {who} is {is}"))
+    } else {
+        None
+    };
+    call.is_securing = false;
+    call.lock = protection;
+    text.map(|text| (Weight::Careful, text))
 }
 
-/// Which of two locks is better.
-fn strength(lock: &Lock) -> u8 {
-    match lock {
-        Lock::None => 0,
-        Lock::SdesPlain { .. } => 1,
-        Lock::SdesTls { .. } => 2,
-        Lock::Zrtp { .. } => 3,
+/// The protection with its texts made safe to show.
+fn safe(protection: Protection) -> Protection {
+    match protection {
+        Protection::Zrtp { suite, sas, status } => {
+            Protection::Zrtp { suite, sas: Shown::new(&sas, NAME_CHARS_MAX).to_string(), status }
+        }
+        Protection::None | Protection::Sdes { .. } => protection,
     }
 }

@@ -4,15 +4,17 @@
 //! list, contacts, the ladder, leaving, and texts from strangers.
 
 use super::*;
-use crate::phone::screen::event::{
-    Compared, Hold, Lock, PhoneCommand, PhoneEvent, SeenMessage, Side, TransferStep, Way,
-};
 use crate::phone::screen::scene::{LADDER, Scene};
 use crate::phone::screen::settings::{PasswordPlace, Registration};
 use PhoneCommand as Do;
+use ringway_phone::{
+    CryptoSuite, Hold, MessageDirection, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage,
+    TransferStep,
+};
+use ringway_sansio::Transport;
 
-fn zrtp(compared: Compared) -> Lock {
-    Lock::Zrtp { suite: "AES_CM_128_HMAC_SHA1_80".to_owned(), sas: "jf4k".to_owned(), compared }
+fn zrtp(status: SasStatus) -> Protection {
+    Protection::Zrtp { suite: CryptoSuite::AesCm128HmacSha1_80, sas: "jf4k".to_owned(), status }
 }
 
 #[test]
@@ -31,7 +33,7 @@ fn the_first_start_asks_who_one_is_and_saves_it() {
     let [
         Effect::Save(settings),
         Effect::KeepPassword { place, uri, password },
-        Effect::Phone(Do::Register { account, .. }),
+        Effect::SignIn { account, .. },
     ] = effects.as_slice()
     else {
         panic!("{effects:?}");
@@ -54,9 +56,7 @@ fn changing_the_account_keeps_the_password_unless_it_is_another_one() {
     let mut effects = Vec::new();
     let kept = Secret("kept".to_owned());
     scene.model.sign_in(kept.clone(), &mut effects);
-    assert!(
-        matches!(effects.as_slice(), [Effect::Phone(Do::Register { password, .. })] if *password == kept)
-    );
+    assert!(matches!(effects.as_slice(), [Effect::SignIn { password, .. }] if *password == kept));
     scene.press(Key::F(8));
     // The last field: from asking to the file.
     scene.press(Key::Up);
@@ -81,8 +81,7 @@ fn changing_the_account_keeps_the_password_unless_it_is_another_one() {
     scene.types("dan@example.org");
     scene.press(Key::Enter);
     let effects = scene.effects();
-    let [_, Effect::ForgetPassword { uri, .. }, Effect::Phone(Do::Register { account, password })] =
-        effects.as_slice()
+    let [_, Effect::ForgetPassword { uri, .. }, Effect::SignIn { account, password }] = effects.as_slice()
     else {
         panic!("{effects:?}");
     };
@@ -222,7 +221,7 @@ fn hold_mute_keys_and_transfer() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:bob@example.org");
     scene.types("hmm1#DzE");
-    let digit = |face| Do::Dtmf { call, digit: crate::phone::screen::event::Digit::new(face).unwrap() };
+    let digit = |face| Do::Dtmf { call, digit: ringway_phone::Digit::new(face).unwrap() };
     let wanted =
         [Do::Hold { call }, Do::Mute { call }, Do::Unmute { call }, digit('1'), digit('#'), digit('D')];
     assert_eq!(scene.commands(), wanted);
@@ -263,7 +262,7 @@ fn the_other_side_may_ask_for_a_transfer_and_no_more() {
     scene.phone(ask);
     scene.press(Key::Ctrl('a'));
     assert_eq!(scene.commands(), [Do::RejectTransfer { call }, Do::AcceptTransfer { call }]);
-    scene.phone(PhoneEvent::OfferRefused { call, reason: "488 without protection".to_owned() });
+    scene.phone(PhoneEvent::OfferRefused { call, status: 488, reason: "without protection".to_owned() });
     assert_eq!(scene.model.notice.as_ref().unwrap().weight, Weight::Careful);
 }
 
@@ -282,17 +281,21 @@ fn the_sas_is_marked_once_and_only_where_there_is_one() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:bob@example.org");
     scene.press(Key::Char('v'));
-    scene.secured(call, Lock::SdesPlain { suite: "AES_CM_128_HMAC_SHA1_80".to_owned() });
+    scene.secured(call, Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 });
     scene.press(Key::Char('v'));
     assert_eq!(scene.commands(), []);
-    scene.secured(call, zrtp(Compared::No));
+    scene.secured(call, zrtp(SasStatus::FirstCall));
     scene.press(Key::Char('v'));
     assert_eq!(scene.commands(), [Do::MarkSasVerified { call }]);
-    assert_eq!(scene.model.call(call).unwrap().lock, zrtp(Compared::No), "the phone says when it is so");
-    scene.secured(call, zrtp(Compared::Yes));
+    assert_eq!(
+        scene.model.call(call).unwrap().lock,
+        zrtp(SasStatus::FirstCall),
+        "the phone says when it is so"
+    );
+    scene.secured(call, zrtp(SasStatus::Compared));
     scene.press(Key::Char('v'));
     assert_eq!(scene.commands(), []);
-    scene.secured(call, zrtp(Compared::Broken));
+    scene.secured(call, zrtp(SasStatus::Broken));
     assert!(scene.model.notice.as_ref().unwrap().text.as_str().contains("compare the SAS"));
     scene.press(Key::Char('v'));
     scene.press(Key::Char('V'));
@@ -303,9 +306,9 @@ fn the_sas_is_marked_once_and_only_where_there_is_one() {
 fn a_lock_that_gets_weaker_is_never_silent() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:bob@example.org");
-    scene.secured(call, zrtp(Compared::Yes));
+    scene.secured(call, zrtp(SasStatus::Compared));
     assert_eq!(scene.model.notice, None);
-    scene.secured(call, Lock::None);
+    scene.secured(call, Protection::None);
     let notice = scene.model.notice.clone().unwrap();
     assert_eq!(
         (notice.weight, notice.text.as_str()),
@@ -321,7 +324,11 @@ fn the_registration_is_told_and_a_refresh_is_no_news() {
     scene.phone(PhoneEvent::Registered { expires_s: 60 });
     scene.phone(PhoneEvent::Registering);
     assert_eq!(scene.model.registered, Registered::Yes { until: Duration::from_secs(70) });
-    scene.phone(PhoneEvent::RegistrationFailed { reason: "403 Forbidden".to_owned(), retry_s: None });
+    scene.phone(PhoneEvent::RegistrationFailed {
+        status: 403,
+        reason: "Forbidden".to_owned(),
+        retry_s: None,
+    });
     assert!(matches!(&scene.model.registered, Registered::Failed { retry_at: None, .. }));
     scene.wait_ms(13_000);
     scene.event(Event::Tick);
@@ -437,7 +444,7 @@ fn the_ladder_follows_filters_and_forgets() {
     for (way, text) in LADDER {
         scene.message(way, text);
     }
-    scene.message(Way::Received, "OPTIONS sip:alice@192.0.2.7 SIP/2.0\r\ni: other\r\n\r\n");
+    scene.message(MessageDirection::Received, "OPTIONS sip:alice@192.0.2.7 SIP/2.0\r\ni: other\r\n\r\n");
     let ladder = &scene.model.ladder;
     assert_eq!((ladder.len(), ladder.selected), (7, 6), "the newest is chosen");
     let titles: Vec<_> = ladder.visible().map(|rung| rung.title.as_str()).collect();
@@ -449,14 +456,17 @@ fn the_ladder_follows_filters_and_forgets() {
     scene.press(Key::Char('f'));
     assert_eq!(scene.model.ladder.selected, 6);
     for number in 0..3000 {
-        scene.message(Way::Sent, &format!("BYE sip:n{number}@example.org SIP/2.0\r\n\r\n"));
+        scene.message(MessageDirection::Sent, &format!("BYE sip:n{number}@example.org SIP/2.0\r\n\r\n"));
     }
     let ladder = &scene.model.ladder;
     assert_eq!((ladder.len(), ladder.dropped, ladder.selected), (2000, 1007, 1999));
-    let large = SeenMessage {
-        way: Way::Received,
-        transport: "tcp",
+    let large = SipMessage {
+        direction: MessageDirection::Received,
+        transport: Transport::Tcp,
         peer: "192.0.2.10:5060".parse().unwrap(),
+        line: String::new(),
+        cseq: String::new(),
+        length: 9 << 20,
         bytes: vec![b'x'; 9 << 20],
     };
     scene.phone(PhoneEvent::Message(large));

@@ -2,11 +2,12 @@
 
 use super::canvas::{Canvas, style};
 use super::clock;
-use crate::phone::screen::event::{Compared, Hold, Lock, MediaReport, Now, Side};
+use crate::phone::screen::event::Now;
 use crate::phone::screen::model::{Asked, Call, Model, Phase, Series};
 use crate::phone::screen::text::{pad, width};
 use ratatui::layout::Position;
 use ratatui::style::Style;
+use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side};
 
 /// Where values stand behind their labels.
 const VALUE_X: u16 = 10;
@@ -86,44 +87,38 @@ pub(super) fn state(call: &Call, now: Now) -> String {
 }
 
 /// What protects a call, in exactly these words.
-pub(super) fn lock_name(lock: &Lock) -> &'static str {
+pub(super) fn lock_name(lock: &Protection) -> &'static str {
     match lock {
-        Lock::None => "none",
-        Lock::SdesPlain { .. } => "SDES over plain SIP (weak)",
-        Lock::SdesTls { .. } => "SDES over TLS",
-        Lock::Zrtp { .. } => "ZRTP",
+        Protection::None => "none",
+        Protection::Sdes { .. } => "SDES over plain SIP (weak)",
+        Protection::Zrtp { .. } => "ZRTP",
     }
 }
 
 fn lock(canvas: &mut Canvas<'_>, call: &Call, row: u16) {
     canvas.put(0, row, "Lock", style::QUIET);
     let (style, suite, meaning) = match &call.lock {
-        Lock::None if call.is_securing => {
+        Protection::None if call.is_securing => {
             (style::BAD, "", "ZRTP is under way; nothing is protected yet".to_owned())
         }
-        Lock::None => (style::BAD, "", "not encrypted: anybody on the way can listen".to_owned()),
-        Lock::SdesPlain { suite } => (
+        Protection::None => (style::BAD, "", "not encrypted: anybody on the way can listen".to_owned()),
+        Protection::Sdes { suite } => (
             style::WARNING,
-            suite.as_str(),
+            suite.name(),
             "encrypted, but the key travelled readable: who saw it can listen".to_owned(),
         ),
-        Lock::SdesTls { suite } => (
-            style::GOOD,
-            suite.as_str(),
-            "encrypted; the servers on the way know the key, nobody else".to_owned(),
-        ),
-        Lock::Zrtp { suite, sas, compared: Compared::No } => (
+        Protection::Zrtp { suite, sas, status: SasStatus::FirstCall | SasStatus::Continued } => (
             style::WARNING,
-            suite.as_str(),
+            suite.name(),
             format!("SAS {sas}  read it to each other; v: it is equal, V: it is not"),
         ),
-        Lock::Zrtp { suite, sas, compared: Compared::Broken } => (
+        Protection::Zrtp { suite, sas, status: SasStatus::Broken } => (
             style::BAD,
-            suite.as_str(),
+            suite.name(),
             format!("SAS {sas}  UNKNOWN PHONE: compare; v: it is equal, V: it is not"),
         ),
-        Lock::Zrtp { suite, sas, compared: Compared::Yes } => {
-            (style::GOOD, suite.as_str(), format!("SAS {sas}  compared: nobody sits between you"))
+        Protection::Zrtp { suite, sas, status: SasStatus::Compared } => {
+            (style::GOOD, suite.name(), format!("SAS {sas}  compared: nobody sits between you"))
         }
     };
     let end = canvas.put(VALUE_X, row, lock_name(&call.lock), style);

@@ -2,10 +2,11 @@
 
 use super::canvas::{Canvas, style};
 use super::lists::rows;
-use crate::phone::screen::event::{Now, Way};
+use crate::phone::screen::event::Now;
 use crate::phone::screen::model::{Ladder, Model, Rung};
 use crate::phone::screen::text::{cut, pad, width};
 use ratatui::layout::Position;
+use ringway_phone::MessageDirection;
 
 /// The clock, two blanks, the time since the rung before, two blanks.
 const TIMES_COLUMNS: usize = 24;
@@ -53,9 +54,9 @@ fn line(rung: &Rung, before: Option<Now>, lane: usize) -> String {
     });
     let title = cut(rung.title.as_str(), lane.saturating_sub(5));
     let rest = "─".repeat(lane.saturating_sub(width(&title) + 5));
-    let arrow = match rung.way {
-        Way::Sent => format!("├─ {title} {rest}─►"),
-        Way::Received => format!("◄─ {title} {rest}─┤"),
+    let arrow = match rung.direction {
+        MessageDirection::Sent => format!("├─ {title} {rest}─►"),
+        MessageDirection::Received => format!("◄─ {title} {rest}─┤"),
     };
     format!(
         "{}  {since:>9} {} {} {}",
@@ -67,9 +68,9 @@ fn line(rung: &Rung, before: Option<Now>, lane: usize) -> String {
 }
 
 fn message(canvas: &mut Canvas<'_>, ladder: &Ladder, rung: &Rung, top: usize) {
-    let way = match rung.way {
-        Way::Sent => "sent to",
-        Way::Received => "received from",
+    let way = match rung.direction {
+        MessageDirection::Sent => "sent to",
+        MessageDirection::Received => "received from",
     };
     let head = format!("{} {way} {} by {}", rung.at.wall.precise(), rung.peer, rung.transport);
     canvas.put_cut(0, 0, &head, style::STRONG);

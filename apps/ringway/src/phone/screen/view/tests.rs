@@ -2,13 +2,14 @@
 //!
 //! Tested: every screen and overlay, all locks, small and large windows, and texts that would like to run the terminal.
 
-use crate::phone::screen::event::{
-    CallNumber, Compared, Hold, Lock, NetworkFacts, PhoneEvent, Side, TransferStep, Way,
-};
 use crate::phone::screen::key::Key;
 use crate::phone::screen::model::Event;
 use crate::phone::screen::scene::{LADDER, Scene, lines};
 use crate::phone::screen::text::is_typeable;
+use ringway_phone::{
+    CallNumber, CryptoSuite, Hold, MessageDirection, NetworkFacts, PhoneEvent, Protection, SasStatus, Side,
+    TransferStep,
+};
 
 fn talking() -> (Scene, CallNumber) {
     let mut scene = Scene::new();
@@ -70,37 +71,32 @@ fn a_call_shows_sound_both_ways_and_its_quality() {
 #[test]
 fn the_lock_says_exactly_what_protects_the_call() {
     let (mut scene, call) = talking();
-    let suite = "AES_CM_128_HMAC_SHA1_80".to_owned();
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
     let sas = "jf4k".to_owned();
-    let zrtp = |compared| Lock::Zrtp { suite: suite.clone(), sas: sas.clone(), compared };
+    let zrtp = |status| Protection::Zrtp { suite, sas: sas.clone(), status };
     assert_eq!(scene.line("Lock"), " Lock      none");
     for (lock, line, meaning) in [
         (
-            Lock::SdesPlain { suite: suite.clone() },
+            Protection::Sdes { suite },
             " Lock      SDES over plain SIP (weak)  AES_CM_128_HMAC_SHA1_80",
             "the key travelled readable",
         ),
         (
-            Lock::SdesTls { suite: suite.clone() },
-            " Lock      SDES over TLS  AES_CM_128_HMAC_SHA1_80",
-            "the servers on the way know the key",
-        ),
-        (
-            zrtp(Compared::No),
+            zrtp(SasStatus::FirstCall),
             " Lock      ZRTP  AES_CM_128_HMAC_SHA1_80",
             "SAS jf4k  read it to each other; v: it is equal, V: it is not",
         ),
         (
-            zrtp(Compared::Yes),
+            zrtp(SasStatus::Compared),
             " Lock      ZRTP  AES_CM_128_HMAC_SHA1_80",
             "SAS jf4k  compared: nobody sits between you",
         ),
         (
-            zrtp(Compared::Broken),
+            zrtp(SasStatus::Broken),
             " Lock      ZRTP  AES_CM_128_HMAC_SHA1_80",
             "SAS jf4k  UNKNOWN PHONE: compare; v: it is equal, V: it is not",
         ),
-        (Lock::None, " Lock      none", "anybody on the way can listen"),
+        (Protection::None, " Lock      none", "anybody on the way can listen"),
     ] {
         scene.secured(call, lock);
         assert_eq!(scene.line("Lock"), line);
@@ -151,7 +147,7 @@ fn a_transfer_that_is_asked_for_is_shown() {
 fn the_call_list_has_live_calls_first() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:carol@example.org");
-    scene.secured(call, Lock::SdesPlain { suite: String::new() });
+    scene.secured(call, Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 });
     scene.wait_ms(65_000);
     scene.phone(PhoneEvent::Ended { call, by: Side::Us, status: 0, reason: String::new() });
     let call = scene.bob_calls(2);
@@ -225,11 +221,8 @@ fn overlays_lie_over_the_screen() {
     scene.types("carol");
     assert!(scene.shows("Send Bob <sip:bob@example.org>") && scene.shows("│ to  carol"));
     scene.press(Key::Esc);
-    scene.phone(PhoneEvent::Transfer {
-        call,
-        step: TransferStep::Trying { status: 180, reason: "Ringing".into() },
-    });
-    assert_eq!(scene.line("Transfer"), " Transfer  under way: 180 Ringing");
+    scene.phone(PhoneEvent::Transfer { call, step: TransferStep::Trying { status: 180 } });
+    assert_eq!(scene.line("Transfer"), " Transfer  under way: 180");
     scene.press(Key::Char('?'));
     assert!(scene.shows("answer; another call is put on hold first"));
     for _ in 0..10 {
@@ -258,16 +251,17 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
     let call = CallNumber(1);
     scene.phone(PhoneEvent::Incoming { call, name: evil.clone(), uri: format!("sip:{evil}@x") });
     scene.phone(PhoneEvent::Answered { call, codec: evil.clone() });
-    scene.secured(call, Lock::Zrtp { suite: evil.clone(), sas: evil.clone(), compared: Compared::No });
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
+    scene.secured(call, Protection::Zrtp { suite, sas: evil.clone(), status: SasStatus::FirstCall });
     scene.phone(PhoneEvent::Digit { call, digit: '\u{1b}' });
     scene.phone(PhoneEvent::Transfer {
         call,
         step: TransferStep::Failed { status: 603, reason: evil.clone() },
     });
     scene.phone(PhoneEvent::TransferAsked { call, to: evil.clone() });
-    scene.phone(PhoneEvent::OfferRefused { call, reason: evil.clone() });
+    scene.phone(PhoneEvent::OfferRefused { call, status: 488, reason: evil.clone() });
     assert_clean(&scene);
-    scene.phone(PhoneEvent::RegistrationFailed { reason: evil.clone(), retry_s: Some(5) });
+    scene.phone(PhoneEvent::RegistrationFailed { status: 403, reason: evil.clone(), retry_s: Some(5) });
     scene.phone(PhoneEvent::StunFailed { reason: evil.clone() });
     scene.phone(PhoneEvent::Network(NetworkFacts {
         addresses: vec![(evil.clone(), "192.0.2.7".parse().unwrap())],
@@ -275,10 +269,10 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
         timing: evil.clone(),
     }));
     scene.message(
-        Way::Received,
+        MessageDirection::Received,
         &format!("INVITE {evil} SIP/2.0\r\nCall-ID: {evil}\r\nX: {evil}\r\n\r\n{evil}"),
     );
-    scene.message(Way::Received, "");
+    scene.message(MessageDirection::Received, "");
     scene.event(Event::NotSaved(evil.clone()));
     let rings = CallNumber(2);
     scene.phone(PhoneEvent::Incoming { call: rings, name: evil.clone(), uri: evil.clone() });

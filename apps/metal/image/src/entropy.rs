@@ -1,4 +1,4 @@
-//! Chance: 32 bytes that nobody can guess, from the processor (RDRAND) and from virtio-rng where there is one.
+//! Random seed: 32 bytes from the processor (RDRAND) and from virtio-rng, if there is one.
 
 use core::arch::x86_64::_rdrand64_step;
 use core::time::Duration;
@@ -13,7 +13,7 @@ use crate::clock::wait_until;
 use crate::pci::{self, Function};
 use crate::port::{cpuid, tsc};
 
-/// Where chance came from.
+/// Sources of the random seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources {
     /// The processor's RDRAND.
@@ -22,8 +22,8 @@ pub(crate) struct Sources {
     pub(crate) virtio_rng: bool,
 }
 
-/// Asks every source and mixes what they say with the time-stamp counter and the card's address (SHA-256). `None`: there
-/// is no source that works, and the counter alone can be guessed.
+/// Hashes the output of every source together with the time-stamp counter and the card's address (SHA-256). `None`: no
+/// source works; the counter alone is predictable.
 pub(crate) fn seed(functions: &[Function], card_address: [u8; 6]) -> Option<([u8; 32], Sources)> {
     let mut hash = Sha256::new();
     hash.update(b"Ringway seed");
@@ -43,7 +43,7 @@ pub(crate) fn seed(functions: &[Function], card_address: [u8; 6]) -> Option<([u8
     (sources != Sources::default()).then(|| (hash.finalize().into(), sources))
 }
 
-/// Eight words of RDRAND. `None`: the processor has none, or it says the same twice, as broken ones do.
+/// Eight words of RDRAND. `None`: the processor lacks it, or repeats a word as defective ones do.
 fn rdrand_words() -> Option<[u64; 8]> {
     if cpuid(1, 0)[2] & (1 << 30) == 0 {
         return None;
@@ -60,11 +60,11 @@ fn rdrand_words() -> Option<[u64; 8]> {
     Some(words)
 }
 
-/// A word of RDRAND; ten tries, as Intel says (SDM volume 1, 7.3.17.1).
+/// One word of RDRAND; ten tries as recommended (Intel SDM volume 1, 7.3.17.1).
 fn rdrand() -> Option<u64> {
     (0..10).find_map(|_| {
         let mut word = 0;
-        // SAFETY: `rdrand_words` asked CPUID whether the instruction is there.
+        // SAFETY: `rdrand_words` has checked by CPUID that the instruction exists.
         let has_word = unsafe { rdrand_step(&mut word) };
         has_word.then_some(word)
     })
@@ -81,7 +81,7 @@ fn is_rng(function: &Function) -> bool {
     function.is.vendor_id == 0x1AF4 && matches!(function.is.device_id, 0x1005 | 0x1044)
 }
 
-/// 32 bytes of a virtio-rng device (OASIS Virtio 1.2, 5.4). `None`: it says nothing within half a second.
+/// 32 bytes of a virtio-rng device (OASIS Virtio 1.2, 5.4). `None`: no answer within half a second.
 fn virtio_rng(function: &Function) -> Option<[u8; 32]> {
     pci::enable(function.at);
     let mut transport = PciTransport::new::<Identity, _>(&mut pci::root(), function.at).ok()?;
@@ -92,14 +92,14 @@ fn virtio_rng(function: &Function) -> Option<[u8; 32]> {
     let mut queue = VirtQueue::<Identity, 8>::new(&mut transport, 0, false, false).ok()?;
     transport.finish_init();
     let mut bytes = [0; 32];
-    // SAFETY: `bytes` is not looked at before the device is done with it; where it is not, the device is reset below,
-    // which makes it forget the buffer.
+    // SAFETY: `bytes` is not read before the device has released it; if it does not, the device is reset below, which
+    // ends its use of the buffer.
     let token = unsafe { queue.add(&[], &mut [&mut bytes]) }.ok()?;
     transport.notify(0);
     let is_done = wait_until(ANSWER_TIME_MAX, || queue.can_pop());
-    // SAFETY: this is the buffer that was given with this token.
+    // SAFETY: the token belongs to this buffer.
     let written = if is_done { unsafe { queue.pop_used(token, &[], &mut [&mut bytes]) }.ok() } else { None };
-    // Dropping the transport resets the device, and the queue's memory must outlive that.
+    // Dropping the transport resets the device; the queue's memory must outlive that.
     drop(transport);
     drop(queue);
     (written == Some(32)).then_some(bytes)

@@ -1,15 +1,6 @@
 //! Reasons to reject a message, and the response to a rejected request.
 
-use crate::{Fields, HeaderName};
-
-/// A message that must not be processed, with the parts that could be read: enough for a response if it has a Via.
-#[derive(Debug)]
-pub struct Rejected<'a> {
-    /// The first fault.
-    pub reason: Reason,
-    /// The parts that could be read.
-    pub fields: Fields<'a>,
-}
+use crate::HeaderName;
 
 /// The first fault of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,15 +1,15 @@
-//! A node that is watched: what it was asked and what it answered, by kind.
+//! Node wrapper that counts requests and responses.
 
 use ringway_sansio::{Context, Deadline, Event, Node, Outbox, Received};
 
-/// `N`, with what went in and out counted.
+/// Wraps a node and counts its requests and responses.
 #[derive(Debug)]
-pub struct Watched<N> {
+pub struct CountedNode<N> {
     node: N,
     traffic: Traffic,
 }
 
-/// What went in and out since the start, repetitions included.
+/// Requests and responses since the start, including retransmissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Requests received.
@@ -20,13 +20,13 @@ pub struct Traffic {
     pub responses: [u64; 7],
 }
 
-impl<N> Watched<N> {
-    /// Watches a node.
+impl<N> CountedNode<N> {
+    /// Wraps a node.
     pub const fn new(node: N) -> Self {
         Self { node, traffic: Traffic { requests: 0, registers: 0, responses: [0; 7] } }
     }
 
-    /// What went in and out.
+    /// Counters since the start.
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -52,7 +52,7 @@ impl<N> Watched<N> {
     }
 }
 
-impl<N: Node> Node for Watched<N> {
+impl<N: Node> Node for CountedNode<N> {
     type Action = N::Action;
     type Framer = N::Framer;
 

@@ -1,0 +1,51 @@
+//! Settings of a runtime.
+
+use crate::clock::Clock;
+use crate::held::MarkedPackets;
+use crate::trace::MessageTrace;
+use ringway_sansio::{MemoryBound, Seed, ShardKey};
+use ringway_stream::StreamLimits;
+use std::sync::Arc;
+
+/// Settings of a [`Runtime`](crate::Runtime).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Clock of the runtime; must be the one with which the nodes were created.
+    pub clock: Clock,
+    /// Treatment of packets that confirm that something is stored.
+    pub marked_packets: MarkedPackets,
+    /// Maximum length of a message on a stream in bytes.
+    pub max_message_bytes: usize,
+    /// Maximum number of open connections, accepted and dialled; more are refused.
+    pub max_connections: usize,
+    /// Maximum number of accepted connections of one source; 0: no limit, also not on the memory of a source's
+    /// connections. An IPv6 source is a /64 network.
+    pub max_connections_per_source: usize,
+    /// Maximum number of datagrams per system call, 1 to 64.
+    pub datagram_batch: usize,
+    /// Limits of one stream connection.
+    pub streams: StreamLimits,
+    /// Limit of the bytes that stream connections hold: incomplete messages and unread output. `None`: no common limit.
+    pub memory: Option<Arc<MemoryBound>>,
+    /// Secret key that assigns messages to shards; must be the one with which the nodes were filled.
+    pub shard_key: ShardKey,
+    /// Called with every message, if set.
+    pub trace: Option<MessageTrace>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: Clock::new(),
+            marked_packets: MarkedPackets::SendAtOnce,
+            max_message_bytes: 65_535,
+            max_connections: 20_000,
+            max_connections_per_source: 0,
+            datagram_batch: 32,
+            streams: StreamLimits::default(),
+            memory: None,
+            shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
+            trace: None,
+        }
+    }
+}

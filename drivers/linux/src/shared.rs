@@ -1,0 +1,91 @@
+//! State that the workers of a runtime share.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::held::MarkedPackets;
+use crate::inbox::Inboxes;
+use crate::listing::Connections;
+use crate::sources::Sources;
+use crate::trace::{Direction, MessageTrace};
+use ringway_sansio::Flow;
+use ringway_stream::StreamLimits;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+/// State that all workers of a runtime share.
+pub(crate) struct Common {
+    pub(crate) clock: Clock,
+    pub(crate) marked_packets: MarkedPackets,
+    pub(crate) max_message_bytes: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) datagram_batch: usize,
+    pub(crate) streams: StreamLimits,
+    pub(crate) trace: Option<MessageTrace>,
+    pub(crate) sources: Sources,
+    /// Connections of all workers, accepted or dialled.
+    pub(crate) open: AtomicUsize,
+    pub(crate) connections: Connections,
+    pub(crate) inboxes: Inboxes,
+    spread: RandomState,
+    phase: AtomicU8,
+    pub(crate) failed: AtomicBool,
+}
+
+/// Phase of a runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// No new connections are accepted.
+    Draining,
+    /// The workers end after one more turn.
+    Ending,
+}
+
+impl Common {
+    pub(crate) fn new(config: &Config, inboxes: Inboxes) -> Self {
+        Self {
+            clock: config.clock,
+            marked_packets: config.marked_packets,
+            max_message_bytes: config.max_message_bytes,
+            max_connections: config.max_connections,
+            datagram_batch: config.datagram_batch,
+            streams: config.streams,
+            trace: config.trace,
+            sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
+            open: AtomicUsize::new(0),
+            connections: Connections::new(inboxes.len()),
+            inboxes,
+            spread: RandomState::new(),
+            phase: AtomicU8::new(Phase::Running as u8),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {
+        if let Some(trace) = self.trace {
+            trace(direction, flow, bytes);
+        }
+    }
+
+    /// Worker that dials an address.
+    pub(crate) fn dialler_of(&self, remote: SocketAddr) -> usize {
+        match self.inboxes.len() {
+            0 | 1 => 0,
+            workers => (self.spread.hash_one(remote) % workers as u64) as usize,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Ending,
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::SeqCst);
+        self.inboxes.wake();
+    }
+}
