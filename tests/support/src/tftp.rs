@@ -93,7 +93,7 @@ pub struct Transfer {
     last: Vec<u8>,
     /// The number of the last packet, not cut to 16 bits.
     number: u64,
-    /// Time of the next repetition of the last packet.
+    /// Time of the next retransmission of the last packet.
     wake_at: Option<Duration>,
     tries: u32,
 }
@@ -110,7 +110,7 @@ pub struct Sent {
 }
 
 impl TftpServer {
-    /// A server with one file, which is sent to whoever requests it.
+    /// A server with one file, which every request gets.
     pub fn new(name: &str, bytes: Vec<u8>) -> Self {
         Self { files: [(name.to_owned(), bytes)].into(), troubled: name.to_owned(), ..Self::default() }
     }
@@ -148,7 +148,7 @@ impl TftpServer {
         }
     }
 
-    /// Time of the next repetition.
+    /// Time of the next retransmission.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.transfers.iter().filter_map(|transfer| transfer.wake_at).min()
     }

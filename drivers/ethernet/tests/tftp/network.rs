@@ -83,8 +83,8 @@ impl Network {
     pub(crate) fn step(&mut self) -> bool {
         let Some(deadline) = self.download.next_deadline() else { return false };
         let arrival = self.in_flight.iter().map(|way| way.0).min();
-        let repetition = self.server.next_deadline().map(|after| START + after);
-        let next = [arrival, repetition].into_iter().flatten().fold(deadline.at, Instant::min);
+        let retransmission = self.server.next_deadline().map(|after| START + after);
+        let next = [arrival, retransmission].into_iter().flatten().fold(deadline.at, Instant::min);
         self.now = self.now.max(next);
         if arrival == Some(next) {
             self.arrive(next);

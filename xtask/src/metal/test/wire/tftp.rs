@@ -43,7 +43,7 @@ impl TftpLink {
         if *to.ip() != HOST {
             return Vec::new();
         }
-        // The time is for repetitions by the server itself.
+        // The time is for retransmissions, which the server here leaves to the machine.
         let answers = self.server.on_packet(Duration::ZERO, client, to.port(), packet);
         answers.into_iter().flat_map(|sent| self.carry(sent)).collect()
     }
