@@ -132,15 +132,15 @@ impl Server {
         }
     }
 
-    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`, and waits the second
-    /// within which the server has promised to see it. The Kamailio that
-    /// stands in takes such a password from everybody.
+    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`, and waits twice the second
+    /// within which the server reads it, as the machine may be busy. The Kamailio that stands in takes such a password
+    /// from everybody.
     pub(crate) fn add_user(&self, name: &str) -> Result<()> {
         if self.ringway.program().is_none() {
             return Ok(());
         }
         self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
         Ok(())
     }
 
