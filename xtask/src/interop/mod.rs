@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "M", default_value_t = 0.4)]
     minutes: f64,
     /// Number of phone scenarios that run at a time; the server's scenarios run one by one
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     jobs: usize,
 }
 

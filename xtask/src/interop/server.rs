@@ -132,14 +132,14 @@ impl Server {
         }
     }
 
-    /// Adds a user with the password `secret-NAME` to the running server with `ringway user add`, and waits
-    /// for the second in which the server reads it. Kamailio accepts such a password for every user.
+    /// Adds a user with the password `secret-NAME` to the running server with `ringway user add`, and waits twice the second
+    /// within which the server reads it, as the machine may be busy. Kamailio accepts such a password for every user.
     pub(crate) fn add_user(&self, name: &str) -> Result<()> {
         if self.ringway.program().is_none() {
             return Ok(());
         }
         self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
         Ok(())
     }
 
