@@ -1,11 +1,11 @@
 //! A client transaction as it is kept, and the requests it makes by itself.
 
+use crate::clock::Clock;
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use alloc::vec::Vec;
-use core::time::Duration;
-use ringway_sansio::{Flow, TimerKey};
+use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Limits, Message, Method, RequestWriter, Start};
 
 /// Names a client transaction.
@@ -35,9 +35,7 @@ pub(crate) struct Client<C> {
     pub(crate) request: StoredRequest,
     /// True when the ACK of a failed INVITE stands in the place of the request.
     pub(crate) is_acknowledged: bool,
-    pub(crate) retransmit: TimerKey,
-    pub(crate) wait: TimerKey,
-    pub(crate) interval: Duration,
+    pub(crate) clock: Clock,
     pub(crate) cancel: Cancel,
 }
 
@@ -49,9 +47,7 @@ pub(crate) enum Cancel {
     Wanted,
     Sent {
         state: non_invite_client::State,
-        retransmit: TimerKey,
-        wait: TimerKey,
-        interval: Duration,
+        clock: Clock,
     },
 }
 

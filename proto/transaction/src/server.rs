@@ -1,13 +1,13 @@
 //! A server transaction as it is kept.
 
 use crate::allowance::Allowance;
+use crate::clock::Clock;
 use crate::matching::MatchKey;
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_server, non_invite_server};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::time::Duration;
-use ringway_sansio::{Flow, TimerKey};
+use ringway_sansio::Flow;
 
 /// Names a server transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,9 +26,7 @@ pub(crate) struct Server<S> {
     pub(crate) allowance: Option<Allowance>,
     /// The last response, as long as it may be asked for again.
     pub(crate) last: Vec<u8>,
-    pub(crate) retransmit: TimerKey,
-    pub(crate) wait: TimerKey,
-    pub(crate) interval: Duration,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
