@@ -6,7 +6,7 @@ use crate::state::{Step, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, Limits, Message, Method, RequestWriter, Start};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
 
 /// Names a client transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +143,7 @@ fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>
     let Ok(invite) = Message::parse(invite, &Limits::for_own_requests()) else { return };
     let Start::Request { uri, .. } = invite.start() else { return };
     let start = out.len();
-    let mut request = RequestWriter::new(out, method, uri.as_bytes());
+    let mut request = MessageWriter::request(out, method, uri.as_bytes());
     if let Some(via) = invite.values(HeaderName::Via).next() {
         request.header(HeaderName::Via, via);
     }
