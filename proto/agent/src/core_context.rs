@@ -1,4 +1,4 @@
-//! The argument of every call into the core: registrations and calls.
+//! Argument of every call into the core: registrations and calls.
 
 use crate::context::{AgentContext, Randomness, Shared};
 use crate::draft::{Body, Draft, Purpose};
@@ -44,14 +44,14 @@ impl CoreContext<'_> {
         self.io.emit(event);
     }
 
-    /// The requests, and the argument for calls into them.
+    /// Requests, and the argument for calls into them.
     fn split(&mut self) -> (&mut Requests, AgentContext<'_>) {
         let io = Context::new(self.io.now, self.io.out, self.io.actions);
         let Self { config, counters, random, requests, .. } = self;
         (requests, AgentContext { io, config, counters, random })
     }
 
-    /// Sends bytes that are no SIP message, such as a keep-alive.
+    /// Sends bytes that are not a SIP message, such as a keep-alive.
     pub(crate) fn send(&mut self, flow: Flow, bytes: &[u8]) {
         self.io.out.send(flow, Token::NONE, bytes);
     }
@@ -113,7 +113,7 @@ impl CoreContext<'_> {
         requests.respond(&mut cx, incoming, status, phrase, to_tag, add);
     }
 
-    /// Refuses a request with a status alone.
+    /// Refuses a request with a status and a phrase.
     pub(crate) fn refuse(&mut self, incoming: &IncomingRequest<'_, '_>, status: u16, phrase: &str) {
         self.refuse_with(incoming, status, phrase, |_| {});
     }

@@ -55,6 +55,11 @@ pub(crate) struct Phone {
 impl Phone {
     /// Starts baresip, which registers by itself where it has a server, with or without success.
     pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        Self::start_with(stage, line, "")
+    }
+
+    /// The same with `more` parameters of its account, each with a semicolon before it.
+    pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
         let home = stage.path(&format!("{user}-baresip"));
         std::fs::create_dir_all(&home)?;
@@ -79,7 +84,7 @@ impl Phone {
             ("@DOMAIN@", line.domain(port)),
             ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
-            ("@KEYS@", keys(line.keys)?.to_owned()),
+            ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
         ];
         for file in ["config", "accounts"] {
             stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;

@@ -7,6 +7,7 @@
 pub(crate) mod audio;
 mod baresip;
 pub(crate) mod calls;
+mod counting_nat;
 mod digest_order;
 mod kamailio;
 mod linphone;

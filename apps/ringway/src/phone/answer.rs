@@ -7,6 +7,7 @@ use crate::phone::attend::{Attended, on_any, say, say_message};
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::Verdict;
+use crate::phone::passwords;
 use crate::phone::settings::Settings;
 use crate::phone::telephone::{Happening, Telephone};
 use crate::phone::{register, tell};
@@ -18,7 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Answers calls until there were as many as asked for, or a signal comes.
 pub(crate) fn run(args: &AnswerArgs) -> Result<(), Failure> {
-    let settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
+    let mut settings = Settings::for_answer(&args.phone, &args.aor)?.with_audio()?;
+    settings.caller_auth =
+        args.challenge.as_deref().map(|file| passwords::of_callers(file, &args.aor)).transpose()?;
     let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s)) + RING_GRACE;
@@ -96,7 +99,16 @@ impl Answering<'_> {
     fn on_event(&mut self, at: Instant, event: &AgentEvent) -> Result<(), Failure> {
         on_any(event, self.telephone);
         match event {
-            AgentEvent::Incoming { call, from, .. } => return self.on_incoming(at, *call, from),
+            AgentEvent::Incoming { call, from, proven_user, .. } => {
+                if let Some(user) = proven_user {
+                    say(&format!("{} has proved the password of {}", printable(from), printable(user)));
+                }
+                return self.on_incoming(at, *call, from);
+            }
+            AgentEvent::CallerRefused { from, user, source } => {
+                let (from, user) = (printable(from), printable(user));
+                say(&format!("{from} at {source} gave a wrong password of {user}, and was refused"));
+            }
             AgentEvent::RegistrationFailed { status, reason, .. } => {
                 say(&format!("not registered any more: {status} {}", printable(reason)));
             }
@@ -109,7 +121,7 @@ impl Answering<'_> {
         self.done += 1;
         let outcome = attended.outcome(ended, self.telephone, &mut self.known)?;
         self.has_failed |= outcome.verdict == Verdict::Failed;
-        tell(&outcome, self.args.phone.json)
+        tell(&outcome, self.args.phone.account.json)
     }
 
     fn on_incoming(&mut self, at: Instant, call: CallId, from: &str) -> Result<(), Failure> {

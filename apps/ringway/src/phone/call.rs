@@ -23,7 +23,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let outcome = make(&mut telephone, &settings, (&args.uri, ring), &mut known, &signals);
     telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
-    tell(&outcome, args.phone.json)?;
+    tell(&outcome, args.phone.account.json)?;
     match outcome.verdict {
         Verdict::Answered => Ok(()),
         Verdict::Rejected | Verdict::Failed | Verdict::Cancelled => Err(Failure::said()),
@@ -71,7 +71,7 @@ fn make(
 }
 
 /// The URI with the transport that was asked for; a server understands it without.
-fn target(uri: &str, settings: &Settings) -> String {
+pub(crate) fn target(uri: &str, settings: &Settings) -> String {
     let says_so = uri.to_ascii_lowercase().contains(";transport=");
     if settings.account.server.is_some() || says_so {
         return uri.to_owned();

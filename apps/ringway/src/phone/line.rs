@@ -11,10 +11,11 @@ use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_media::session::{MediaEvent, MediaSession, Report, SessionConfig, ZrtpSettings};
+use ringway_media::session::{MediaEvent, MediaSession, PortRow, Report, SessionConfig, ZrtpSettings};
 use ringway_phone::Protection;
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
+use ringway_srtp::SrtpSettings;
 use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -90,7 +91,13 @@ impl Line {
         let now = clock.now();
         let known = || settings.zrtp.clone().unwrap_or_else(|| zrtp(&seed));
         let zrtp = settings.wants_zrtp().then(known);
-        let config = SessionConfig { stun_server: stun, zrtp, ..SessionConfig::default() };
+        let config = SessionConfig {
+            stun_server: stun,
+            port_row: PortRow::of(settings.port_row),
+            srtp: SrtpSettings { window_packets: settings.replay_window.into(), ..SrtpSettings::default() },
+            zrtp,
+            ..SessionConfig::default()
+        };
         let session = MediaSession::new(config, seed.part(SESSION), now);
         let policy = policy(settings, role, session.zrtp_hello_hash())?;
         let levels = Levels::default();
@@ -141,6 +148,11 @@ impl Line {
     /// The call is answered: the microphone is on from now on.
     pub(crate) fn answered(&mut self) {
         self.ask(Ask::Answered);
+    }
+
+    /// The call was given up or hung up: the other side hears no more of us.
+    pub(crate) fn given_up(&mut self) {
+        self.ask(Ask::GivenUp);
     }
 
     /// Presses a key.

@@ -20,14 +20,16 @@ mod call;
 mod demo;
 mod known_phones;
 mod line;
+mod options;
 mod outcome;
+mod passwords;
 mod private_file;
 mod screen;
 mod script;
 mod settings;
 mod telephone;
 
-pub(crate) use args::{AnswerArgs, AudioArgs, CallArgs, DemoArgs};
+pub(crate) use args::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs};
 pub(crate) use screen::PhoneScreenArgs;
 
 use crate::failure::Failure;
@@ -48,6 +50,11 @@ pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
 /// `ringway answer`.
 pub(crate) fn answer(args: &AnswerArgs) -> Result<(), Failure> {
     answer::run(args)
+}
+
+/// `ringway options`.
+pub(crate) fn options(args: OptionsArgs) -> Result<(), Failure> {
+    options::run(args)
 }
 
 /// `ringway phone`.

@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing};
-use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::args::{AccountArgs, CodecArg, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
-use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use crate::phone::passwords;
+use ringway_agent::{Account, CallerAuth, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) script: ScriptSettings,
     /// A STUN server.
     pub(crate) stun: Option<SocketAddr>,
+    /// Passwords that callers are asked for; `None`: anybody may call.
+    pub(crate) caller_auth: Option<CallerAuth>,
     /// Where the phones of earlier calls are remembered.
     pub(crate) zrtp_cache: Option<PathBuf>,
     /// Register first.
@@ -59,6 +62,10 @@ pub(crate) struct MediaSettings {
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
     pub(crate) ports: PortRange,
+    /// Consecutive ports of the other side that are tried while nobody is heard.
+    pub(crate) port_row: u8,
+    /// Size of the replay window of SRTP, in packets.
+    pub(crate) replay_window: u16,
     pub(crate) input: Input,
     /// Microphone and loudspeaker.
     pub(crate) audio: Option<Audio>,
@@ -104,7 +111,7 @@ impl Settings {
     /// Of `ringway call`.
     pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
         let target = read_uri("the URI to call", uri)?;
-        let peer = match &args.server {
+        let peer = match &args.account.server {
             Some(server) => address::parse(server)?,
             None => HostPort { host: target.host.clone(), port: target.port },
         };
@@ -112,10 +119,15 @@ impl Settings {
         Self::new(args, from, &peer, in_uri, 0)
     }
 
+    /// Of `ringway options`.
+    pub(crate) fn for_options(args: AccountArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
+        Self::for_call(&PhoneArgs { account: args, ..PhoneArgs::default() }, uri, from)
+    }
+
     /// Of `ringway answer`.
     pub(crate) fn for_answer(args: &PhoneArgs, aor: &str) -> Result<Self, Failure> {
         let own = read_uri("--as", aor)?;
-        let (peer, port) = match &args.server {
+        let (peer, port) = match &args.account.server {
             Some(server) => (address::parse(server)?, 0),
             None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(DEFAULT_PORT)),
         };
@@ -129,16 +141,16 @@ impl Settings {
         transport_in_uri: Option<Transport>,
         port: u16,
     ) -> Result<Self, Failure> {
-        let transport = transport(args.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
+        let transport = transport(args.account.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
         let media = MediaSettings::new(args)?;
         let script = ScriptSettings::new(args)?;
         let towards = facing(peer);
-        let (bind, advertised) = match args.bind {
+        let (bind, advertised) = match args.account.bind {
             Some(bind) if bind.ip().is_unspecified() => (bind, towards?),
             Some(bind) => (bind, bind.ip()),
             None => {
                 // A phone that waits for direct calls knows nobody yet; its own name may be no address of this machine.
-                let ip = towards.or_else(|failure| match args.server {
+                let ip = towards.or_else(|failure| match args.account.server {
                     Some(_) => Err(failure),
                     None => facing(&address::outside()),
                 })?;
@@ -157,7 +169,7 @@ impl Settings {
             bind,
             advertised,
             transport,
-            large_requests: match args.transport {
+            large_requests: match args.account.transport {
                 Some(TransportArg::Udp) => LargeRequests::StayOnUdp,
                 Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
             },
@@ -165,9 +177,10 @@ impl Settings {
             devices: args.devices(),
             script,
             stun,
+            caller_auth: None,
             zrtp_cache: args.zrtp_cache.clone(),
             register: args.register,
-            trace: if args.trace { Trace::FirstLines } else { Trace::Off },
+            trace: if args.account.trace { Trace::FirstLines } else { Trace::Off },
         })
     }
 }
@@ -190,6 +203,8 @@ impl MediaSettings {
             codecs: codecs(&args.codec)?,
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
+            port_row: args.port_row,
+            replay_window: args.replay_window,
             input: input(args)?,
             audio: None,
             record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
@@ -301,7 +316,7 @@ fn account(
             IpAddr::V6(v6) => format!("sip:ringway@[{v6}]"),
         },
     };
-    let secret = if args.password_stdin {
+    let secret = if args.account.password_stdin {
         let password = password::from_stdin()?;
         if password.is_empty() {
             return Err(Failure::usage("the password on standard input is empty; write it there"));
@@ -310,7 +325,7 @@ fn account(
     } else {
         Secret::None
     };
-    let server = match &args.server {
+    let server = match &args.account.server {
         None => None,
         Some(server) => {
             let HostPort { host, port } = address::parse(server)?;
@@ -318,9 +333,10 @@ fn account(
         }
     };
     Ok(Account {
-        username: args.username.clone(),
+        peer_credentials: passwords::for_peer(&args.account, &own)?.into_iter().collect(),
+        username: args.account.username.clone(),
         secret,
-        realm: args.realm.clone(),
+        realm: args.account.realm.clone(),
         server,
         register: args.register,
         ..Account::direct(&own)

@@ -8,7 +8,7 @@ use crate::phone::line::{Line, Told};
 use crate::phone::settings::{MediaSettings, Settings};
 use crate::random;
 use ringway_agent::{
-    AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
+    AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, QueryId, Role, UserAgent,
 };
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
 use ringway_sansio::{Context, Event, Transport};
@@ -55,6 +55,7 @@ impl Telephone {
         let mut config =
             Config::new(vec![settings.account.clone()], bound.addresses().iter().map(listener).collect());
         config.ring = ring;
+        config.caller_auth.clone_from(&settings.caller_auth);
         config.large_requests = settings.large_requests;
         config.trace = settings.trace;
         let agent = UserAgent::new(config, random::seed()?, clock.now())
@@ -101,6 +102,13 @@ impl Telephone {
         Ok((call, begun))
     }
 
+    /// Sends OPTIONS to `target`.
+    pub(crate) fn query(&mut self, target: &str) -> Result<QueryId, Failure> {
+        let target = target.to_owned();
+        let query = self.ask(move |agent, cx| agent.query(cx, ACCOUNT, &target))?;
+        query.map_err(|error| Failure::failed(format!("cannot ask: {error}")))
+    }
+
     /// True for a call that rings here.
     pub(crate) fn is_ringing(&self, call: CallId) -> Result<bool, Failure> {
         self.ask(move |agent, _| agent.call_state(call) == Some(CallState::Ringing))
@@ -130,6 +138,9 @@ impl Telephone {
 
     /// Ends a call, or cancels one that is not answered.
     pub(crate) fn hang_up(&mut self, call: CallId) -> Result<(), Failure> {
+        if let Some(line) = self.line(call) {
+            line.given_up();
+        }
         self.ask_live(call, move |agent, cx| agent.hang_up(cx, call))
     }
 

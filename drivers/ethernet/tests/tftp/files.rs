@@ -68,7 +68,7 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
             let told = (options == Options::Understood).then_some(bytes as u64);
             let too_large = DownloadFailure::TooLarge { bytes: told, bytes_max: 10_000 };
             assert_eq!(result, Err(too_large));
-            assert_eq!(network.server.received_errors()[0].0, 3, "the server learns that there is no room");
+            assert_eq!(network.server.received_errors()[0].0, 3, "the server gets the error 'disk full'");
             if options == Options::Understood {
                 assert_eq!(network.server.sent_of(3), 0, "not a byte of it was sent");
             }
@@ -79,7 +79,7 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
 #[test]
 fn the_default_limit_is_four_mebibytes() {
     let (_, result) = fetch(FileServer::new(file(4 << 20)));
-    assert!(result == Ok(file(4 << 20)), "4 MiB are taken");
+    assert!(result == Ok(file(4 << 20)), "4 MiB are accepted");
     let failure = failure(FileServer::new(file((4 << 20) + 1)));
     assert_eq!(failure.to_string(), "it has 4194305 bytes, and the limit is 4194304; make it smaller");
 }

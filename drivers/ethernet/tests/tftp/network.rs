@@ -64,7 +64,7 @@ impl Network {
                     self.arrive(at);
                 }
                 let result = self.result.take();
-                return result.unwrap_or_else(|| panic!("nothing waits any more, and there is no result"));
+                return result.unwrap_or_else(|| panic!("no event is pending, and there is no result"));
             }
         }
         panic!("it never ends: {:?}", self.download);

@@ -90,7 +90,7 @@ fn a_wrong_announced_size_is_detected() {
     };
     let (failure, errors) = lie("2999");
     assert_eq!(failure, DownloadFailure::WrongSize { announced: 2_999, received: 3_000 });
-    assert_eq!(errors, [(0, "not as large as tsize said".to_owned())]);
+    assert_eq!(errors, [(0, "size differs from tsize".to_owned())]);
     assert_eq!(lie("3001").0, DownloadFailure::WrongSize { announced: 3_001, received: 3_000 });
     assert_eq!(lie("0").0, DownloadFailure::WrongSize { announced: 0, received: 1_428 });
     let huge = DownloadFailure::TooLarge { bytes: Some(u64::MAX), bytes_max: 4 << 20 };
@@ -107,16 +107,16 @@ fn options_that_were_not_requested_are_refused() {
     let with = |name, value| {
         let server = FileServer { option_added: Some((name, value)), ..FileServer::new(file(10)) };
         let (network, result) = fetch(server);
-        assert_eq!(network.server.received_errors(), [(8, "this option was not asked for".to_owned())]);
+        assert_eq!(network.server.received_errors(), [(8, "option was not requested".to_owned())]);
         result.unwrap_err().to_string()
     };
-    let fault = "which was not asked for; this is a defect of the server; use another one";
-    assert_eq!(with("timeout", "3"), format!("the server agrees to \"timeout 3\", {fault}"));
-    assert_eq!(with("windowsize", "16"), format!("the server agrees to \"windowsize 16\", {fault}"));
-    assert_eq!(with("", ""), format!("the server agrees to \" \", {fault}"));
+    let fault = "which was not requested; this is a defect of the server; use another one";
+    assert_eq!(with("timeout", "3"), format!("the server accepted \"timeout 3\", {fault}"));
+    assert_eq!(with("windowsize", "16"), format!("the server accepted \"windowsize 16\", {fault}"));
+    assert_eq!(with("", ""), format!("the server accepted \" \", {fault}"));
     // A repeated option is invalid, regardless of case.
-    assert_eq!(with("blksize", "512"), format!("the server agrees to \"blksize 512\", {fault}"));
-    assert_eq!(with("TSIZE", "10"), format!("the server agrees to \"TSIZE 10\", {fault}"));
+    assert_eq!(with("blksize", "512"), format!("the server accepted \"blksize 512\", {fault}"));
+    assert_eq!(with("TSIZE", "10"), format!("the server accepted \"TSIZE 10\", {fault}"));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_server_that_stops_gets_repeated_acknowledgements_and_an_error() {
     let (network, result) = fetch(FileServer { silent_after: Some(2), ..FileServer::new(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::Silent { received: 2 * 1_428, tries: 6 }));
     let (_, _, last) = network.sent.last().unwrap();
-    assert_eq!(last, b"\0\x05\0\0the receiver gives up\0");
+    assert_eq!(last, b"\0\x05\0\0transfer aborted by the receiver\0");
     let reminders: Vec<_> = network.sent.iter().filter(|(_, _, packet)| packet == b"\0\x04\0\x02").collect();
     let first = reminders[0].0;
     let times: Vec<_> = reminders.iter().map(|(at, ..)| at.since(first).as_secs()).collect();

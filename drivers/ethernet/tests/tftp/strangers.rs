@@ -51,7 +51,7 @@ fn only_packets_of_the_server_after_the_request_are_answers() {
     let forged = data(1, b"forged");
     assert!(
         network.inject(server_port(50_000), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"),
-        "not asked yet"
+        "no request was sent yet"
     );
     network.step();
     assert!(network.inject(stranger(), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"));

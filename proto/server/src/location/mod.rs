@@ -1,11 +1,11 @@
-//! The location service: where users are (RFC 3261 §10).
+//! Location service (RFC 3261 §10).
 
 mod binding;
 mod change;
 mod record;
 mod table;
 
-pub(crate) use binding::{Binding, Kind, Text, means};
+pub(crate) use binding::{Binding, Kind, Text, has_transport};
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
 pub(crate) use table::Saved;

@@ -6,7 +6,10 @@
 
 mod again;
 mod call;
+mod challenged;
 mod insisted;
+mod options;
+mod port_row;
 mod realm;
 mod refused;
 mod sound;
@@ -43,6 +46,9 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     scenarios.extend(insisted::scenarios());
     scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());
+    scenarios.extend(port_row::scenarios());
+    scenarios.extend(challenged::scenarios());
+    scenarios.extend(options::scenarios());
     scenarios.extend(sound::scenarios());
     scenarios
 }

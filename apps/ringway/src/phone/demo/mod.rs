@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::password;
-use crate::phone::args::DemoArgs;
+use crate::phone::args::{DemoArgs, REPLAY_WINDOW_DEFAULT};
 use crate::phone::attend::Attended;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
@@ -268,6 +268,8 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         codecs: vec![Codec::Pcmu],
         may_downgrade: false,
         ports: PortRange::default(),
+        port_row: 0,
+        replay_window: REPLAY_WINDOW_DEFAULT,
         input: Input::Source(Source::speech_like()),
         audio: None,
         record: Recording::Memory(SAMPLES),
@@ -283,6 +285,7 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         devices: None,
         script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
         stun: None,
+        caller_auth: None,
         zrtp_cache: None,
         register: true,
         trace: Trace::FirstLines,

@@ -18,6 +18,8 @@ pub(crate) enum Ask {
     RingThere,
     /// The call is answered.
     Answered,
+    /// The call was given up or hung up: the other side hears no more of us.
+    GivenUp,
     /// Press a key.
     Digit(char),
     /// Send silence, or our sound.
@@ -48,9 +50,9 @@ pub(crate) struct Stream {
     mute: Mute,
     /// The ringback tone is played until something is heard.
     rings_there: bool,
-    /// The microphone is not used before.
+    /// The other side hears nothing of us before.
     is_answered: bool,
-    /// We hold the call: the other side does not hear the microphone.
+    /// We hold the call: the other side hears nothing of us.
     is_holding: bool,
     /// Why a key was not sent, to be told.
     not_sent: Option<DigitsError>,
@@ -78,13 +80,13 @@ impl Stream {
     }
 
     fn capture(&mut self, block: &mut [i16]) {
-        let is_microphone = self.sound.sends_microphone();
-        if is_microphone && !self.is_answered {
-            return block.fill(0);
+        let is_heard = self.is_answered && !self.is_holding && self.session.is_sending();
+        // A file is not read while nobody hears it. A microphone is, or what it recorded meanwhile would be sent later.
+        let goes_on = is_heard || self.is_answered && self.sound.sends_microphone();
+        if goes_on {
+            self.sound.capture(block);
         }
-        // A source goes on while it is not heard.
-        self.sound.capture(block);
-        if self.mute == Mute::On || is_microphone && self.is_holding {
+        if !is_heard || self.mute == Mute::On {
             block.fill(0);
         }
     }
@@ -94,7 +96,7 @@ impl PacedNode for Stream {
     type Command = Ask;
     type Report = Heard;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         self.session.packet_time()
     }
 
@@ -136,6 +138,7 @@ impl PacedNode for Stream {
             }
             Ask::RingThere => self.rings_there = true,
             Ask::Answered => (self.rings_there, self.is_answered) = (false, true),
+            Ask::GivenUp => (self.rings_there, self.is_answered) = (false, false),
             Ask::Digit(digit) => {
                 if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
                     self.not_sent = Some(why);
@@ -172,3 +175,87 @@ impl PacedNode for Stream {
 }
 
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_audio::{Input, Sink, Source};
+    use ringway_media::session::SessionConfig;
+    use ringway_sansio::Seed;
+    use ringway_sdp::{Codec, Direction, Protection};
+
+    const START: Instant = Instant::from_secs(1);
+
+    /// Sends a file whose blocks are numbered: block n is 100 n loud.
+    struct Sender {
+        stream: Stream,
+        now: Instant,
+    }
+
+    impl Sender {
+        fn new() -> Self {
+            let samples = (1..=50_i16).flat_map(|block| [block * 100; 160]).collect();
+            let sound = CallSound::new(Input::Source(Source::samples(samples)), Sink::Null, None);
+            let session = MediaSession::new(SessionConfig::default(), Seed::from_number(1), START);
+            Self { stream: Stream::new(session, sound, Levels::default(), START), now: START }
+        }
+
+        fn ask(&mut self, ask: Ask) {
+            self.stream.on_command(self.now, ask, &mut Outbox::new());
+        }
+
+        fn agree(&mut self, direction: Direction) {
+            let remote = "127.0.0.1:4000".parse().unwrap();
+            let params = MediaParams {
+                remote,
+                remote_rtcp: "127.0.0.1:4001".parse().unwrap(),
+                codec: Codec::Pcmu,
+                payload_type: 0,
+                receive: vec![(0, Codec::Pcmu)],
+                telephone_event: None,
+                receive_telephone_event: None,
+                ptime_ms: 20,
+                direction,
+                protection: Protection::None,
+                rtcp_mux: false,
+            };
+            self.ask(Ask::Params(Box::new(params)));
+        }
+
+        /// How loud the next blocks are.
+        fn blocks(&mut self, count: usize) -> Vec<u16> {
+            let peaks = (0..count).map(|_| {
+                self.now = self.now + Duration::from_millis(20);
+                self.stream.prepare(self.now, self.now, &mut Outbox::new());
+                self.stream.levels.captured().peak
+            });
+            peaks.collect()
+        }
+    }
+
+    #[test]
+    fn a_file_waits_while_nobody_hears_it() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.blocks(2), [0, 0], "nothing is agreed");
+        sender.agree(Direction::SendRecv);
+        assert_eq!(sender.blocks(2), [0, 0], "it is not answered");
+        sender.ask(Ask::Answered);
+        assert_eq!(sender.blocks(2), [100, 200]);
+        sender.agree(Direction::SendOnly);
+        assert_eq!(sender.blocks(3), [0, 0, 0], "we hold");
+        sender.agree(Direction::SendRecv);
+        assert_eq!(sender.blocks(2), [300, 400]);
+        for direction in [Direction::RecvOnly, Direction::Inactive] {
+            sender.agree(direction);
+            assert_eq!(sender.blocks(2), [0, 0], "the other side holds");
+        }
+        sender.agree(Direction::SendRecv);
+        assert_eq!(sender.blocks(1), [500]);
+        sender.ask(Ask::Mute(Mute::On));
+        assert_eq!(sender.blocks(1), [0]);
+        sender.ask(Ask::Mute(Mute::Off));
+        assert_eq!(sender.blocks(1), [700], "muted it goes on");
+        sender.ask(Ask::GivenUp);
+        assert_eq!(sender.blocks(1), [0], "the call was given up");
+    }
+}

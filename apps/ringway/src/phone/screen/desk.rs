@@ -344,17 +344,9 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
                 };
                 PhoneEvent::Transfer { call: number(call), step }
             }
-            AgentEvent::Message { direction, flow, line, cseq, bytes, whole, .. } => {
+            AgentEvent::Message { direction, flow, line, cseq, bytes: length, whole: bytes, .. } => {
                 let (transport, peer) = (flow.transport, flow.remote);
-                PhoneEvent::Message(SipMessage {
-                    direction,
-                    transport,
-                    peer,
-                    line,
-                    cseq,
-                    length: bytes,
-                    bytes: whole,
-                })
+                PhoneEvent::Message(SipMessage { direction, transport, peer, line, cseq, length, bytes })
             }
             AgentEvent::Progress { .. }
             | AgentEvent::QueryAnswered { .. }

@@ -3,14 +3,13 @@
 use super::event::Secret;
 use super::settings::{self, Account, Srtp};
 use crate::failure::Failure;
-use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::args::{AccountArgs, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::settings::{MediaSettings, Recording, Settings};
 use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_linux::Listen;
-use ringway_linux::media::PortRange;
 use ringway_media::session::Report;
 use ringway_phone::{MediaReport, NetworkFacts, PhoneEvent};
 use ringway_sansio::Transport;
@@ -33,39 +32,30 @@ impl Wired {
         password: &Secret,
     ) -> Result<Self, Failure> {
         let args = PhoneArgs {
-            password_stdin: false,
-            username: account.auth_user.clone(),
-            realm: account.realm.clone(),
-            server: account.server.clone(),
+            account: AccountArgs {
+                username: account.auth_user.clone(),
+                realm: account.realm.clone(),
+                server: account.server.clone(),
+                transport: TransportArg::from_str(account.transport.name(), false).ok(),
+                bind: of.network.bind,
+                ..AccountArgs::default()
+            },
             register: account.registration == settings::Registration::Wanted,
-            transport: TransportArg::from_str(account.transport.name(), false).ok(),
-            bind: of.network.bind,
             srtp: match of.call.srtp {
                 Srtp::Best => None,
                 Srtp::None => Some(SrtpArg::None),
                 Srtp::Sdes => Some(SrtpArg::Sdes),
                 Srtp::Zrtp => Some(SrtpArg::Zrtp),
             },
-            suite: Vec::new(),
-            // It keeps its memory itself, over several accounts.
-            zrtp_cache: None,
-            allow_downgrade: false,
-            codec: Vec::new(),
+            replay_window: of.call.replay_window,
             audio: of.audio.is_some(),
             audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
             audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
             // Without a sound card nothing is sent.
             play: Some(of.call.play.clone()).filter(|play| play != settings::MICROPHONE),
-            record: None,
-            duration: None,
-            dtmf: None,
-            hold_at: Vec::new(),
-            hold_s: 0.0,
-            rtp_ports: PortRange::default(),
             stun: of.network.stun.clone(),
-            trace: false,
-            meter: false,
-            json: false,
+            port_row: of.network.port_row,
+            ..PhoneArgs::default()
         };
         let mut settings =
             Settings::for_answer(&args, &account.uri).map_err(|failure| named(file, &failure))?;

@@ -70,6 +70,8 @@ pub(crate) struct CallSettings {
     pub(crate) play: String,
     /// The folder that what we hear is written to, a WAV file for each call; `None`: nowhere.
     pub(crate) record: Option<PathBuf>,
+    /// Size of the replay window of SRTP, in packets.
+    pub(crate) replay_window: u16,
 }
 
 /// What a call offers to protect it.
@@ -102,6 +104,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) bind: Option<SocketAddr>,
     /// `HOST[:PORT]`; `None`: no STUN.
     pub(crate) stun: Option<String>,
+    /// Consecutive ports of the other side that are tried while nobody is heard.
+    pub(crate) port_row: u8,
 }
 
 /// `[[contact]]`

@@ -8,6 +8,7 @@ use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
 use ringway_audio::pulse::Names;
 use ringway_sansio::Transport;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// More would not fit a screen, nor a memory.
@@ -93,6 +94,13 @@ fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
         srtp: word(reader, &mut section, "srtp", Srtp::Best, &words, &["dtls"]),
         play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
         record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
+        replay_window: number(
+            reader,
+            &mut section,
+            "replay_window",
+            args::REPLAY_WINDOW_DEFAULT,
+            &args::REPLAY_WINDOW,
+        ),
     };
     section.finish(reader);
     call
@@ -120,8 +128,20 @@ fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSetting
         }
     }
     let stun = host(reader, &mut section, "stun");
+    let port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
     section.finish(reader);
-    NetworkSettings { bind, stun }
+    NetworkSettings { bind, stun, port_row }
+}
+
+fn number<T: Copy + Into<u32> + TryFrom<u32>>(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: T,
+    range: &RangeInclusive<T>,
+) -> T {
+    let within = (*range.start()).into()..=(*range.end()).into();
+    T::try_from(section.number(reader, key, default.into(), within)).unwrap_or(default)
 }
 
 fn contacts(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Contact> {

@@ -29,11 +29,13 @@ fn every_key_is_read() {
         srtp = "zrtp"
         play = "tone:440"
         record = "heard"
+        replay_window = 256
         [audio]
         in = "headset"
         [network]
         bind = "192.0.2.7:5062"
         stun = "stun.example.org"
+        port_row = 8
         [[contact]]
         name = "Bob"
         uri = "bob@example.org"
@@ -51,11 +53,19 @@ fn every_key_is_read() {
         password: PasswordPlace::File { name: "secret".into(), path: "conf/secret".into() },
     };
     assert_eq!(settings.account, Some(account));
-    let call = CallSettings { srtp: Srtp::Zrtp, play: "tone:440".into(), record: Some("heard".into()) };
+    let call = CallSettings {
+        srtp: Srtp::Zrtp,
+        play: "tone:440".into(),
+        record: Some("heard".into()),
+        replay_window: 256,
+    };
     assert_eq!(settings.call, call);
     assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
-    let network =
-        NetworkSettings { bind: "192.0.2.7:5062".parse().ok(), stun: Some("stun.example.org".into()) };
+    let network = NetworkSettings {
+        bind: "192.0.2.7:5062".parse().ok(),
+        stun: Some("stun.example.org".into()),
+        port_row: 8,
+    };
     assert_eq!(settings.network, network);
     let bob = Contact { name: "Bob".into(), uri: "sip:bob@example.org".into(), quick: Some(9) };
     assert_eq!(settings.contacts, [bob]);
@@ -95,6 +105,8 @@ fn errors_name_key_and_line() {
             "phone.toml:3: [account] password: is not the password",
         ),
         ("[network]\nbind = \"here\"", "phone.toml:2: [network] bind: \"here\" is no address"),
+        ("[network]\nport_row = 65", "phone.toml:2: [network] port_row: "),
+        ("[call]\nreplay_window = 63", "phone.toml:2: [call] replay_window: "),
         ("[network]\nstun = \"a b\"", "phone.toml:2: [network] stun: \"a b\" is no host"),
         ("contact = 1", "phone.toml:1: contact: is a list of sections"),
         ("[[contact]]\nname = \"B\"", "phone.toml:1: [contact] uri: is missing"),
