@@ -352,7 +352,7 @@ impl<C: Card> Machine<C> {
             self.log(now, Level::Warning, text);
         }
         if has_no_users {
-            let text = "there are no users, so nobody can register; give users=FILE, or auth=off";
+            let text = "there are no users, so no phone can register; give users=FILE, or auth=off";
             self.log(now, Level::Warning, text);
         }
         let mut ready = String::from("ready");

@@ -206,7 +206,7 @@ mod tests {
         let mut table = Neighbours::default();
         let to = SocketAddrV4::new(address(9), 5060);
         assert!(table.begin_request(at(0), address(1)));
-        assert!(!table.begin_request(at(0), address(1)), "asked already");
+        assert!(!table.begin_request(at(0), address(1)), "a request is pending");
         assert!(table.wait(address(1), (5060, to), Token(7), b"one"));
         assert!(table.wait(address(2), (5060, to), Token(8), b"two"));
         let sent: Vec<_> =

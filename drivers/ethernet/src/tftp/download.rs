@@ -372,19 +372,19 @@ impl Download {
             DownloadFailure::TooLarge { .. } => {
                 (packet::DISK_FULL, "the file is too large for this receiver")
             }
-            DownloadFailure::WrongOption { .. } => (packet::OPTIONS_REFUSED, "this option was not asked for"),
+            DownloadFailure::WrongOption { .. } => (packet::OPTIONS_REFUSED, "option was not requested"),
             DownloadFailure::WrongBlock { .. } => (packet::ILLEGAL_OPERATION, "unexpected block number"),
             DownloadFailure::BlockTooLong { .. } => {
                 (packet::ILLEGAL_OPERATION, "longer than the agreed block size")
             }
-            DownloadFailure::WrongSize { .. } => (packet::NOT_DEFINED, "not as large as tsize said"),
+            DownloadFailure::WrongSize { .. } => (packet::NOT_DEFINED, "size differs from tsize"),
             DownloadFailure::Silent { .. }
             | DownloadFailure::TooSlow { .. }
             | DownloadFailure::UnusableName
             | DownloadFailure::NotFound { .. }
             | DownloadFailure::Refused { .. }
             | DownloadFailure::NoAnswer { .. }
-            | DownloadFailure::UnknownTransfer => (packet::NOT_DEFINED, "the receiver gives up"),
+            | DownloadFailure::UnknownTransfer => (packet::NOT_DEFINED, "transfer aborted by the receiver"),
         };
         out.error(to, code, text);
         self.fail(failure)

@@ -148,7 +148,7 @@ impl fmt::Display for DownloadFailure {
                 "the server announced {announced} bytes and sent {received}; try again when the file is not being written"
             ),
             Self::WrongOption { option } => {
-                write!(f, "the server agrees to {option:?}, which was not asked for; {USE_ANOTHER_SERVER}")
+                write!(f, "the server accepted {option:?}, which was not requested; {USE_ANOTHER_SERVER}")
             }
             Self::UnknownTransfer => f.write_str(
                 "the server does not have this transfer any more; try again, or check whether it was restarted",

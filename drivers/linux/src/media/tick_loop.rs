@@ -109,7 +109,7 @@ impl<C, R> TickLoop<C, R> {
     }
 
     /// Counts a tick; returns the time of the next one.
-    fn after_tick(&self, now: Instant, due: Instant, beat: Duration) -> Instant {
+    fn after_tick(&self, now: Instant, due: Instant, interval: Duration) -> Instant {
         let Counters { beats, beats_skipped, beats_late, late_ns_max, .. } = &self.shared.counters;
         let late = now.since(due);
         let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
@@ -118,7 +118,7 @@ impl<C, R> TickLoop<C, R> {
         if late > LATE {
             beats_late.one();
         }
-        let (next, skipped) = tick_after(due, now, beat);
+        let (next, skipped) = tick_after(due, now, interval);
         beats_skipped.add(skipped);
         next
     }

@@ -8,7 +8,7 @@ use ringway_test_support::tftp::{Answer, TftpServer};
 use super::super::super::machine::{Machine, Medium};
 use super::host::Host;
 use super::tftp::TftpLink;
-use super::{Wired, in_a_hurry};
+use super::{CabledMachine, with_fast_clock};
 use crate::interop::{Scenario, Stage};
 
 pub(super) fn checks() -> Vec<Scenario> {
@@ -26,7 +26,7 @@ fn bad_link(stage: &Stage) -> Result<()> {
         host.tftp.lost = LOST.to_vec();
         host.tftp.server.first_answers = [Answer::Silence].into();
     };
-    let mut machine = Wired::start(&Machine::new(Medium::Kernel), stage, WORDS, set)?;
+    let mut machine = CabledMachine::start(&Machine::new(Medium::Kernel), stage, WORDS, set)?;
     machine.until_said("ready ")?;
     machine.answers("a list over a bad link")?;
     expect_users(&machine, 2)?;
@@ -47,7 +47,7 @@ fn errors(stage: &Stage) -> Result<()> {
         host.tftp = TftpLink::to(server());
         host.tftp.server.first_answers = FAILURES.iter().map(|(answer, _)| *answer).collect();
     };
-    let mut machine = Wired::start(&in_a_hurry(), stage, WORDS, set)?;
+    let mut machine = CabledMachine::start(&with_fast_clock(), stage, WORDS, set)?;
     for (number, (_, words)) in (1..).zip(FAILURES) {
         machine.until(words, |said| {
             let mut lines = said.lines().filter(|line| line.contains("trying again in 10 s"));
@@ -64,7 +64,7 @@ fn errors(stage: &Stage) -> Result<()> {
 }
 
 /// All users are there, and the list was asked for at least so often.
-fn expect_users(machine: &Wired, requests_min: u32) -> Result<()> {
+fn expect_users(machine: &CabledMachine, requests_min: u32) -> Result<()> {
     let (said, requests) = (machine.running.output(), machine.host.tftp.server.requests);
     if !said.contains(&format!("users: {USERS} from tftp://10.77.0.1/{LIST}")) {
         bail!("the machine does not say that it has {USERS} users");
