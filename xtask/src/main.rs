@@ -1,8 +1,8 @@
 //! Development tasks, run as `cargo xtask …`.
 //!
-//! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites), `tidy` (the house rules), `sim`
-//! (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal` builds, runs and tests
-//! the image that needs no operating system.
+//! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
+//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal`
+//! builds, runs and tests the image that needs no operating system.
 //!
 //! Does not: anything that a user of Ringway needs.
 //!

@@ -256,7 +256,7 @@ fn bench(args: &Args, quick: bool, environment: Environment) -> Bench {
     Bench { environment, plan, users, users_few, wanted: args.names.clone() }
 }
 
-/// Finds the programs: Ringway in the target folder, Kamailio in the path.
+/// Finds the programs: Ringway in the target folder of cargo, Kamailio in the path.
 fn environment(folder: &Path) -> Result<Environment> {
     let ringway = target_dir().join("release/ringway");
     if !ringway.exists() {
