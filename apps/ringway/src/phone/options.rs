@@ -4,12 +4,12 @@ use crate::failure::Failure;
 use crate::output::{self, printable};
 use crate::phone::args::OptionsArgs;
 use crate::phone::attend::say_message;
-use crate::phone::call::target;
 use crate::phone::outcome::Verdict;
 use crate::phone::settings::Settings;
-use crate::phone::telephone::{Happening, Telephone};
-use ringway_agent::{Abilities, AgentEvent};
+use crate::phone::telephone::{Behaviour, Telephone};
+
 use ringway_linux::signals::{Signal, watch};
+use ringway_phone::{Abilities, IncomingPolicy, PhoneEvent, TransferPolicy};
 use serde_json::json;
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ struct Reply {
 pub(crate) fn run(args: OptionsArgs) -> Result<(), Failure> {
     let is_json = args.account.json;
     let settings = Settings::for_options(args.account, &args.uri, args.from.as_deref())?;
-    let mut telephone = Telephone::start(&settings, Duration::ZERO)?;
-    let reply = ask(&mut telephone, &target(&args.uri, &settings));
+    let to = settings.target(&args.uri);
+    let mut telephone = Telephone::start(settings, BEHAVIOUR, None)?;
+    let reply = ask(&mut telephone, &to);
     telephone.shut_down().iter().for_each(say_message);
     let reply = reply?;
     output::line(&if is_json { reply.json() } else { reply.lines().join("\n") })?;
@@ -38,13 +39,11 @@ pub(crate) fn run(args: OptionsArgs) -> Result<(), Failure> {
 
 fn ask(telephone: &mut Telephone, uri: &str) -> Result<Reply, Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
-    let asked = telephone.query(uri)?;
+    telephone.query_options(uri)?;
     loop {
-        if let Some(Happening::Agent { event, .. }) = telephone.wait(LOOK_EVERY)? {
+        if let Some((_, event)) = telephone.wait(LOOK_EVERY)? {
             say_message(&event);
-            if let AgentEvent::QueryAnswered { query, status, reason, abilities } = event
-                && query == asked
-            {
+            if let PhoneEvent::OptionsAnswered { status, reason, abilities } = event {
                 let verdict = match (&abilities, status) {
                     (None, _) => Verdict::Failed,
                     (Some(_), 200..300) => Verdict::Answered,
@@ -101,3 +100,11 @@ fn round_trip_ms(abilities: &Abilities) -> f64 {
 
 /// So that signals are seen soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Nobody is to be called or to call.
+const BEHAVIOUR: Behaviour = Behaviour {
+    ring: Duration::ZERO,
+    incoming: IncomingPolicy::Ask,
+    transfers: TransferPolicy::Reject,
+    calls_max: 0,
+};

@@ -5,14 +5,13 @@ use crate::password;
 use crate::phone::address::{self, facing};
 use crate::phone::args::{AccountArgs, CodecArg, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
-use crate::phone::known_phones::KnownPhones;
 use crate::phone::passwords;
-use ringway_agent::{Account, CallerAuth, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_agent::{Account, CallerAuth, FirstHop, LargeRequests, Secret, ServerAddress, Trace};
 use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
-use ringway_media::session::ZrtpSettings;
 use ringway_media::stun;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
@@ -23,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a phone without a screen is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Who it is.
     pub(crate) account: Account,
@@ -56,7 +55,7 @@ pub(crate) struct Settings {
 /// What every call's sound is like.
 #[derive(Clone, Debug)]
 pub(crate) struct MediaSettings {
-    pub(crate) protection: Wish,
+    pub(crate) srtp: SrtpPolicy,
     /// Those asked for; empty: see [`MediaSettings::suites_for`].
     pub(crate) suites: Vec<CryptoSuite>,
     pub(crate) codecs: Vec<Codec>,
@@ -70,8 +69,6 @@ pub(crate) struct MediaSettings {
     /// Microphone and loudspeaker.
     pub(crate) audio: Option<Audio>,
     pub(crate) record: Recording,
-    /// Who we are for ZRTP, and whom we know; `None`: somebody new in each call.
-    pub(crate) zrtp: Option<ZrtpSettings>,
 }
 
 /// Where received sound goes.
@@ -79,21 +76,10 @@ pub(crate) struct MediaSettings {
 pub(crate) enum Recording {
     Nowhere,
     File(PathBuf),
+    /// A file for each call in this folder.
+    Folder(PathBuf),
     /// So many samples are kept.
     Memory(usize),
-}
-
-/// What must protect the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Whatever the other side can.
-    Opportunistic,
-    /// Nothing may.
-    None,
-    /// Keys in SIP, or no call.
-    Sdes,
-    /// Keys agreed on by the phones, or no call.
-    Zrtp,
 }
 
 /// What is done in a call.
@@ -187,19 +173,19 @@ impl Settings {
 
 impl MediaSettings {
     fn new(args: &PhoneArgs) -> Result<Self, Failure> {
-        let protection = match args.srtp {
-            None => Wish::Opportunistic,
-            Some(SrtpArg::None) => Wish::None,
-            Some(SrtpArg::Sdes) => Wish::Sdes,
-            Some(SrtpArg::Zrtp) => Wish::Zrtp,
+        let srtp = match args.srtp {
+            None => SrtpPolicy::Best,
+            Some(SrtpArg::None) => SrtpPolicy::None,
+            Some(SrtpArg::Sdes) => SrtpPolicy::Sdes,
+            Some(SrtpArg::Zrtp) => SrtpPolicy::Zrtp,
             Some(SrtpArg::Dtls) => return Err(not_yet("--srtp dtls", "use sdes or zrtp")),
         };
-        if args.zrtp_cache.is_some() && matches!(protection, Wish::None | Wish::Sdes) {
+        if args.zrtp_cache.is_some() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Sdes) {
             return Err(Failure::usage("--zrtp-cache is for ZRTP; leave it out, or use --srtp zrtp"));
         }
         Ok(Self {
-            protection,
-            suites: suites(&args.suite, protection)?,
+            srtp,
+            suites: suites(&args.suite, srtp)?,
             codecs: codecs(&args.codec)?,
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
@@ -208,32 +194,24 @@ impl MediaSettings {
             input: input(args)?,
             audio: None,
             record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
-            zrtp: None,
         })
     }
 }
 
 impl Settings {
+    /// The URI with the account's transport; a server needs no such parameter.
+    pub(crate) fn target(&self, uri: &str) -> String {
+        let has_transport = uri.to_ascii_lowercase().contains(";transport=");
+        if self.account.server.is_some() || has_transport {
+            return uri.to_owned();
+        }
+        format!("{uri}{}", self.transport.uri_parameter())
+    }
+
     /// The same with the sound server and the devices looked up, where a sound card is to be used.
     pub(crate) fn with_audio(mut self) -> Result<Self, Failure> {
         self.media.audio = self.devices.as_ref().map(Audio::find).transpose()?;
         Ok(self)
-    }
-}
-
-impl MediaSettings {
-    /// The same for a phone that has a memory of others.
-    pub(crate) fn known_to(&self, known: Option<&KnownPhones>) -> Self {
-        Self { zrtp: known.map(KnownPhones::settings).or_else(|| self.zrtp.clone()), ..self.clone() }
-    }
-
-    /// The suites that a call is made or answered with, the one liked best first.
-    pub(crate) fn suites_for(&self, role: Role) -> Vec<CryptoSuite> {
-        match (self.suites.as_slice(), role) {
-            ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
-            ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
-            (asked, Role::Caller | Role::Callee) => asked.to_vec(),
-        }
     }
 }
 
@@ -343,13 +321,13 @@ fn account(
     })
 }
 
-fn suites(names: &[String], protection: Wish) -> Result<Vec<CryptoSuite>, Failure> {
+fn suites(names: &[String], srtp: SrtpPolicy) -> Result<Vec<CryptoSuite>, Failure> {
     let known = || CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
     let one = |name: &String| {
         CryptoSuite::from_name(name)
             .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
     };
-    if !names.is_empty() && matches!(protection, Wish::None | Wish::Zrtp) {
+    if !names.is_empty() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Zrtp) {
         return Err(Failure::usage("--suite is for keys carried by SIP; leave it out, or use --srtp sdes"));
     }
     names.iter().map(one).collect()

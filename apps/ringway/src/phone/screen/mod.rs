@@ -7,7 +7,6 @@
 //!
 //! Start reading at [`model::Model`].
 
-mod desk;
 pub(crate) mod event;
 mod field;
 mod form;
@@ -21,9 +20,10 @@ mod run;
 #[cfg(test)]
 mod scene;
 pub(crate) mod settings;
+mod setup;
 mod terminal;
 mod text;
 mod view;
-mod wire;
+mod worker;
 
 pub(crate) use run::{PhoneScreenArgs, run};

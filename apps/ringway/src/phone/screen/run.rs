@@ -1,10 +1,10 @@
 //! `ringway phone`, from its start to its end.
 
-use super::desk::Desk;
 use super::event::Secret;
 use super::model::{Effect, Event, Model};
 use super::settings::{self, PasswordPlace, Settings};
 use super::terminal::Screen;
+use super::worker::PhoneHandle;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};
@@ -48,8 +48,9 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let (tell, events) = channel();
     let tell_phone = tell.clone();
-    let desk =
-        Desk::open(file, &settings, move |event: PhoneEvent| tell_phone.send(Event::Phone(event)).is_ok())?;
+    let phone = PhoneHandle::open(file, &settings, move |event: PhoneEvent| {
+        tell_phone.send(Event::Phone(event)).is_ok()
+    })?;
     let mut model = Model::new(settings, file);
     let mut effects = Vec::new();
     match why_asked {
@@ -58,8 +59,9 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     }
     let screen = Screen::enter(tell)
         .map_err(|error| Failure::failed(format!("cannot take over the terminal: {error}; check TERM")))?;
-    let ended = Sitting { model, screen, desk: &desk, file: file.to_owned(), effects }.sit(&events, &signals);
-    let closed = desk.close();
+    let ended =
+        Sitting { model, screen, phone: &phone, file: file.to_owned(), effects }.sit(&events, &signals);
+    let closed = phone.close();
     ended.and(closed)
 }
 
@@ -81,7 +83,7 @@ fn kept_password(settings: &Settings) -> Result<(Secret, Option<String>), Failur
 struct Sitting<'d> {
     model: Model,
     screen: Screen,
-    desk: &'d Desk,
+    phone: &'d PhoneHandle,
     file: PathBuf,
     effects: Vec<Effect>,
 }
@@ -111,7 +113,7 @@ impl Sitting<'_> {
             if let Some(thread) = self.screen.panicked() {
                 return Err(Failure::failed(format!("the phone ends: {thread} panicked; please report it")));
             }
-            if self.desk.is_gone() {
+            if self.phone.is_gone() {
                 return Ok(());
             }
         }
@@ -122,11 +124,11 @@ impl Sitting<'_> {
         for effect in std::mem::take(&mut self.effects) {
             let done = match effect {
                 Effect::SignIn { account, password } => {
-                    self.desk.sign_in(account, password);
+                    self.phone.sign_in(account, password);
                     Ok(())
                 }
                 Effect::Phone(command) => {
-                    self.desk.command(command);
+                    self.phone.command(command);
                     Ok(())
                 }
                 Effect::Save(settings) => settings.save(&self.file),

@@ -17,6 +17,7 @@ pub(crate) use read::MICROPHONE;
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
 use ringway_audio::pulse::Names;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,35 +66,13 @@ pub(crate) enum Registration {
 /// `[call]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallSettings {
-    pub(crate) srtp: Srtp,
+    pub(crate) srtp: SrtpPolicy,
     /// Sound that the other side hears: `microphone`, `silence`, `speech`, `tone:HZ` or a WAV file.
     pub(crate) play: String,
     /// The folder that what we hear is written to, a WAV file for each call; `None`: nowhere.
     pub(crate) record: Option<PathBuf>,
     /// Size of the replay window of SRTP, in packets.
     pub(crate) replay_window: u16,
-}
-
-/// What a call offers to protect it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Srtp {
-    /// What both sides can, the best first.
-    Best,
-    None,
-    Sdes,
-    Zrtp,
-}
-
-impl Srtp {
-    /// As the file writes it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Best => "best",
-            Self::None => "none",
-            Self::Sdes => "sdes",
-            Self::Zrtp => "zrtp",
-        }
-    }
 }
 
 /// `[network]`

@@ -2,11 +2,12 @@
 
 use super::password::PasswordPlace;
 use super::{
-    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, Srtp, complete_uri, is_host_port,
+    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, complete_uri, is_host_port,
 };
 use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
 use ringway_audio::pulse::Names;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -89,9 +90,9 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path)
 
 fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
     let mut section = top.section(reader, "call");
-    let words = [Srtp::Best, Srtp::None, Srtp::Sdes, Srtp::Zrtp].map(|srtp| (srtp.name(), srtp));
+    let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
     let call = CallSettings {
-        srtp: word(reader, &mut section, "srtp", Srtp::Best, &words, &["dtls"]),
+        srtp: word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]),
         play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
         record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
         replay_window: number(

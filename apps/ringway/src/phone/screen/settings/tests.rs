@@ -4,6 +4,7 @@ use super::*;
 use crate::phone::screen::event::Secret;
 use crate::phone::screen::scene::FILE;
 use ringway_audio::pulse::Names;
+use ringway_phone::SrtpPolicy;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::tempdir;
@@ -54,7 +55,7 @@ fn every_key_is_read() {
     };
     assert_eq!(settings.account, Some(account));
     let call = CallSettings {
-        srtp: Srtp::Zrtp,
+        srtp: SrtpPolicy::Zrtp,
         play: "tone:440".into(),
         record: Some("heard".into()),
         replay_window: 256,
@@ -75,7 +76,7 @@ fn every_key_is_read() {
 fn nothing_at_all_is_a_good_file() {
     let settings = Settings::parse("", Path::new("phone.toml")).unwrap();
     assert_eq!((settings.account, settings.contacts), (None, vec![]));
-    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (Srtp::Best, "microphone"));
+    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (SrtpPolicy::Best, "microphone"));
     assert_eq!(settings.audio, Some(Names::default()));
     let off = Settings::parse("[audio]\nenabled = false\nin = \"x\"", Path::new("phone.toml")).unwrap();
     assert_eq!(off.audio, None);

@@ -2,9 +2,10 @@
 
 use super::canvas::{Canvas, style};
 use crate::phone::screen::model::Model;
-use crate::phone::screen::settings::{Srtp, complete_uri};
+use crate::phone::screen::settings::complete_uri;
 use crate::phone::screen::text::{Shown, pad};
 use ratatui::layout::Position;
+use ringway_phone::SrtpPolicy;
 
 const KEYS: [&str; 13] = [
     "┌───────┬───────┬───────┐",
@@ -71,10 +72,10 @@ fn meaning(model: &Model) -> String {
         return format!("Enter calls quick dial {}: {name}", text.trim());
     }
     let srtp = match model.settings.call.srtp {
-        Srtp::Best => "SRTP if they can",
-        Srtp::None => "not protected",
-        Srtp::Sdes => "SRTP with SDES or not at all",
-        Srtp::Zrtp => "ZRTP or not at all",
+        SrtpPolicy::Best => "SRTP if they can",
+        SrtpPolicy::None => "not protected",
+        SrtpPolicy::Sdes => "SRTP with SDES or not at all",
+        SrtpPolicy::Zrtp => "ZRTP or not at all",
     };
     match complete_uri(&text, model.own_uri()) {
         Ok(uri) => format!("Enter calls {} ({srtp})", Shown::new(&uri, 256)),
