@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{cargo, root, succeed, target_dir};
 
 /// The crates outside `proto/` that must do without std too: their folders.
-const PURE_ELSEWHERE: [&str; 4] = ["apps/metal", "apps/settings", "drivers/ethernet", "drivers/screen"];
+const PURE_ELSEWHERE: [&str; 4] = ["apps/metal", "apps/settings", "drivers/ethernet", "apps/ui"];
 
 /// A target that has core and alloc and nothing else.
 const BARE: &str = "x86_64-unknown-none";

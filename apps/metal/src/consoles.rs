@@ -6,7 +6,7 @@
 
 use crate::serial_log::SerialLog;
 use ringway_sansio::Instant;
-use ringway_screen::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
+use ringway_ui::{Cells, Charset, Key, Ps2Keys, SPARE_ROW, SerialKeys, Terminal, Typed, Vga};
 
 pub(crate) struct Consoles {
     /// Current page.
@@ -32,7 +32,7 @@ impl Consoles {
             cells: Cells::new(),
             log: SerialLog::new(now),
             vga: Vga::new(),
-            terminal: Terminal::new(Charset::Utf8),
+            terminal: Terminal::serial(Charset::Utf8, SPARE_ROW),
             serial_keys: SerialKeys::default(),
             keyboard: Ps2Keys::default(),
             serial: Serial::Log,
@@ -54,7 +54,7 @@ impl Consoles {
     /// Processes a byte of the keyboard controller (scan code set 1).
     pub(crate) fn on_scan_code(&mut self, byte: u8) -> Option<Key> {
         let key = self.keyboard.byte(byte)?;
-        if key == Key::Redraw {
+        if key == Key::REDRAW {
             self.vga.redraw();
         }
         Some(key)
@@ -92,7 +92,7 @@ impl Consoles {
                 None
             }
             (Serial::Page, _) => {
-                if key == Key::Redraw {
+                if key == Key::REDRAW {
                     self.terminal.redraw();
                 }
                 Some(key)

@@ -21,9 +21,9 @@ use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgen
 use ringway_ethernet::{Card, PacedCounters};
 use ringway_media::session::{self, MediaEvent, MediaSession, SessionConfig, ZrtpSettings};
 use ringway_sansio::{Context, Entropy, Instant, Seed};
-use ringway_screen::Level;
-use ringway_screen::phone::Command;
 use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
+use ringway_ui::Level;
+use ringway_ui::image_phone::Command;
 use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
 impl<C: Card> PhoneMachine<C> {

@@ -22,9 +22,9 @@ use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked}
 use ringway_media::stun;
 use ringway_media::tone::Ringing;
 use ringway_sansio::{Entropy, Instant, Transport};
-use ringway_screen::phone::Phone;
-use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;
+use ringway_ui::image_phone::Phone;
+use ringway_ui::{Key, Level};
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {

@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use ringway_ethernet::Card;
 use ringway_media::session::Security;
 use ringway_sansio::Instant;
-use ringway_screen::Cells;
-use ringway_screen::phone::{self, Facts, Phone, Quick, Sound};
 use ringway_sdp::{KeyManagement, MediaParams};
+use ringway_ui::Cells;
+use ringway_ui::image_phone::{self as phone, Facts, Phone, Quick, Sound};
 
 impl<C: Card> PhoneMachine<C> {
     /// Gives the screen, the facts and the page to `f`.

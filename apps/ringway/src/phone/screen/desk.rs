@@ -1,8 +1,7 @@
 //! Between the screen and the telephone: commands one way, what happens the other way, on a thread of its own, because
 //! a call that is begun may wait for a STUN server, and the screen must not.
 
-use super::event::Secret;
-use super::settings::{Account, Registration, Settings};
+use super::settings::Settings;
 use super::wire::{self, Counted, Wired};
 use crate::failure::Failure;
 use crate::phone::known_phones::KnownPhones;
@@ -13,6 +12,7 @@ use ringway_audio::Ringer;
 use ringway_phone::{
     CallNumber, Hold, Levels, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage, TransferStep,
 };
+use ringway_ui::phone::{Account, Registration, Secret};
 use ringway_zrtp::SasCheck;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -276,6 +276,18 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
         Ok(())
     }
 
+    fn on_incoming(&mut self, call: CallId, uri: String, name: String, replaces: Option<CallId>) {
+        self.begin(call);
+        let number = CallNumber(call.0);
+        (self.tell)(PhoneEvent::Incoming { call: number, name, uri });
+        // A call that replaces another (RFC 3891 §3) is answered without asking the user.
+        let done = match replaces {
+            Some(_) => self.obey(PhoneCommand::Answer { call: number }),
+            None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
+        };
+        self.complain_of(done);
+    }
+
     fn on_agent(&mut self, event: AgentEvent) {
         let number = |call: CallId| CallNumber(call.0);
         let told = match event {
@@ -285,15 +297,7 @@ impl<T: Fn(PhoneEvent) -> bool> Clerk<T> {
             }
             AgentEvent::Unregistered { .. } => PhoneEvent::Unregistered,
             AgentEvent::Incoming { call, from, display_name, replaces, .. } => {
-                self.begin(call);
-                let (number, name) = (number(call), display_name);
-                (self.tell)(PhoneEvent::Incoming { call: number, name, uri: from });
-                // A call that takes the place of another is that call: nobody needs to be asked (RFC 3891 §3).
-                let done = match replaces {
-                    Some(_) => self.obey(PhoneCommand::Answer { call: number }),
-                    None => self.with_telephone(|telephone| telephone.ring(call)).map(|()| self.ring(call)),
-                };
-                return self.complain_of(done);
+                return self.on_incoming(call, from, display_name, replaces);
             }
             AgentEvent::Progress { call, status: 180 } => PhoneEvent::Ringing { call: number(call) },
             AgentEvent::EarlyMedia { call, .. } => PhoneEvent::Early { call: number(call) },

@@ -1,7 +1,6 @@
 //! From `phone.toml` to what the telephone needs, and from what it tells to what the screen shows.
 
-use super::event::Secret;
-use super::settings::{self, Account, Srtp};
+use super::settings;
 use crate::failure::Failure;
 use crate::phone::args::{PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
@@ -12,8 +11,9 @@ use ringway_agent::Trace;
 use ringway_linux::Listen;
 use ringway_linux::media::PortRange;
 use ringway_media::session::Report;
-use ringway_phone::{MediaReport, NetworkFacts, PhoneEvent};
+use ringway_phone::{MediaReport, NetworkFacts, PhoneEvent, SrtpPolicy};
 use ringway_sansio::Transport;
+use ringway_ui::phone::{Account, Registration, Secret};
 use std::path::{Path, PathBuf};
 
 /// A phone's settings with what `ringway phone` adds.
@@ -37,14 +37,14 @@ impl Wired {
             username: account.auth_user.clone(),
             realm: account.realm.clone(),
             server: account.server.clone(),
-            register: account.registration == settings::Registration::Wanted,
+            register: account.registration == Registration::Wanted,
             transport: TransportArg::from_str(account.transport.name(), false).ok(),
-            bind: of.network.bind,
-            srtp: match of.call.srtp {
-                Srtp::Best => None,
-                Srtp::None => Some(SrtpArg::None),
-                Srtp::Sdes => Some(SrtpArg::Sdes),
-                Srtp::Zrtp => Some(SrtpArg::Zrtp),
+            bind: of.bind,
+            srtp: match of.pages.srtp {
+                SrtpPolicy::Best => None,
+                SrtpPolicy::None => Some(SrtpArg::None),
+                SrtpPolicy::Sdes => Some(SrtpArg::Sdes),
+                SrtpPolicy::Zrtp => Some(SrtpArg::Zrtp),
             },
             suite: Vec::new(),
             // It keeps its memory itself, over several accounts.
@@ -55,14 +55,14 @@ impl Wired {
             audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
             audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
             // Without a sound card nothing is sent.
-            play: Some(of.call.play.clone()).filter(|play| play != settings::MICROPHONE),
+            play: Some(of.play.clone()).filter(|play| play != settings::MICROPHONE),
             record: None,
             duration: None,
             dtmf: None,
             hold_at: Vec::new(),
             hold_s: 0.0,
             rtp_ports: PortRange::default(),
-            stun: of.network.stun.clone(),
+            stun: of.pages.stun.clone(),
             trace: false,
             meter: false,
             json: false,
@@ -74,7 +74,7 @@ impl Wired {
             settings.account.secret = ringway_agent::Secret::Password(password.0.clone());
         }
         settings.trace = Trace::Whole;
-        Ok(Self { settings, recordings: of.call.record.clone(), transport: account.transport })
+        Ok(Self { settings, recordings: of.record.clone(), transport: account.transport })
     }
 }
 

@@ -1,14 +1,14 @@
 //! The keys of `phone.toml`, each with its default and its limits.
 
-use super::password::PasswordPlace;
-use super::{
-    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, Srtp, complete_uri, is_host_port,
-};
+use super::Settings;
 use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
 use ringway_audio::pulse::Names;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
-use std::path::Path;
+use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// More would not fit a screen, nor a memory.
 const CONTACTS_MAX: usize = 10_000;
@@ -18,16 +18,18 @@ pub(crate) const MICROPHONE: &str = "microphone";
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
     let name = file.display().to_string();
-    read_document(text, Some(&name), |reader, top| Settings {
-        account: account(reader, top, file),
-        call: call(reader, top),
-        audio: audio(reader, top),
-        network: network(reader, top),
-        contacts: contacts(reader, top),
+    read_document(text, Some(&name), |reader, top| {
+        let account = account(reader, top);
+        let (srtp, play, record) = call(reader, top);
+        let audio = audio(reader, top);
+        let (bind, stun) = network(reader, top);
+        let contacts = contacts(reader, top);
+        let pages = ringway_ui::phone::Settings { account, srtp, stun, contacts };
+        Settings { pages, play, record, audio, bind }
     })
 }
 
-fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> Option<Account> {
+fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account> {
     let at = top.place("account");
     let mut section = top.section(reader, "account");
     let uri = section.text(reader, "uri");
@@ -59,7 +61,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
         server: host(reader, &mut section, "server"),
         transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["tls"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
-        password: password(reader, &mut section, file),
+        password: password(reader, &mut section),
     };
     section.finish(reader);
     checked.map(|_| account)
@@ -76,9 +78,9 @@ fn realm(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Strin
     }
 }
 
-fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path) -> PasswordPlace {
+fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> PasswordPlace {
     let Some((text, at)) = section.text(reader, "password") else { return PasswordPlace::Ask };
-    PasswordPlace::from_text(text, file).unwrap_or_else(|| {
+    PasswordPlace::from_text(text).unwrap_or_else(|| {
         // The text may be the password itself: it is not repeated.
         let message = "is not the password but where it is: give \"keyring\", \"file:NAME\" or \"ask\"";
         reader.error(at, section.path("password"), message);
@@ -86,16 +88,14 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path)
     })
 }
 
-fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
+fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (SrtpPolicy, String, Option<PathBuf>) {
     let mut section = top.section(reader, "call");
-    let words = [Srtp::Best, Srtp::None, Srtp::Sdes, Srtp::Zrtp].map(|srtp| (srtp.name(), srtp));
-    let call = CallSettings {
-        srtp: word(reader, &mut section, "srtp", Srtp::Best, &words, &["dtls"]),
-        play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
-        record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
-    };
+    let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
+    let srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
+    let play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
+    let record = plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into);
     section.finish(reader);
-    call
+    (srtp, play, record)
 }
 
 fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
@@ -107,7 +107,7 @@ fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
     is_enabled.then_some(names)
 }
 
-fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSettings {
+fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<SocketAddr>, Option<String>) {
     let mut section = top.section(reader, "network");
     let mut bind = None;
     if let Some((text, at)) = section.text(reader, "bind") {
@@ -121,7 +121,7 @@ fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSetting
     }
     let stun = host(reader, &mut section, "stun");
     section.finish(reader);
-    NetworkSettings { bind, stun }
+    (bind, stun)
 }
 
 fn contacts(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Contact> {
