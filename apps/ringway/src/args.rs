@@ -12,9 +12,9 @@ const EXAMPLES: &str = "Examples:
   ringway serve                          start on safe defaults: domain localhost, 127.0.0.1:5060
   ringway user add alice                 add a user; prints the password once
   ringway serve --config ringway.toml    start with a configuration
-  ringway show registrations             who is registered, and where
+  ringway show registrations             registered users and their contacts
   ringway phone                          a phone in this terminal
-  ringway call sip:bob@192.0.2.7         call somebody, without a screen
+  ringway call sip:bob@192.0.2.7         call without a screen
 
 Exit status: 0 done, 1 the operation failed (a call was refused, `check` found errors), 2 bad usage or bad configuration.";
 
@@ -22,18 +22,18 @@ Exit status: 0 done, 1 the operation failed (a call was refused, `check` found e
 #[derive(Debug, Parser)]
 #[command(name = "ringway", version, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What the program can do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server
     #[command(
         after_help = "Without --config it reads ./ringway.toml if there is one, else it uses safe defaults.
-It prints one line beginning with `ready` when it listens. SIGTERM stops it in good order; SIGHUP reloads.
+It prints one line beginning with `ready` when it listens. SIGTERM stops it gracefully; SIGHUP reloads.
 
 Examples:
   ringway serve
@@ -47,15 +47,15 @@ Examples:
   ringway check ringway.toml
   ringway check ringway.toml --json")]
     Check(CheckArgs),
-    /// Ask the running server what it is doing
+    /// Query the running server
     #[command(after_help = "Examples:
   ringway show registrations
   ringway show registrations --json
   ringway show stats --admin 127.0.0.1:8060")]
     Show(ShowArgs),
-    /// The phone, in this terminal
+    /// Run the phone in this terminal
     Phone(PhoneScreenArgs),
-    /// Call somebody, without a screen: for scripts and tests
+    /// Call without a screen: for scripts and tests
     Call(Box<CallArgs>),
     /// Wait for calls and answer them, without a screen
     Answer(Box<AnswerArgs>),
@@ -68,7 +68,7 @@ Examples:
 /// Arguments of `ringway serve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServeArgs {
-    /// The configuration (default: ./ringway.toml if it is there)
+    /// The configuration (default: ./ringway.toml if it exists)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -86,12 +86,12 @@ pub(crate) struct CheckArgs {
 /// Arguments of `ringway show`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
-    /// What to show
+    /// Listing to show
     pub(crate) what: Shown,
-    /// The server's configuration, which says where its admin API is (default: ./ringway.toml if it is there)
+    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the admin API is, if not where the configuration says
+    /// Address of the admin API, if it differs from the configuration
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) admin: Option<SocketAddr>,
     /// Print JSON
@@ -99,12 +99,12 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 }
 
-/// What `ringway show` can show.
+/// Listings of `ringway show`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Shown {
-    /// Who is registered: address-of-record, contact, transport, address, time left
+    /// Registrations: address-of-record, contact, transport, address, time left
     Registrations,
-    /// Calls that nobody has answered yet
+    /// Calls that are not answered yet
     Calls,
     /// Open TCP connections
     Connections,
@@ -120,10 +120,10 @@ pub(crate) enum Shown {
   ringway user import users.csv
   ringway user bind gateway sip:gw@192.0.2.7:5060")]
 pub(crate) struct UserArgs {
-    /// What to do with users.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: UserCommand,
-    /// The server's configuration (default: ./ringway.toml if it is there)
+    /// The server's configuration (default: ./ringway.toml if it exists)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print the result as JSON
@@ -131,11 +131,11 @@ pub(crate) struct UserArgs {
     pub(crate) json: bool,
 }
 
-/// What can be done with users.
+/// Commands of `ringway user`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Add a user
-    #[command(after_help = "Without --password-stdin it makes a strong password and prints it this once.
+    #[command(after_help = "Without --password-stdin it generates a strong password and prints it once.
 
 Examples:
   ringway user add alice
@@ -144,7 +144,7 @@ Examples:
     Add(PasswordArgs),
     /// Add many users from a CSV file: all of them, or none
     #[command(
-        after_help = "The header is `username,password` and optionally `domain`; the first wrong row is named.
+        after_help = "The header is `username,password` and optionally `domain`; the first invalid row is reported.
 
 Example:
   ringway user import users.csv"
@@ -157,8 +157,8 @@ Example:
     #[command(after_help = "Example:
   ringway user list --json")]
     List,
-    /// Give a user another password
-    #[command(after_help = "Without --password-stdin it makes a strong password and prints it this once.
+    /// Change a user's password
+    #[command(after_help = "Without --password-stdin it generates a strong password and prints it once.
 
 Examples:
   ringway user passwd alice
@@ -168,23 +168,23 @@ Examples:
     #[command(after_help = "Example:
   ringway user remove alice")]
     Remove(NameArgs),
-    /// Give a user a permanent contact: it is called there without registering
+    /// Add a permanent contact of a user, which needs no registration
     #[command(after_help = "Example:
   ringway user bind gateway sip:gw@192.0.2.7:5060")]
     Bind {
         #[command(flatten)]
         user: NameArgs,
-        /// Where the user is: a SIP URI
+        /// The contact: a SIP URI
         contact: String,
     },
-    /// Take a permanent contact from a user, or all of them
+    /// Remove one or all permanent contacts of a user
     #[command(after_help = "Examples:
   ringway user unbind gateway sip:gw@192.0.2.7:5060
   ringway user unbind gateway")]
     Unbind {
         #[command(flatten)]
         user: NameArgs,
-        /// The contact; all of them if it is left out
+        /// The contact; all if omitted
         contact: Option<String>,
     },
 }
@@ -204,18 +204,18 @@ pub(crate) struct NameArgs {
 pub(crate) struct PasswordArgs {
     #[command(flatten)]
     pub(crate) user: NameArgs,
-    /// Read the password from standard input instead of making one
+    /// Read the password from standard input instead of generating one
     #[arg(long)]
     pub(crate) password_stdin: bool,
 }
 
-/// Reads the command line; `Err`: all is said, and this is the exit status.
+/// Parses the command line. `Err`: the exit status after help or an error was printed.
 pub(crate) fn parse() -> Result<Args, ExitCode> {
     Args::try_parse().map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // It fails when nobody reads it.
+            // An error means that standard output is closed.
             let _ = error.print();
             ExitCode::from(error.exit_code() as u8)
         }
@@ -223,7 +223,7 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
             let text = error.to_string();
             let first: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
             let first = first.join(" ");
-            eprintln!("ringway: {}; --help shows how it is used", first.trim_start_matches("error: "));
+            eprintln!("ringway: {}; see --help", first.trim_start_matches("error: "));
             ExitCode::from(2)
         }
     })

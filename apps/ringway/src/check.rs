@@ -1,4 +1,4 @@
-//! `ringway check`: a configuration without a start.
+//! `ringway check`: validates a configuration without starting the server.
 
 use crate::args::CheckArgs;
 use crate::config::Config;

@@ -1,14 +1,14 @@
-//! A command that did not do what it was asked: what it says, and the exit status.
+//! Failure of a command: messages and exit status.
 
 use ringway_store::StoreError;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Why a command ends, as it is told to a person.
+/// Failure of a command, as reported to the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u8,
-    /// Each is one line: what is wrong, where, what to do.
+    /// Messages of one line each: the error, its location, the remedy.
     lines: Vec<String>,
 }
 
@@ -28,27 +28,27 @@ impl Failure {
         Self { status: 2, lines }
     }
 
-    /// The operation failed, and all has been said: exit status 1.
+    /// The operation failed, and the error was printed before: exit status 1.
     pub(crate) fn said() -> Self {
         Self { status: 1, lines: Vec::new() }
     }
 
-    /// What it says, a line for each error.
+    /// Messages, one line for each error.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// Says it on standard error and gives the exit status.
+    /// Prints the messages to standard error and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         for line in &self.lines {
-            // Whoever closed standard error does not want to know.
+            // An error means that standard error is closed.
             let _ = writeln!(io::stderr(), "ringway: {}", line.replace(['\n', '\r'], " "));
         }
         ExitCode::from(self.status)
     }
 }
 
-/// Standard output failed. A reader that has seen enough (`| head`) is no failure.
+/// Standard output failed. A closed pipe (`| head`) is not a failure.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

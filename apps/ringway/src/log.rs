@@ -1,4 +1,4 @@
-//! Logs: to standard error, as text or JSON lines. Who logs never waits for whoever reads them.
+//! Logging to standard error, as text or JSON lines. Logging threads never block on the reader.
 
 use crate::config::{Level, Log, LogFormat};
 use std::io::{self, IsTerminal, Write};
@@ -11,20 +11,20 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Started logging; dropping it writes what waits, for at most [`FLUSH_MAX`].
+/// Handle of the logger; dropping it writes the queued lines, for at most [`FLUSH_MAX`].
 #[must_use]
 pub(crate) struct Logging {
     lines: SyncSender<Vec<u8>>,
-    /// Ends with its sender, when the writing thread has written what waits.
+    /// Disconnected when the writing thread has written the queued lines.
     written: Option<Receiver<()>>,
 }
 
-/// Lines that were dropped because nobody read them fast enough, since the start.
+/// Lines dropped since the start because the reader was too slow.
 pub(crate) fn lines_dropped() -> u64 {
     QUEUE.dropped.load(Ordering::Relaxed)
 }
 
-/// Starts logging. Call it once.
+/// Starts logging. To be called once.
 pub(crate) fn start(log: &Log) -> Logging {
     let level = match log.level {
         Level::Off => LevelFilter::OFF,
@@ -41,9 +41,9 @@ pub(crate) fn start(log: &Log) -> Logging {
         drop(done);
     });
     let builder = fmt().with_writer(Lines { lines: lines.clone() }).with_max_level(level).with_target(false);
-    // Lines of libraries may hold text from the network that nobody escaped.
+    // Lines of libraries may contain unescaped text from the network, and are not logged.
     let ours = Targets::new().with_target("ringway", level);
-    // It fails when there is a subscriber already; then that one takes the logs.
+    // It fails if a subscriber is set already; that one then receives the logs.
     let _ = match log.format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).finish().with(ours).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).finish().with(ours).try_init(),
@@ -53,16 +53,16 @@ pub(crate) fn start(log: &Log) -> Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // A full queue does not take the end: then the time runs out below.
+        // If the queue is full the end is not queued, and the wait below times out.
         let _ = self.lines.try_send(END);
         if let Some(written) = self.written.take() {
-            // It ends by a disconnection, or by the time running out when nobody reads.
+            // It ends by the disconnection, or by the timeout if the log is not read.
             let _: Result<(), RecvTimeoutError> = written.recv_timeout(FLUSH_MAX);
         }
     }
 }
 
-/// State shared by the threads that log and the one that writes.
+/// State shared by the logging threads and the writing thread.
 struct Queue {
     bytes: AtomicUsize,
     dropped: AtomicU64,
@@ -70,7 +70,7 @@ struct Queue {
 
 static QUEUE: Queue = Queue { bytes: AtomicUsize::new(0), dropped: AtomicU64::new(0) };
 
-/// The queue's end that takes lines; it drops what finds no room.
+/// Sending end of the queue; lines that do not fit are dropped.
 struct Lines {
     lines: SyncSender<Vec<u8>>,
 }
@@ -84,7 +84,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl Write for &Lines {
-    /// Takes one whole line, as the formatter writes it.
+    /// Queues one complete line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let waiting = QUEUE.bytes.fetch_add(line.len(), Ordering::Relaxed);
         let taken = waiting + line.len() <= BYTES_MAX && self.lines.try_send(line.to_vec()).is_ok();
@@ -103,20 +103,20 @@ impl Write for &Lines {
 /// Writes lines until logging ends.
 fn write_lines(waiting: &Receiver<Vec<u8>>, to: &mut impl Write) {
     for line in waiting.iter().take_while(|line| *line != END) {
-        // There is nobody to tell that standard error is gone.
+        // An error means that standard error is closed.
         let _ = to.write_all(&line);
         QUEUE.bytes.fetch_sub(line.len(), Ordering::Relaxed);
     }
 }
 
-/// No line is empty.
+/// Marks the end; log lines are never empty.
 const END: Vec<u8> = Vec::new();
 
-/// Lines that wait to be written.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 16_384;
 
-/// Bytes of these lines.
+/// Maximum number of queued bytes.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Longest wait at the end for logged lines to be read.
+/// Time limit of writing the queued lines at the end.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
-//! The one program users run: a SIP server, and the commands to look after it.
+//! The program `ringway`: a SIP server, its commands, and a phone.
 //!
-//! Does: reads arguments and configuration, wires the drivers to the protocol machines, and tells people what happened
-//! in one line and an exit status: 0 done, 1 failed, 2 bad usage or bad configuration.
+//! Does: reads arguments and configuration, connects drivers, services and protocol machines, and reports failures in
+//! one line with an exit status: 0 done, 1 failed, 2 bad usage or bad configuration.
 //!
-//! Does not: know SIP. Start reading at [`args::Command`] for what there is, at `serve.rs` for the server.
+//! Does not: interpret SIP. Start reading at [`args::Command`], for the server at `serve/mod.rs`.
 
 mod args;
 mod check;

@@ -1,8 +1,8 @@
-//! Writing results to standard output.
+//! Output of results to standard output.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// Standard output with a buffer, for results of many lines. Call `flush` at the end: an error is then told.
+/// Buffered standard output, for results of many lines. Call `flush` at the end to get its error.
 pub(crate) fn buffered() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
@@ -14,7 +14,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// `text` without characters that a terminal would obey: much of what is shown came from a network.
+/// Replaces control characters, which a terminal would interpret: much of the text is from the network.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

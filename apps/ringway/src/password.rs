@@ -1,10 +1,10 @@
-//! Passwords: generated, and read from standard input, so that no command line shows them.
+//! Passwords: generated, and read from standard input, so that they do not appear on a command line.
 
 use crate::failure::Failure;
 use std::io::{self, BufRead, Read};
 
-/// The first line of standard input, without its end. It does not wait for the end of the input, so that a person can type
-/// it and a program need not close its pipe.
+/// Reads the first line of standard input, without its end. It does not wait for the end of the input, so that it works
+/// for typed input and for an open pipe.
 pub(crate) fn from_stdin() -> Result<String, Failure> {
     let mut text = String::new();
     io::stdin()
@@ -26,19 +26,21 @@ pub(crate) fn from_stdin() -> Result<String, Failure> {
 pub(crate) fn generated() -> Result<String, Failure> {
     let mut random = [0; GENERATED_SYMBOLS];
     getrandom::fill(&mut random).map_err(|error| {
-        Failure::failed(format!("the operating system gave no random bytes ({error}); use --password-stdin"))
+        Failure::failed(format!(
+            "the operating system returned no random bytes ({error}); use --password-stdin"
+        ))
     })?;
     Ok(random.iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect())
 }
 
-/// The longest password that is read.
+/// Maximum length of a password in bytes.
 const PASSWORD_BYTES_MAX: u64 = 1024;
 
 /// CR and LF.
 const LINE_END_BYTES_MAX: u64 = 2;
 
-/// Symbols of generated passwords: 32 of them, none that is mistaken for another.
+/// Symbols of generated passwords: 32, without similar ones.
 const SYMBOLS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// 5 bits each: 100 bits.
+/// Length of a generated password; 5 bits per symbol, 100 bits in total.
 const GENERATED_SYMBOLS: usize = 20;

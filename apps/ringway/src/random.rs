@@ -3,15 +3,16 @@
 use crate::failure::Failure;
 use ringway_sansio::Seed;
 
-/// The seed of a protocol machine: everything unguessable in it comes from here.
+/// Seed of a protocol machine; all of its randomness is derived from it.
 pub(crate) fn seed() -> Result<Seed, Failure> {
     Ok(Seed::from_bytes(bytes()?))
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes.
 pub(crate) fn bytes<const LEN: usize>() -> Result<[u8; LEN], Failure> {
     let mut bytes = [0; LEN];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::failed(format!("the system gives no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::failed(format!("the operating system returned no random bytes: {error}"))
+    })?;
     Ok(bytes)
 }

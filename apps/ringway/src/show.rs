@@ -1,4 +1,4 @@
-//! `ringway show`: what the running server says of itself, over its admin API.
+//! `ringway show`: queries the running server's admin API.
 
 use crate::args::{ShowArgs, Shown};
 use crate::config::Config;
@@ -13,11 +13,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use ureq::Agent;
 
-/// How long the server may take for one answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Items asked for at a time.
+/// Time limit of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum length of a response.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Items per request.
 const PAGE_ITEMS: usize = 5000;
 
 pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
@@ -45,14 +45,14 @@ impl Server {
                 "[admin] listen has port 0, so the server's port is not known here; give it with --admin ADDRESS:PORT",
             ));
         }
-        // What listens on every address is asked on loopback.
+        // A server that listens on all addresses is reached on loopback.
         let ip = match listen.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
         let agent = Agent::config_builder()
-            .timeout_global(Some(ANSWER_TIME_MAX))
+            .timeout_global(Some(REQUEST_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -76,14 +76,14 @@ impl Server {
         })?;
         let status = answer.status().as_u16();
         let body =
-            answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().map_err(|error| {
-                Failure::failed(format!("{url}: the answer broke off: {error}; try again"))
+            answer.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_string().map_err(|error| {
+                Failure::failed(format!("{url}: the response is incomplete: {error}; try again"))
             })?;
         let value: Value = serde_json::from_str(&body).unwrap_or_default();
         match (status, value) {
             (200, Value::Object(object)) => Ok(Value::Object(object)),
             (401, _) => Err(Failure::failed(format!(
-                "{url}: the server wants its token; use --config with the server's configuration, which has [admin] \
+                "{url}: the server requires its token; use --config with the server's configuration, which has [admin] \
                  token"
             ))),
             (status, value) => {
@@ -136,7 +136,7 @@ impl Row for Connection {
     }
 }
 
-/// Shows a listing, part by part, so that a million rows need no more memory than one part.
+/// Prints a listing page by page, so that memory does not grow with the number of rows.
 fn list<T: Row>(server: &Server, name: &str, is_json: bool) -> Result<(), Failure> {
     let mut out = output::buffered();
     let mut widths = Vec::new();
@@ -147,7 +147,7 @@ fn list<T: Row>(server: &Server, name: &str, is_json: bool) -> Result<(), Failur
         let items = answer.get_mut(name).map(Value::take).unwrap_or_default();
         let items: Vec<T> = serde_json::from_value(items).map_err(|error| {
             Failure::failed(format!(
-                "{}: the answer is not understood ({error}); use the server's own version of ringway",
+                "{}: unexpected response ({error}); use the same version of ringway as the server",
                 server.address
             ))
         })?;
@@ -187,7 +187,7 @@ fn write_json<T: Row>(out: &mut impl Write, name: &str, items: &[T], is_first: b
     Ok(())
 }
 
-/// Writes rows aligned with those before them; the first part decides the least widths.
+/// Writes rows aligned with the previous ones; the first page sets the minimum widths.
 fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize>) -> io::Result<()> {
     let rows: Vec<Vec<String>> =
         items.iter().map(|item| item.cells().iter().map(|cell| printable(cell)).collect()).collect();
@@ -223,7 +223,7 @@ fn stats(server: &Server, is_json: bool) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// `59m 12s`.
+/// Formats a duration as `59m 12s`.
 fn duration(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds}s"),
@@ -232,7 +232,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// A cursor as a query's value (RFC 3986 §2.1).
+/// Escapes a cursor for a query string (RFC 3986 §2.1).
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
@@ -250,9 +250,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_is_told_in_two_units() {
-        let told: Vec<_> = [0, 59, 60, 3552, 3600, 90_061].map(duration).into();
-        assert_eq!(told, ["0s", "59s", "1m 0s", "59m 12s", "1h 0m", "25h 1m"]);
+    fn durations_have_two_units() {
+        let shown: Vec<_> = [0, 59, 60, 3552, 3600, 90_061].map(duration).into();
+        assert_eq!(shown, ["0s", "59s", "1m 0s", "59m 12s", "1h 0m", "25h 1m"]);
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_aligned_over_parts_and_obey_no_terminal_codes() {
+    fn rows_are_aligned_over_pages_without_terminal_codes() {
         let connection = |address: &str| Connection {
             transport: "tcp".to_owned(),
             address: address.to_owned(),

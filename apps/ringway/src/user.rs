@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// An import that takes longer shows how far it is.
+/// Time after which an import shows its progress.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
         && !file.exists()
     {
         return Err(Failure::failed(format!(
-            "{}: there is no database and so no user; `ringway user add NAME` makes it, or name its configuration with \
+            "{}: there is no database and therefore no user; create it with `ringway user add NAME`, or give its configuration with \
              --config",
             file.display()
         )));
@@ -46,7 +46,7 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
     }
 }
 
-/// True for a command that shows or changes users that are there already.
+/// True for a command that shows or changes existing users.
 fn needs_users(command: &UserCommand) -> bool {
     match command {
         UserCommand::Add(_) | UserCommand::Import { .. } | UserCommand::Bind { .. } => false,
@@ -65,17 +65,17 @@ struct Users {
 impl Users {
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let (password, is_made) = password(args)?;
+        let (password, is_generated) = password(args)?;
         self.store.add(&user, &self.config.auth.realm, &password)?;
-        self.note_foreign(user.domain());
-        self.tell_password(&user, "added", is_made.then_some(&password))
+        self.warn_of_foreign_domain(user.domain());
+        self.print_password(&user, "added", is_generated.then_some(&password))
     }
 
     fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let (password, is_made) = password(args)?;
+        let (password, is_generated) = password(args)?;
         self.store.passwd(&user, &self.config.auth.realm, &password)?;
-        self.tell_password(&user, "changed", is_made.then_some(&password))
+        self.print_password(&user, "changed", is_generated.then_some(&password))
     }
 
     fn import(&self, file: &Path) -> Result<(), Failure> {
@@ -93,10 +93,10 @@ impl Users {
         }
         let imported = imported?;
         for domain in &imported.domains {
-            self.note_foreign(domain);
+            self.warn_of_foreign_domain(domain);
         }
         let users = imported.users;
-        self.tell(&format!("{users} users imported"), &json!({"imported": users}))
+        self.print(&format!("{users} users imported"), &json!({"imported": users}))
     }
 
     fn list(&self) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ impl Users {
     fn remove(&self, args: &NameArgs) -> Result<(), Failure> {
         let user = self.name(args)?;
         self.store.remove(&user)?;
-        self.tell(&format!("{user} removed"), &json!({"user": user.to_string(), "result": "removed"}))
+        self.print(&format!("{user} removed"), &json!({"user": user.to_string(), "result": "removed"}))
     }
 
     fn bind(&self, args: &NameArgs, contact: &str) -> Result<(), Failure> {
@@ -147,17 +147,17 @@ impl Users {
             .is_ok_and(|uri| uri.scheme() == ringway_sip::Scheme::Sip)
         {
             return Err(Failure::usage(format!(
-                "{contact:?} is no SIP URI; write for example sip:bob@192.0.2.7:5060"
+                "{contact:?} is not a SIP URI; write for example sip:bob@192.0.2.7:5060"
             )));
         }
         let is_new = self.store.bind(&user, contact)?;
-        self.note_foreign(user.domain());
+        self.warn_of_foreign_domain(user.domain());
         if !self.store.is_subscriber(&user)? {
             eprintln!("ringway: note: {user} has no password and cannot register; `user add` gives it one");
         }
         let result = if is_new { "bound" } else { "was bound already" };
         let value = json!({"user": user.to_string(), "contact": contact, "result": result});
-        self.tell(&format!("{user} {result} to {contact}"), &value)
+        self.print(&format!("{user} {result} to {contact}"), &value)
     }
 
     fn unbind(&self, args: &NameArgs, contact: Option<&str>) -> Result<(), Failure> {
@@ -165,10 +165,10 @@ impl Users {
         let removed = self.store.unbind(&user, contact)?;
         let contacts = if removed == 1 { "contact" } else { "contacts" };
         let value = json!({"user": user.to_string(), "result": "unbound", "contacts": removed});
-        self.tell(&format!("{removed} permanent {contacts} taken from {user}"), &value)
+        self.print(&format!("{removed} permanent {contacts} taken from {user}"), &value)
     }
 
-    /// `NAME`, `NAME@DOMAIN` or `sip:NAME@DOMAIN`.
+    /// Parses `NAME`, `NAME@DOMAIN` or `sip:NAME@DOMAIN`.
     fn name(&self, args: &NameArgs) -> Result<UserName, Failure> {
         let given = args.name.strip_prefix("sip:").unwrap_or(&args.name);
         let (name, own) = match given.rsplit_once('@') {
@@ -186,12 +186,12 @@ impl Users {
         Ok(UserName::new(name, domain).map_err(StoreError::from)?)
     }
 
-    /// The domain of users who are named without one.
+    /// Default domain of user names.
     fn domain(&self) -> &str {
         self.config.domains.first().map_or("localhost", String::as_str)
     }
 
-    fn note_foreign(&self, domain: &str) {
+    fn warn_of_foreign_domain(&self, domain: &str) {
         if !self.config.domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
             let source = self.config.source();
             eprintln!(
@@ -200,9 +200,9 @@ impl Users {
         }
     }
 
-    fn tell_password(&self, user: &UserName, done: &str, made: Option<&String>) -> Result<(), Failure> {
+    fn print_password(&self, user: &UserName, done: &str, generated: Option<&String>) -> Result<(), Failure> {
         let mut value = json!({"user": user.to_string(), "result": done});
-        let text = match made {
+        let text = match generated {
             Some(password) => {
                 if let Value::Object(object) = &mut value {
                     object.insert("password".to_owned(), json!(password));
@@ -211,15 +211,15 @@ impl Users {
             }
             None => format!("{user} {done}"),
         };
-        self.tell(&text, &value)
+        self.print(&text, &value)
     }
 
-    fn tell(&self, text: &str, value: &Value) -> Result<(), Failure> {
+    fn print(&self, text: &str, value: &Value) -> Result<(), Failure> {
         if self.is_json { Ok(output::line(&value.to_string())?) } else { Ok(output::line(text)?) }
     }
 }
 
-/// The password, and whether it was made here.
+/// Returns the password, and true if it was generated.
 fn password(args: &PasswordArgs) -> Result<(String, bool), Failure> {
     if !args.password_stdin {
         return Ok((password::generated()?, true));

@@ -1,6 +1,6 @@
-//! The commands through the built program: what they print, where, and their exit status.
+//! Commands of the built program: output and exit status.
 //!
-//! Tested: user, check, show, and what goes wrong with each. Not tested here: serve, which has tests of its own.
+//! Tested: user, check, show, and their errors. Not tested here: serve, which has its own tests.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod program;
@@ -22,7 +22,7 @@ fn ringway(folder: &Path, args: &[&str]) -> Done {
     ringway_with_input(folder, args, "")
 }
 
-/// What a command that did what was asked printed.
+/// JSON output of a command that succeeded.
 fn ringway_json(folder: &Path, args: &[&str]) -> Value {
     let done = ringway(folder, args);
     assert_eq!(done.status, 0, "{done:?}");
@@ -33,7 +33,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// All users, by `user list --json`.
+/// All users, from `user list --json`.
 fn users(folder: &Path) -> Vec<String> {
     let list = ringway_json(folder, &["user", "list", "--json"]);
     let users = list["users"].as_array().unwrap();
@@ -42,7 +42,7 @@ fn users(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_user_is_added_with_a_made_password_shown_once() {
+fn a_user_is_added_with_a_generated_password_shown_once() {
     let folder = folder();
     let out = ringway(folder.path(), &["user", "add", "alice"]).ok();
     let password = out.trim_end().rsplit(' ').next().unwrap();
@@ -90,7 +90,7 @@ fn names_come_with_or_without_their_domain_and_from_the_configuration() {
 }
 
 #[test]
-fn a_file_of_users_is_imported_whole_or_not_at_all() {
+fn a_list_of_users_is_imported_completely_or_not_at_all() {
     let folder = folder();
     let csv = folder.path().join("users.csv");
     fs::write(&csv, "username,password\nalice,one\nbob\n").unwrap();
@@ -108,7 +108,7 @@ fn a_file_of_users_is_imported_whole_or_not_at_all() {
 }
 
 #[test]
-fn permanent_contacts_come_and_go_and_leave_with_their_user() {
+fn permanent_contacts_are_added_removed_and_deleted_with_their_user() {
     let folder = folder();
     let path = folder.path();
     ringway(path, &["user", "add", "bob"]).ok();
@@ -179,7 +179,7 @@ fn a_configuration_is_checked_without_a_start() {
 }
 
 #[test]
-fn a_file_that_is_not_text_is_said_to_be_none() {
+fn a_file_that_is_not_utf_8_is_an_error() {
     let folder = folder();
     let path = folder.path();
     fs::write(path.join("ringway.toml"), b"domains = [\"example.org\"]\n# \xff\xfe\n").unwrap();
@@ -190,7 +190,7 @@ fn a_file_that_is_not_text_is_said_to_be_none() {
 }
 
 #[test]
-fn a_network_that_holds_everybody_is_warned_of() {
+fn a_network_with_every_address_is_warned_of() {
     let folder = folder();
     let path = folder.path();
     fs::write(path.join("open.toml"), "[auth]\ntrusted = [\"192.0.2.0/24\", \"0.0.0.0/0\", \"::/0\"]\n")
@@ -215,7 +215,7 @@ fn a_network_that_holds_everybody_is_warned_of() {
 }
 
 #[test]
-fn without_a_database_there_is_nobody_to_list_or_change() {
+fn without_a_database_no_user_is_listed_or_changed() {
     let folder = folder();
     let path = folder.path();
     for args in [
@@ -254,7 +254,7 @@ fn bad_usage_is_one_line_and_status_2() {
 }
 
 #[test]
-fn every_command_explains_itself_with_examples() {
+fn every_help_text_has_examples() {
     let folder = folder();
     let commands = [
         "",
@@ -282,7 +282,7 @@ fn every_command_explains_itself_with_examples() {
     }
 }
 
-/// A server with more registrations than fit into one answer.
+/// A server with more registrations than one response contains.
 struct Many(u64);
 
 impl View for Many {
@@ -324,7 +324,7 @@ fn serve(count: u64, token: &str) -> AdminServer {
 }
 
 #[test]
-fn registrations_are_shown_as_a_table_and_as_json_with_all_their_parts() {
+fn registrations_are_shown_as_a_table_and_as_json_over_pages() {
     let folder = folder();
     let server = serve(12_000, "");
     let admin = server.address().to_string();
@@ -371,7 +371,7 @@ fn show_takes_address_and_token_from_the_servers_configuration() {
 }
 
 #[test]
-fn without_a_server_show_says_where_it_asked_and_what_to_do() {
+fn without_a_server_show_reports_the_address_and_the_remedy() {
     let folder = folder();
     let mut server = serve(1, "");
     let admin = server.address().to_string();
@@ -384,7 +384,7 @@ fn without_a_server_show_says_where_it_asked_and_what_to_do() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let folder = folder();
     let server = serve(12_000, "");
     let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))

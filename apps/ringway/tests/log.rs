@@ -1,13 +1,13 @@
-//! The log of `ringway serve` through the built program, at each level and in each format, and what it does when its surroundings
-//! are short of something: readers of the log, files.
+//! Log of `ringway serve` in the built program, at each level and in each format, and its behaviour under shortages: an
+//! unread log, file descriptors, memory.
 //!
-//! Tested: refused logins, limits, registrations, calls, messages; hostile text; a log that nobody reads; few open files. Not
-//! tested here: every reason that a call can end for.
+//! Tested: refused logins, limits, registrations, calls, messages; hostile text; an unread log; few open files. Not
+//! tested here: every reason for the end of a call.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
 
-use program::{PATIENCE, Running};
+use program::{Running, TIME_LIMIT};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server in a folder of its own.
+/// A server with its own folder.
 struct Served {
     folder: TempDir,
     running: Running,
@@ -48,7 +48,7 @@ fn serve(log: &str, more: &str) -> Served {
 }
 
 impl Served {
-    /// Ends the server and gives the lines of its log.
+    /// Stops the server and returns the lines of its log.
     fn log(self) -> Vec<String> {
         self.running.end();
         let done = self.running.done();
@@ -59,12 +59,12 @@ impl Served {
     fn client(&self) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(self.udp).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
         socket
     }
 }
 
-/// A request from `socket` with a branch of its own.
+/// A request from `socket` with its own branch.
 fn request(socket: &UdpSocket, method: &str, uri: &str, user: &str, call: &str, lines: &str) -> String {
     let me = socket.local_addr().unwrap();
     format!(
@@ -74,16 +74,16 @@ fn request(socket: &UdpSocket, method: &str, uri: &str, user: &str, call: &str, 
     )
 }
 
-fn hear(socket: &UdpSocket) -> String {
+fn receive(socket: &UdpSocket) -> String {
     let mut room = [0; 4096];
     let count = socket.recv(&mut room).unwrap();
     String::from_utf8_lossy(&room[..count]).into_owned()
 }
 
-/// What comes until a message begins like this.
-fn hear_first(socket: &UdpSocket, start: &str) -> String {
+/// Receives messages until one begins with `start`.
+fn receive_first(socket: &UdpSocket, start: &str) -> String {
     loop {
-        let text = hear(socket);
+        let text = receive(socket);
         if text.starts_with(start) {
             return text;
         }
@@ -93,10 +93,10 @@ fn hear_first(socket: &UdpSocket, start: &str) -> String {
 /// A nonce for the address of this socket.
 fn nonce(socket: &UdpSocket) -> String {
     socket.send(request(socket, "REGISTER", "sip:localhost", "alice", "nonce", "").as_bytes()).unwrap();
-    hear(socket).split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    receive(socket).split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
-/// A digest that proves nothing, with this username.
+/// A digest with a wrong response and this username.
 fn wrong_digest(user: &str, nonce: &str) -> String {
     format!(
         "Authorization: Digest username=\"{user}\", realm=\"localhost\", nonce=\"{nonce}\", uri=\"sip:localhost\", \
@@ -117,18 +117,18 @@ fn answer(request: &str, status: &str, contact: &str) -> String {
 }
 
 #[test]
-fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
+fn refused_logins_are_lines_for_fail2ban_with_any_name() {
     let served = serve("level = \"info\"", "");
     let client = served.client();
-    // A name that would be another line, or another address.
+    // A name that could look like another line, or another address.
     let hostile = "x address=192.0.2.66 reason=wrong-password\t";
     for (call, user) in [("1", hostile), ("2", "alice")] {
         let digest = wrong_digest(user, &nonce(&client));
         client
             .send(request(&client, "REGISTER", "sip:localhost", "alice", call, &digest).as_bytes())
             .unwrap();
-        assert!(hear(&client).starts_with("SIP/2.0 401"));
-        // One line a second for each source.
+        assert!(receive(&client).starts_with("SIP/2.0 401"));
+        // One line per second for each source.
         std::thread::sleep(Duration::from_millis(1100));
     }
     let log = served.log();
@@ -156,12 +156,12 @@ fn refused_logins_are_lines_that_fail2ban_can_read_whatever_the_name() {
 }
 
 #[test]
-fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
+fn a_flood_of_refused_logins_is_logged_in_few_lines_with_a_count() {
     let served = serve("level = \"info\"\nformat = \"json\"", "[limits]\nper_source_rate = 0");
     let client = served.client();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     let mut sent = 0_u64;
-    // The second line comes after a second and says how many were left out.
+    // The second line comes after a second and has the number of suppressed lines.
     let nonce = nonce(&client);
     while !served.running.has_said("suppressed") {
         assert!(Instant::now() < end, "no second line after {sent} logins");
@@ -173,7 +173,7 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
                     .as_bytes(),
             )
             .unwrap();
-        hear(&client);
+        receive(&client);
     }
     let lines: Vec<Value> = served.log().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let refused: Vec<_> = lines.iter().filter(|line| line["message"] == "refused login").collect();
@@ -185,7 +185,7 @@ fn a_flood_of_refused_logins_is_few_lines_with_a_count() {
 }
 
 #[test]
-fn a_limit_is_said() {
+fn a_reached_limit_is_logged() {
     let served = serve("level = \"info\"", "[store]\nurl = \"memory:\"\n[limits]\nper_source_rate = 1");
     let client = served.client();
     for call in 0..50 {
@@ -197,14 +197,14 @@ fn a_limit_is_said() {
 }
 
 #[test]
-fn a_call_that_is_refused_at_once_is_not_ended() {
+fn a_call_refused_at_once_has_no_end_in_the_log() {
     let served = serve("level = \"debug\"", "[store]\nurl = \"memory:\"");
     let client = served.client();
     let at = client.local_addr().unwrap();
     let call = request(&client, "INVITE", "sip:x@203.0.113.1", "alice", "relay", "")
         .replace("alice@localhost", "eve@example.net");
     client.send(call.as_bytes()).unwrap();
-    hear_first(&client, "SIP/2.0 403");
+    receive_first(&client, "SIP/2.0 403");
     let log = served.log();
     let refused = format!(
         "DEBUG call refused call_id=relay from=sip:eve@example.net to=sip:eve@example.net flow=udp:{at} status=403"
@@ -214,36 +214,36 @@ fn a_call_that_is_refused_at_once_is_not_ended() {
 }
 
 #[test]
-fn registrations_and_calls_are_seen_at_debug() {
+fn registrations_and_calls_are_logged_at_debug() {
     let served = serve("level = \"debug\"", "[store]\nurl = \"memory:\"\n[auth]\nenabled = false");
     let (alice, bob) = (served.client(), served.client());
     let contact = format!("sip:bob@{}", bob.local_addr().unwrap());
     let register = |call: &str, expires: u32| {
         let lines = format!("Contact: <{contact}>\r\nExpires: {expires}\r\n");
         bob.send(request(&bob, "REGISTER", "sip:localhost", "bob", call, &lines).as_bytes()).unwrap();
-        hear_first(&bob, "SIP/2.0 200");
+        receive_first(&bob, "SIP/2.0 200");
     };
     register("r1", 600);
     register("r2", 600);
 
     let me = format!("Contact: <sip:alice@{}>\r\n", alice.local_addr().unwrap());
     alice.send(request(&alice, "INVITE", "sip:bob@localhost", "alice", "answered", &me).as_bytes()).unwrap();
-    let invite = hear_first(&bob, "INVITE");
+    let invite = receive_first(&bob, "INVITE");
     bob.send(answer(&invite, "200 OK", &contact).as_bytes()).unwrap();
-    let ok = hear_first(&alice, "SIP/2.0 200");
+    let ok = receive_first(&alice, "SIP/2.0 200");
     let route = ok.split("\r\n").find(|line| line.starts_with("Record-Route:")).unwrap();
     let lines = format!("{}\r\n", route.replace("Record-Route", "Route"));
     let bye = request(&alice, "BYE", &contact, "alice", "answered", &lines)
         .replace("To: <sip:alice@localhost>", "To: <sip:alice@localhost>;tag=callee")
         .replace("CSeq: 1", "CSeq: 2");
     alice.send(bye.as_bytes()).unwrap();
-    let bye = hear_first(&bob, "BYE");
+    let bye = receive_first(&bob, "BYE");
     bob.send(answer(&bye, "200 OK", &contact).as_bytes()).unwrap();
 
     alice.send(request(&alice, "INVITE", "sip:bob@localhost", "alice", "busy", &me).as_bytes()).unwrap();
-    let invite = hear_first(&bob, "INVITE");
+    let invite = receive_first(&bob, "INVITE");
     bob.send(answer(&invite, "486 Busy Here", &contact).as_bytes()).unwrap();
-    hear_first(&alice, "SIP/2.0 486");
+    receive_first(&alice, "SIP/2.0 486");
     register("r3", 0);
 
     let mut carol = TcpStream::connect(served.tcp).unwrap();
@@ -279,14 +279,14 @@ fn registrations_and_calls_are_seen_at_debug() {
 }
 
 #[test]
-fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
+fn messages_are_logged_at_trace_on_one_line_without_credentials() {
     for format in ["text", "json"] {
         let log = format!("level = \"trace\"\nformat = \"{format}\"");
         let served = serve(&log, "[store]\nurl = \"memory:\"");
         let client = served.client();
         let options = request(&client, "OPTIONS", "sip:localhost", "alice", "1", &wrong_digest("alice", "n"));
         client.send(options.as_bytes()).unwrap();
-        hear(&client);
+        receive(&client);
         let at = client.local_addr().unwrap();
         let log = served.log();
         let lines: Vec<_> = log.iter().filter(|line| line.contains("OPTIONS")).collect();
@@ -308,7 +308,7 @@ fn messages_are_seen_at_trace_on_one_line_and_without_credentials() {
     }
 }
 
-/// The guide's pattern for fail2ban, with what fail2ban puts in for `<HOST>`.
+/// The user guide's pattern for fail2ban, with fail2ban's expansion of `<HOST>`.
 fn failregex() -> regex_lite::Regex {
     let guide = include_str!("../../../docs/user-guide.md");
     let pattern = guide.lines().find_map(|line| line.strip_prefix("failregex = ")).unwrap();
@@ -316,7 +316,7 @@ fn failregex() -> regex_lite::Regex {
 }
 
 #[test]
-fn no_text_from_the_network_is_a_refused_login_at_any_level() {
+fn no_text_from_the_network_looks_like_a_refused_login() {
     const LINE: &str =
         "2026-01-02T03:04:05.678901Z  INFO refused login user=b address=192.0.2.66 reason=wrong-password";
     for format in ["text", "json"] {
@@ -369,7 +369,7 @@ fn no_text_from_the_network_is_a_refused_login_at_any_level() {
 }
 
 #[test]
-fn a_reload_that_changes_the_bound_on_memory_is_refused() {
+fn a_reload_that_changes_the_memory_limit_is_refused() {
     let served = serve("level = \"info\"", "[limits]\nmemory_mb = 64");
     let file = served.folder.path().join("ringway.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -383,7 +383,7 @@ fn a_reload_that_changes_the_bound_on_memory_is_refused() {
 }
 
 #[test]
-fn nothing_is_said_when_the_log_is_off() {
+fn nothing_is_logged_when_the_log_is_off() {
     let served = serve("level = \"off\"", "");
     let client = served.client();
     client
@@ -399,13 +399,13 @@ fn nothing_is_said_when_the_log_is_off() {
             .as_bytes(),
         )
         .unwrap();
-    hear(&client);
+    receive(&client);
     assert_eq!(served.log(), [] as [&str; 0]);
 }
 
-/// More is logged than a pipe holds, and nobody reads it.
+/// More is logged than a pipe holds, and it is not read.
 #[test]
-fn a_log_that_nobody_reads_stops_nobody() {
+fn an_unread_log_does_not_block_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let more = "[store]\nurl = \"memory:\"\n[limits]\nper_source_rate = 0";
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"trace\"", more)).unwrap();
@@ -422,15 +422,15 @@ fn a_log_that_nobody_reads_stops_nobody() {
     let udp = ready.split_whitespace().find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(udp).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIME_LIMIT)).unwrap();
     let padding = format!("X-Padding: {}\r\n", "x".repeat(7000));
     for call in 0..3000 {
         let options = request(&client, "OPTIONS", "sip:localhost", "alice", &call.to_string(), &padding);
         client.send(options.as_bytes()).unwrap();
-        assert!(hear(&client).starts_with("SIP/2.0 200"));
+        assert!(receive(&client).starts_with("SIP/2.0 200"));
     }
     assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap().success());
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     let status = loop {
         if let Some(status) = server.try_wait().unwrap() {
             break status;
@@ -443,7 +443,7 @@ fn a_log_that_nobody_reads_stops_nobody() {
 
 /// Many peers connect, and the process may open 256 files.
 #[test]
-fn connections_leave_files_to_the_administrator() {
+fn connections_leave_file_descriptors_to_the_admin_api() {
     let folder = tempfile::tempdir().unwrap();
     let more = "[store]\nurl = \"memory:\"\n[limits]\nmax_connections_per_source = 0";
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
@@ -463,9 +463,9 @@ fn connections_leave_files_to_the_administrator() {
     assert_eq!(running.done().status, 0);
 }
 
-/// A source begins many long messages, and its connections may hold a quarter of 16 MiB together.
+/// A source sends many incomplete long messages; its connections may hold a quarter of 16 MiB together.
 #[test]
-fn connections_hold_no_more_memory_than_the_administrator_allows() {
+fn connections_respect_the_memory_limit() {
     let folder = tempfile::tempdir().unwrap();
     let more = "[store]\nurl = \"memory:\"\n[limits]\nmemory_mb = 16";
     fs::write(folder.path().join("ringway.toml"), configuration("level = \"info\"", more)).unwrap();
@@ -474,16 +474,16 @@ fn connections_hold_no_more_memory_than_the_administrator_allows() {
     assert_eq!(reserved_bytes(&admin), 0);
     let begin_message = || {
         let mut peer = TcpStream::connect(tcp).unwrap();
-        // An error: the connection has been closed for its size.
+        // An error means that the connection was closed because of its size.
         let _ = peer.write_all(&[b"OPTIONS sip:a SIP/2.0\r\nX: ", &[b'x'; 60_000][..]].concat());
         peer
     };
     let peers: Vec<_> = (0..90).map(|_| begin_message()).collect();
     running.says("limit reached limit=stream_source_closes");
     let until = |what: &str, holds: &dyn Fn(u64) -> bool| {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIME_LIMIT;
         while !holds(reserved_bytes(&admin)) {
-            assert!(Instant::now() < end, "in vain: {what}");
+            assert!(Instant::now() < end, "timed out: {what}");
             std::thread::sleep(Duration::from_millis(10));
         }
     };
@@ -513,10 +513,10 @@ fn reserved_bytes(admin: &str) -> u64 {
     serde_json::from_str::<serde_json::Value>(body).unwrap()["reserved_bytes"].as_u64().unwrap()
 }
 
-/// The admin API's answer for its counters.
+/// Response of the admin API with its counters.
 fn stats(admin: &str) -> String {
     let mut client = TcpStream::connect(admin).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIME_LIMIT)).unwrap();
     client.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();

@@ -1,8 +1,8 @@
-//! `ringway call`, `ringway answer` and `ringway demo` through the built program.
+//! `ringway call`, `ringway answer` and `ringway demo` of the built program.
 //!
-//! Tested: calls on loopback, direct and through the server, with and without SRTP; what is heard; the JSON object; hold;
-//! keys; ZRTP's memory; protection that is taken away; refusals; exit status; options that are refused. Not tested here: other phones, which `xtask interop`
-//! has, and exact timing, which the benchmarks have.
+//! Tested: calls on loopback, direct and through the server, with and without SRTP; the received sound; the JSON object;
+//! hold; DTMF; retained secrets of ZRTP; removal of protection; refusals; exit status; refused options. Not tested here:
+//! other phones (`xtask interop`), exact timing (the benchmarks).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -25,7 +25,7 @@ fn ringway(args: &[&str]) -> Done {
     start(args, "").done()
 }
 
-/// Bob on a free port of loopback, who answers one call.
+/// Starts bob on a free port of loopback; he answers one call.
 fn bob(args: &[&str]) -> (Running, String) {
     let mut all =
         vec!["answer", "--as", "sip:bob@127.0.0.1", "--bind", "127.0.0.1:0", "--count", "1", "--json"];
@@ -35,35 +35,35 @@ fn bob(args: &[&str]) -> (Running, String) {
     (bob, uri)
 }
 
-/// Alice, who calls.
+/// Runs alice's call.
 fn alice(uri: &str, args: &[&str]) -> Done {
     let mut all = vec!["call", uri, "--json"];
     all.extend(args);
     ringway(&all)
 }
 
-/// The share of a file's sound, without its edges, that is at one frequency (Goertzel).
+/// Fraction of a recording's energy, without its edges, at one frequency (Goertzel).
 fn share_at(path: &Path, frequency_hz: f64) -> f64 {
     let mut file = hound::WavReader::open(path).unwrap();
     let spec = file.spec();
     assert_eq!((spec.channels, spec.sample_rate, spec.bits_per_sample), (1, 8000, 16));
     let samples: Vec<f64> = file.samples::<i16>().map(|sample| f64::from(sample.unwrap())).collect();
-    // What is before the first packet and after the last is silence.
+    // Before the first packet and after the last there is silence.
     let first = samples.iter().position(|sample| sample.abs() > 500.0).unwrap_or(0);
     let last = samples.iter().rposition(|sample| sample.abs() > 500.0).unwrap_or(0);
-    let heard = samples.get(first + 800..last.saturating_sub(800)).unwrap_or_default();
-    assert!(heard.len() > 4000, "{} samples of sound in {}", heard.len(), samples.len());
-    tone::energy_at(heard, frequency_hz / 8000.0) / tone::energy(heard)
+    let middle = samples.get(first + 800..last.saturating_sub(800)).unwrap_or_default();
+    assert!(middle.len() > 4000, "{} samples of sound in {}", middle.len(), samples.len());
+    tone::energy_at(middle, frequency_hz / 8000.0) / tone::energy(middle)
 }
 
 fn file(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).to_str().unwrap().to_owned()
 }
 
-/// Every field of the contract, and what a call on loopback must have.
+/// Checks every field of INTERFACE.md, and the values of a call on loopback.
 fn assert_is_a_good_call(value: &Value) {
     assert_eq!((&value["result"], &value["status"]), (&"answered".into(), &200.into()), "{value:#}");
-    // A machine that gives no processor for half a second must not fail this: exact timing is for the benchmarks.
+    // A thread that is not scheduled for half a second must not fail this: exact timing is measured by the benchmarks.
     assert!(value["setup_ms"].as_f64().unwrap() < 10_000.0 && value["duration_s"].is_number(), "{value:#}");
     let number =
         |field: &str| value["received"][field].as_f64().unwrap_or_else(|| panic!("{field}: {value:#}"));
@@ -77,7 +77,7 @@ fn assert_is_a_good_call(value: &Value) {
 }
 
 #[test]
-fn each_hears_the_others_tone_and_both_say_what_protected_it() {
+fn both_receive_the_tone_and_report_the_protection() {
     let folder = tempfile::tempdir().unwrap();
     let (at_alice, at_bob) = (file(&folder, "alice.wav"), file(&folder, "bob.wav"));
     let (bob, uri) = bob(&["--play", "tone:600", "--record", &at_bob]);
@@ -97,7 +97,7 @@ fn each_hears_the_others_tone_and_both_say_what_protected_it() {
 }
 
 #[test]
-fn the_suite_and_the_codec_are_those_asked_for() {
+fn the_requested_suite_and_codec_are_used() {
     let cases = [
         (&["--srtp", "none"][..], "none", Value::Null, 0),
         (
@@ -133,7 +133,7 @@ fn the_suite_and_the_codec_are_those_asked_for() {
 }
 
 #[test]
-fn with_zrtp_both_have_the_same_words_to_compare() {
+fn with_zrtp_both_have_the_same_sas() {
     let (bob, uri) = bob(&["--play", "speech", "--srtp", "zrtp"]);
     let alice = alice(&uri, &["--duration", "3", "--play", "speech", "--srtp", "zrtp"]);
     let (alice, bob) = (alice.json(), bob.done().json());
@@ -142,7 +142,7 @@ fn with_zrtp_both_have_the_same_words_to_compare() {
     assert_eq!(alice["security"]["sas"], bob["security"]["sas"]);
 }
 
-/// Calls with ZRTP between two phones with memories; what each says of the other at the end.
+/// Makes calls with ZRTP between two phones with ZID caches; returns both final reports of each call.
 fn zrtp_calls(files: [&str; 2], count: usize) -> Vec<[Value; 2]> {
     let one = |file| ["--srtp", "zrtp", "--play", "speech", "--zrtp-cache", file];
     let (at_alice, at_bob) = (one(files[0]), one(files[1]));
@@ -159,21 +159,21 @@ fn zrtp_calls(files: [&str; 2], count: usize) -> Vec<[Value; 2]> {
 }
 
 #[test]
-fn a_phone_of_an_earlier_call_is_known_again_and_one_that_should_be_known_and_is_not_is_told() {
+fn a_retained_secret_is_recognised_and_a_missing_one_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (at_alice, at_bob) = (file(&folder, "alice.zrtp"), file(&folder, "bob.zrtp"));
     let calls = zrtp_calls([&at_alice, &at_bob], 3);
     for (call, expected) in calls.iter().zip(["first_call", "continued", "continued"]) {
         for security in call {
             assert_eq!(security["continuity"], expected, "{security:#}");
-            assert_eq!(security["sas_verified"], false, "nobody has compared it");
+            assert_eq!(security["sas_verified"], false, "the SAS was not compared");
         }
     }
     assert!(calls[0][0]["sas"] != calls[1][0]["sas"], "each call has a key of its own: {calls:?}");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&at_bob).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 
-    // Bob is the same by name and has forgotten the secret: somebody else could be so too.
+    // Bob has the same name but has lost the secret: another caller could present itself so too.
     let text = std::fs::read_to_string(&at_bob).unwrap();
     let kept: String =
         text.lines().filter(|line| !line.starts_with("phone ")).map(|line| format!("{line}\n")).collect();
@@ -191,7 +191,7 @@ fn a_phone_of_an_earlier_call_is_known_again_and_one_that_should_be_known_and_is
 }
 
 #[test]
-fn hold_and_resume_keep_sound_both_ways_and_keys_arrive() {
+fn sound_works_after_resume_and_dtmf_arrives() {
     let folder = tempfile::tempdir().unwrap();
     let at_bob = file(&folder, "bob.wav");
     let (bob, uri) = bob(&["--play", "tone:600", "--record", &at_bob]);
@@ -211,7 +211,7 @@ fn hold_and_resume_keep_sound_both_ways_and_keys_arrive() {
 }
 
 #[test]
-fn a_hold_that_cannot_be_sent_is_told() {
+fn a_hold_that_cannot_be_sent_is_reported() {
     let (bob, uri) = bob(&["--hold-at", "0.2", "--duration", "0.5"]);
     let mut peer = Peer::new();
     peer.contact = "sips:peer@127.0.0.1".to_owned();
@@ -221,7 +221,8 @@ fn a_hold_that_cannot_be_sent_is_told() {
     assert_eq!(bob.json()["result"], "answered");
 }
 
-/// Lets a peer that is protected in a call with `phone` take the protection away: its status, what the phone said, and how it ended.
+/// Makes a peer in a protected call with `phone` offer unprotected media; returns its status, the phone's output, and
+/// the result.
 fn taken_away(mut peer: Peer, phone: Running) -> (u16, String, Value) {
     assert!(peer.receives_packets_of(PROTECTED_BYTES, 20));
     let (status, answer) = peer.change(Offer::Bare);
@@ -238,7 +239,7 @@ fn taken_away(mut peer: Peer, phone: Running) -> (u16, String, Value) {
 }
 
 #[test]
-fn protection_is_taken_away_only_from_who_allows_it() {
+fn protection_is_removed_only_if_the_phone_permits_it() {
     for srtp in [&[][..], &["--srtp", "sdes"]] {
         for is_allowed in [false, true] {
             let allowed: &[&str] = if is_allowed { &["--allow-downgrade"] } else { &[] };
@@ -269,7 +270,7 @@ fn protection_is_taken_away_only_from_who_allows_it() {
 }
 
 #[test]
-fn tcp_carries_a_call_too() {
+fn a_call_works_over_tcp() {
     let (bob, uri) = bob(&["--play", "speech"]);
     let alice = alice(&uri, &["--duration", "2", "--transport", "tcp", "--play", "speech", "--trace"]);
     assert!(alice.err.contains("tcp:127.0.0.1") && alice.err.contains("INVITE sip:bob@"), "{alice:?}");
@@ -300,7 +301,7 @@ fn a_call_fails_at_once_when_its_connection_ends_before_the_answer() {
             stream.write_all(text.as_bytes()).unwrap();
         }
         drop(stream);
-        // Without the report it is 408: after 32 s, or when it has rung for 180 s.
+        // Without the report the status is 408: after 32 s, or after 180 s of ringing.
         let done = alice.done();
         assert_eq!((done.status, &done.json()["result"]), (1, &"failed".into()), "{done:?}");
         assert_eq!(done.json()["status"], 503, "{done:?}");
@@ -308,7 +309,7 @@ fn a_call_fails_at_once_when_its_connection_ends_before_the_answer() {
 }
 
 #[test]
-fn a_refused_call_is_told_and_fails() {
+fn a_refused_call_is_reported_and_fails() {
     let (bob, uri) = bob(&["--reject", "603"]);
     let alice = alice(&uri, &[]);
     let value = alice.json();
@@ -319,7 +320,7 @@ fn a_refused_call_is_told_and_fails() {
     );
     assert_eq!(value["security"]["method"], "none");
     assert_eq!(bob.done().json()["result"], "rejected");
-    // One of them insists on protection, the other on none.
+    // One phone requires SRTP, the other does not accept it.
     let (bob, uri) = self::bob(&["--srtp", "none"]);
     let alice = self::alice(&uri, &["--srtp", "sdes"]);
     assert_eq!((alice.status, &alice.json()["status"]), (1, &488.into()), "{alice:?}");
@@ -327,7 +328,7 @@ fn a_refused_call_is_told_and_fails() {
 }
 
 #[test]
-fn nobody_there_and_nobody_answering_are_failures() {
+fn unreachable_and_unanswered_calls_are_failures() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("sip:bob@{}", free.local_addr().unwrap());
     let alice = alice(&uri, &["--ring-s", "1"]);
@@ -340,19 +341,19 @@ fn nobody_there_and_nobody_answering_are_failures() {
     assert_eq!(bob.done().json()["result"], "cancelled");
 }
 
-/// One that answers is in `xtask interop`.
+/// A STUN server that answers is tested by `xtask interop`.
 #[test]
-fn a_stun_server_that_is_silent_ends_no_call() {
+fn a_stun_server_without_an_answer_ends_no_call() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = silent.local_addr().unwrap().to_string();
     let (bob, uri) = bob(&["--play", "speech"]);
     let args = ["--stun", &server, "--ring-s", "2", "--duration", "2", "--play", "speech"];
     let alice = alice(&uri, &args);
-    assert!(alice.err.contains("no address from outside, the own one is offered"), "{alice:?}");
+    assert!(alice.err.contains("no public address, the local one is offered"), "{alice:?}");
     assert_is_a_good_call(&alice.json());
     assert_is_a_good_call(&bob.done().json());
     let mut request = [0; 100];
-    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(TIME_LIMIT)).unwrap();
     let (length, _) = silent.recv_from(&mut request).unwrap();
     assert!(length >= 20 && request[..2] == [0, 1], "a Binding request (RFC 8489 §5): {request:?}");
 }
@@ -410,7 +411,7 @@ fn through_the_server_with_digest() {
 }
 
 #[test]
-fn a_realm_that_is_not_the_domain_is_learnt_by_registering_or_pinned() {
+fn a_realm_other_than_the_domain_is_learnt_by_registering_or_pinned() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("ringway.toml");
     let text = format!(
@@ -447,7 +448,7 @@ fn a_realm_that_is_not_the_domain_is_learnt_by_registering_or_pinned() {
 }
 
 #[test]
-fn a_password_is_a_line_and_nobody_waits_for_more() {
+fn a_password_is_one_line_and_input_need_not_end() {
     let (bob, uri) = bob(&[]);
     let server = uri.rsplit('@').next().unwrap();
     let args =
@@ -466,7 +467,7 @@ fn a_password_is_a_line_and_nobody_waits_for_more() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_refused_by_name() {
+fn unsupported_options_are_refused_by_name() {
     for (args, word) in [
         (&["--transport", "tls"][..], "tls"),
         (&["--srtp", "dtls"], "dtls"),
@@ -482,7 +483,7 @@ fn what_is_not_there_yet_is_refused_by_name() {
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_line() {
+fn wrong_usage_is_reported_in_one_line() {
     for (args, word) in [
         (&["call"][..], "URI"),
         (&["call", "bob"], "sip:bob@example.org"),
@@ -527,20 +528,20 @@ fn the_demo_shows_a_call_and_is_quick() {
     assert_eq!(value["result"], "ok", "{value:#}");
 }
 
-/// Of an RTP packet with 20 ms of G.711, and of the same as SRTP with a tag of 80 bits.
+/// Length of an RTP packet with 20 ms of G.711, and of the same packet as SRTP with an 80-bit tag.
 const PLAIN_BYTES: usize = 172;
 const PROTECTED_BYTES: usize = 182;
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of any wait.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_call_that_is_taken_back_at_once_ends_nothing_but_itself() {
+fn a_call_cancelled_at_once_ends_only_itself() {
     let bob = start(&["answer", "--as", "sip:bob@127.0.0.1", "--bind", "127.0.0.1:0", "--count", "11"], "");
     let uri = format!("sip:bob@{}", bob.address());
     let mut stranger = Peer::new();
     for _ in 0..10 {
-        // Bob has one call at a time: 486 would mean that an earlier one had not ended.
+        // Bob accepts one call at a time: 486 would mean that an earlier one had not ended.
         let status = stranger.call_and_cancel(&uri);
         assert!([200, 487].contains(&status), "{status}");
     }
@@ -551,7 +552,7 @@ fn a_call_that_is_taken_back_at_once_ends_nothing_but_itself() {
 }
 
 #[test]
-fn who_hangs_up_when_the_other_does_has_made_a_call_all_the_same() {
+fn crossing_byes_are_a_successful_call() {
     let calls = [(); 12].map(|()| {
         std::thread::spawn(|| {
             let (bob, uri) = bob(&["--duration", "1"]);
@@ -569,7 +570,7 @@ fn who_hangs_up_when_the_other_does_has_made_a_call_all_the_same() {
 }
 
 #[test]
-fn who_cannot_record_says_so_to_the_caller_too() {
+fn a_phone_that_cannot_record_refuses_the_call() {
     let folder = tempfile::tempdir().unwrap();
     let (bob, uri) = bob(&["--record", &file(&folder, "missing/bob.wav")]);
     let alice = alice(&uri, &["--ring-s", "20"]);

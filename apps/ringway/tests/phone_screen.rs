@@ -1,11 +1,11 @@
-//! `ringway phone` in a terminal: the built program behind a pseudo-terminal (util-linux's `script`), its screen read
-//! back by a terminal emulator.
+//! `ringway phone` in a terminal: the built program in a pseudo-terminal (util-linux's `script`), whose screen is read
+//! by a terminal emulator.
 //!
-//! Tested: first start and login, a call through the server with SRTP, hold, keys, call waiting, transfer, the ladder,
-//! ZRTP's memory of what was compared, leaving, what is left on the disk and in the terminal; a signal; starts that are refused. Not tested here: each screen in detail,
-//! which the unit tests have.
+//! Tested: first start and login, a call through the server with SRTP, hold, DTMF, call waiting, transfer, the ladder,
+//! the verified SAS of ZRTP, quitting, the state of disk and terminal afterwards; a signal; refused starts. Not tested
+//! here: each screen in detail (unit tests).
 //!
-//! `RINGWAY_PICTURES=write cargo test -p ringway --test phone_screen` writes what was seen to `docs/pictures`.
+//! `RINGWAY_PICTURES=write cargo test -p ringway --test phone_screen` writes the screens to `docs/pictures`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../ui/src/svg.rs"]
@@ -13,7 +13,7 @@ mod picture;
 mod program;
 
 use picture::{Glyph, Look};
-use program::{LOOK_EVERY, Output, PATIENCE, Running};
+use program::{Output, POLL_INTERVAL, Running, TIME_LIMIT};
 use std::fs;
 use std::io::Write;
 use std::num::NonZero;
@@ -34,7 +34,7 @@ const F5: &str = "\x1b[15~";
 const F6: &str = "\x1b[17~";
 const F7: &str = "\x1b[18~";
 
-/// `ringway phone` in a terminal of 80 by 24.
+/// `ringway phone` in a terminal of 80 by 24 cells.
 struct Terminal {
     script: Child,
     keys: ChildStdin,
@@ -71,20 +71,20 @@ impl Terminal {
         parser
     }
 
-    /// The window as text, once it shows all of this.
+    /// Waits until the window shows all texts, and returns its text.
     fn shows(&self, texts: &[&str]) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIME_LIMIT;
         loop {
             let shown = self.screen().screen().contents();
             if texts.iter().all(|text| shown.contains(text)) {
                 return shown;
             }
             assert!(Instant::now() < end, "it does not show {texts:?}, but:\n{shown}");
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Writes the window as a picture, if that is wanted.
+    /// Writes the window as a picture, if requested.
     fn picture(&self, name: &str) {
         if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
             let file = format!("{}/../../docs/pictures/phone-{name}.svg", env!("CARGO_MANIFEST_DIR"));
@@ -94,26 +94,26 @@ impl Terminal {
         }
     }
 
-    /// Lets some seconds go by, so that there is something to see.
+    /// Waits some seconds, so that the picture shows statistics.
     fn pause_for_picture(&self) {
         if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
             std::thread::sleep(Duration::from_secs(12));
         }
     }
 
-    /// Waits for its end, and gives its exit status.
+    /// Waits for the end, and returns the exit status.
     fn ends(&mut self) -> i32 {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(status) = self.script.try_wait().unwrap() {
                 return status.code().unwrap();
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.screen().screen().contents());
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The terminal was given back: the other page is gone, the cursor is seen.
+    /// True if the terminal was restored: the primary screen is shown, the cursor is visible.
     fn is_restored(&self) -> bool {
         let screen = self.screen();
         !screen.screen().alternate_screen()
@@ -149,7 +149,7 @@ fn rows(screen: &vt100::Screen) -> Vec<Vec<Glyph>> {
     (0..24).map(|row| (0..80).map(|column| glyph(row, column)).collect()).collect()
 }
 
-/// A server with alice, bob and carol, whose passwords are their names, and where it is.
+/// Starts a server with alice, bob and carol, whose passwords are their names; returns it with its address.
 fn server(folder: &TempDir) -> (Running, String) {
     let config = "domains = [\"localhost\"]\nlisten = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
@@ -266,14 +266,14 @@ fn zrtp_shows_the_same_sas_at_both_ends() {
     assert_eq!(phone.ends(), 0);
 }
 
-/// What a phone shows to compare, once it shows that and `text`.
+/// Waits for the SAS and `text`, and returns the SAS.
 fn sas(phone: &Terminal, text: &str) -> String {
     let shown = phone.shows(&["ZRTP  AES", "SAS ", text]);
     shown.split("SAS ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
 }
 
 #[test]
-fn what_two_people_compared_once_both_phones_know_in_the_next_call() {
+fn a_verified_sas_is_recognised_in_the_next_call() {
     let folders = [tempdir().unwrap(), tempdir().unwrap()];
     let (mut alice, _) = direct_phone(folders[0].path(), "alice", "srtp = \"zrtp\"");
     let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob", "srtp = \"zrtp\"");
@@ -304,7 +304,8 @@ fn what_two_people_compared_once_both_phones_know_in_the_next_call() {
     assert!(strings[0] != strings[2], "the second call has a string of its own: {strings:?}");
 }
 
-/// `ringway phone` without a server, and where it is called; `call` is what its configuration says of calls.
+/// Starts `ringway phone` without a server; returns it with its URI. `call` is the `[call]` section of its
+/// configuration.
 fn direct_phone(folder: &Path, name: &str, call: &str) -> (Terminal, String) {
     let settings = format!(
         "[account]\nuri = \"sip:{name}@127.0.0.1\"\nregister = false\n[call]\n{call}\n[audio]\nenabled = false\n\
@@ -319,7 +320,7 @@ fn direct_phone(folder: &Path, name: &str, call: &str) -> (Terminal, String) {
 }
 
 #[test]
-fn a_transfer_goes_from_phone_to_phone_when_its_person_agrees() {
+fn a_transfer_is_executed_when_the_user_agrees() {
     let folders = [tempdir().unwrap(), tempdir().unwrap()];
     let (mut alice, _) = direct_phone(folders[0].path(), "alice", "");
     let (mut bob, bob_at) = direct_phone(folders[1].path(), "bob", "");
@@ -352,7 +353,7 @@ fn a_transfer_goes_from_phone_to_phone_when_its_person_agrees() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back() {
+fn a_signal_restores_the_terminal() {
     let folder = tempdir().unwrap();
     let mut phone = Terminal::open(folder.path());
     phone.shows(&["Welcome"]);
@@ -364,7 +365,7 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_terminal_that_is_gone_ends_it() {
+fn a_closed_terminal_ends_the_phone() {
     let folder = tempdir().unwrap();
     let mut phone = Terminal::open(folder.path());
     phone.shows(&["Welcome"]);
@@ -372,16 +373,16 @@ fn a_terminal_that_is_gone_ends_it() {
     phone.script.kill().unwrap();
     phone.script.wait().unwrap();
     let status = Path::new("/proc").join(pid.trim()).join("stat");
-    let end = Instant::now() + PATIENCE;
-    // What has ended and waits for its parent to look has ended.
+    let end = Instant::now() + TIME_LIMIT;
+    // A zombie has ended.
     while fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
         assert!(Instant::now() < end, "it still runs");
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 #[test]
-fn starts_that_are_refused_say_why_in_a_line() {
+fn refused_starts_report_the_reason_in_one_line() {
     let refused = |folder: &Path| Running::start(folder, &["phone"], "").done().refused(2);
     let folder = tempdir().unwrap();
     assert!(refused(folder.path()).contains("needs a terminal"));

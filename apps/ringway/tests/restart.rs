@@ -1,5 +1,5 @@
-//! What `ringway serve` keeps of registrations over a restart: after damage to its journal, after users were removed and
-//! added again, at the limits of the store.
+//! Registrations of `ringway serve` after a restart: with a damaged journal, after users were removed and added again,
+//! at the limits of the store.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A folder with a configuration: strict, no passwords, room for `contacts` contacts of a user.
+/// A folder with a configuration: strict durability, no authentication, `contacts` contacts per user.
 fn folder(contacts: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
@@ -40,9 +40,9 @@ impl Server {
         Self { program, sip }
     }
 
-    /// Registers contacts of a user and gives the status of the answer.
+    /// Registers contacts of a user and returns the status of the response.
     fn register(&self, user: &str, contacts: &[String]) -> u16 {
-        // By TCP: an answer lists all contacts, and a datagram has no room for many.
+        // Over TCP: a response lists all contacts, and many do not fit into a datagram.
         let mut socket = TcpStream::connect(&self.sip).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -69,7 +69,7 @@ impl Server {
         Running::start(folder, &["show", what, "--json", "--admin", &admin], "").done().json()
     }
 
-    /// What `ringway show registrations` lists: address-of-record and contact.
+    /// Output of `ringway show registrations`: address-of-record and contact.
     fn registrations(&self, folder: &Path) -> BTreeSet<(String, String)> {
         let listed = self.show(folder, "registrations");
         let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
@@ -83,7 +83,7 @@ fn contact(n: u32) -> String {
 }
 
 #[test]
-fn after_a_flipped_bit_it_starts_with_the_rest_and_names_who_is_lost() {
+fn after_a_flipped_bit_it_starts_with_the_rest_and_logs_the_loss() {
     let folder = folder(10);
     let server = Server::start(folder.path());
     for n in 0..20 {
@@ -131,7 +131,7 @@ fn a_damaged_copy_of_a_header_is_a_warning_and_loses_nothing() {
 }
 
 #[test]
-fn what_one_user_was_told_is_registered_is_there_after_a_restart_however_much_it_is() {
+fn every_confirmed_registration_of_a_user_survives_a_restart() {
     let folder = folder(1000);
     let server = Server::start(folder.path());
     let long = "x".repeat(1900);
@@ -150,9 +150,9 @@ fn what_one_user_was_told_is_registered_is_there_after_a_restart_however_much_it
     assert_eq!(server.registrations(folder.path()).len(), before.len());
 }
 
-/// With or without a server that runs meanwhile.
+/// With and without a server that runs meanwhile.
 #[test]
-fn a_user_that_is_removed_and_added_again_has_no_registrations_left() {
+fn a_user_removed_and_added_again_has_no_registrations() {
     let folder = folder(10);
     let user = |command: &str| {
         Running::start(folder.path(), &["user", command, "bob", "--password-stdin"], "secret\n")

@@ -10,7 +10,7 @@ use crate::{Card, StationCounters};
 use alloc::boxed::Box;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Outbox, PacedNode, Token, tick_after};
 
 /// A [`Station`] with an optional [`PacedNode`] at two of its ports.
 pub struct PacedStation<C, N: Node, P> {
@@ -65,7 +65,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
     /// Runs `machine` at `ports`. The index of a port is its [`ListenerId`]; for media the ports are RTP and RTCP.
     /// Replaces a running machine.
     pub fn start(&mut self, mut machine: P, ports: [u16; 2], now: Instant) {
-        let due = now + machine.beat();
+        let due = now + machine.packet_interval();
         let mut next = Outbox::with_capacity(ARENA_PACKETS, ARENA_BYTES);
         machine.prepare(now, due, &mut next);
         self.paced = Some(Paced {
@@ -168,7 +168,7 @@ impl<P: PacedNode> Paced<P> {
         self.counters.beats += 1;
         self.counters.beats_late += u64::from(late > LATE);
         self.counters.late_max = self.counters.late_max.max(late);
-        let (due, skipped) = beat_after(self.due, now, self.machine.beat());
+        let (due, skipped) = tick_after(self.due, now, self.machine.packet_interval());
         self.due = due;
         self.counters.beats_skipped += skipped;
         self.left = DATAGRAMS_PER_BEAT;

@@ -10,26 +10,26 @@ use std::sync::Arc;
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The time the nodes see; give the one they were made with.
+    /// Clock of the runtime; must be the one with which the nodes were created.
     pub clock: Clock,
     /// Treatment of packets that confirm that something is stored.
     pub marked_packets: MarkedPackets,
-    /// The longest message a stream may bring, bytes.
+    /// Maximum length of a message on a stream in bytes.
     pub max_message_bytes: usize,
-    /// Connections open at a time, accepted and dialled together; more are refused.
+    /// Maximum number of open connections, accepted and dialled; more are refused.
     pub max_connections: usize,
-    /// Accepted connections of one source at a time; 0: no limit, nor on the bytes that a source's connections hold. An IPv6
-    /// source is a /64 network.
+    /// Maximum number of accepted connections of one source; 0: no limit, also not on the memory of a source's
+    /// connections. An IPv6 source is a /64 network.
     pub max_connections_per_source: usize,
-    /// Datagrams received or sent with one call, 1 to 64.
+    /// Maximum number of datagrams per system call, 1 to 64.
     pub datagram_batch: usize,
-    /// What one stream connection may take.
+    /// Limits of one stream connection.
     pub streams: StreamLimits,
-    /// Bound on the bytes that stream connections hold: begun messages and unread output. `None`: no bound on all together.
+    /// Limit of the bytes that stream connections hold: incomplete messages and unread output. `None`: no common limit.
     pub memory: Option<Arc<MemoryBound>>,
-    /// Spreads messages over the nodes; secret, the same that the nodes were filled by.
+    /// Secret key that assigns messages to shards; must be the one with which the nodes were filled.
     pub shard_key: ShardKey,
-    /// Gets every message, if somebody wants to see them.
+    /// Called with every message, if set.
     pub trace: Option<MessageTrace>,
 }
 

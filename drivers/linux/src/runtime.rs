@@ -1,4 +1,4 @@
-//! The whole: worker threads over bound listeners and shards, from start to stop.
+//! Runtime: worker threads for bound listeners and shards, from start to stop.
 
 use crate::action::ActionSink;
 use crate::config::Config;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Nodes running on worker threads. Dropping it ends the threads without grace.
+/// Nodes that run on worker threads. Dropping it ends the threads at once.
 pub struct Runtime<N: Node> {
     common: Arc<Common>,
     shards: Shards<N>,
@@ -27,10 +27,13 @@ pub struct Runtime<N: Node> {
 }
 
 impl<N: Node + Send + 'static> Runtime<N> {
-    /// Starts the workers. `nodes` are the shards, in order; what they wish done goes to `sink`.
+    /// Starts the workers. `nodes` are the shards in order; their actions go to `sink`.
     ///
-    /// It raises the process's limit of open files as far as the system lets it. Connections take no more of them than leaves
-    /// a reserve for everything else, the admin API among it: [`Runtime::connections_max`].
+    /// It raises the process's limit of open files as far as permitted. Connections leave a reserve of file descriptors
+    /// for everything else, such as the admin API: see [`Runtime::connections_max`].
+    ///
+    /// # Errors
+    /// The number of nodes is 0 or above 65,535; a thread or a file descriptor cannot be created.
     pub fn start(
         bound: Bound,
         config: Config,
@@ -55,8 +58,8 @@ impl<N: Node + Send + 'static> Runtime<N> {
         Ok(runtime)
     }
 
-    /// Ends: takes no more connections, goes on with messages and timers until every node is `idle` and all is
-    /// written, at most for `grace`; then ends the threads. True if nothing was left undone.
+    /// Stops the runtime: refuses connections, continues with messages and timers until every node is `idle` and
+    /// everything is written, for at most `grace`; then ends the threads. True if no work was pending.
     pub fn stop(mut self, grace: Duration, mut idle: impl FnMut(&N) -> bool) -> bool {
         let end = Instant::now() + grace;
         self.common.enter(Phase::Draining);
@@ -78,53 +81,55 @@ impl<N: Node + Send + 'static> Runtime<N> {
 }
 
 impl<N: Node> Runtime<N> {
-    /// The listeners in the order they were configured, with the ports they have.
+    /// Listeners in the order of the configuration, with their actual ports.
     pub fn listeners(&self) -> &[Listen] {
         &self.listeners
     }
 
-    /// Access to the nodes, for any thread.
+    /// Shards of the runtime, for any thread.
     pub fn shards(&self) -> Shards<N> {
         self.shards.clone()
     }
 
-    /// The way to the workers, for any thread.
+    /// Inboxes of the workers, for any thread.
     pub fn inboxes(&self) -> Inboxes {
         self.common.inboxes.clone()
     }
 
-    /// Hands an event, such as the answer to a look-up, to the node of `shard`. False: too many wait, it is dropped.
+    /// Queues an event, such as the result of a DNS lookup, for the node of `shard`. False: the inbox is full, and the
+    /// event is dropped.
     pub fn deliver_event(&self, shard: u16, event: Event) -> bool {
         self.common.inboxes.deliver(shard, event)
     }
 
-    /// The counts of all workers together.
+    /// Sum of the counters of all workers.
     pub fn counts(&self) -> Counts {
         self.tally().counts()
     }
 
-    /// Connections that may be open at a time: as configured, or fewer where the limit of open files is too low for that.
+    /// Maximum number of open connections: as configured, or lower if the limit of open files requires it.
     pub fn connections_max(&self) -> usize {
         self.common.max_connections
     }
 
-    /// Sets another limit for the accepted connections of one source; 0: none. Connections beyond it stay.
+    /// Changes the maximum number of accepted connections of one source; 0: no limit. Open connections beyond it
+    /// remain.
     pub fn set_max_connections_per_source(&self, max: usize) {
         self.common.sources.set_max(max);
     }
 
-    /// The connections that are open.
+    /// List of the open connections.
     pub fn connections(&self) -> Connections {
         self.common.connections.clone()
     }
 
-    /// A handle to the counts that outlives borrows of the runtime.
+    /// Handle to the counters, independent of borrows of the runtime.
     pub fn tally(&self) -> Tally {
         Tally { counters: self.counters.clone() }
     }
 
-    /// True when a worker has ended by itself: a node panicked, or the system took epoll away. What its sockets take
-    /// in is lost; the program should end and be started again.
+    /// True if a worker has failed: a node panicked, or epoll returned an error. Data received by its sockets is lost;
+    /// the program should be restarted.
     pub fn has_failed(&self) -> bool {
         self.common.failed.load(Ordering::Relaxed)
     }
@@ -132,7 +137,7 @@ impl<N: Node> Runtime<N> {
     fn end_threads(&mut self) {
         self.common.enter(Phase::Ending);
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so and is counted as failed.
+            // A panic was printed, and the worker is marked as failed.
             let _ = thread.join();
         }
         self.shards.end_calls();
@@ -155,7 +160,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
         let parts = Parts::new(index, Arc::clone(&common), counters, self.shards.clone(), sink, sockets)?;
         let body = move || {
             let mut guard = FailureGuard { common, failed: true };
-            // Receive buffers hold pointers and stay on their thread, so the worker is made here.
+            // Receive buffers contain pointers and stay on their thread, so the worker is created there.
             guard.failed = Worker::new(parts).run().is_err();
         };
         self.threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(body)?);
@@ -169,25 +174,25 @@ impl<N: Node> Drop for Runtime<N> {
     }
 }
 
-/// Why a runtime does not start.
+/// Error of [`Runtime::start`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No shard, or more than their numbers can name.
+    /// No shard, or too many.
     #[error("{0} shards are not possible: give 1 to 65535")]
     Shards(usize),
-    /// The system gives no thread or no descriptor.
+    /// A thread or a file descriptor cannot be created.
     #[error("cannot start the workers: {0}; raise the limits of open files and threads (ulimit -n, -u)")]
     Machine(io::Error),
 }
 
-/// Reads a runtime's counts from any thread, also when it has ended.
+/// Reads the counters of a runtime from any thread, also after its end.
 #[derive(Clone)]
 pub struct Tally {
     counters: Vec<Arc<Counters>>,
 }
 
 impl Tally {
-    /// The counts of all workers together.
+    /// Sum of the counters of all workers.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for counters in &self.counters {
@@ -196,7 +201,7 @@ impl Tally {
         sum
     }
 
-    /// The counts of each worker.
+    /// Counters of each worker.
     pub fn by_worker(&self) -> Vec<Counts> {
         let one = |counters: &Arc<Counters>| {
             let mut counts = Counts::default();
@@ -207,7 +212,7 @@ impl Tally {
     }
 }
 
-/// Notes the end of a worker that was not asked for, also by a panic.
+/// Marks the runtime as failed if a worker ends unexpectedly, also by a panic.
 struct FailureGuard {
     common: Arc<Common>,
     failed: bool,
@@ -221,21 +226,21 @@ impl Drop for FailureGuard {
     }
 }
 
-/// How many files connections may take: what the system allows, less what is open already and a reserve.
+/// Number of file descriptors for connections: the limit minus the open ones and a reserve.
 fn files_for_connections() -> usize {
     let allowed =
         sys::raise_open_files().map_or(FILES_ASSUMED, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    // Without /proc everything that is open is taken from the reserve.
+    // Without /proc the open files are part of the reserve.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let reserve = FILES_RESERVED.min(allowed / 4);
     allowed.saturating_sub(open).saturating_sub(reserve).max(1)
 }
 
-/// Files that connections leave to others: the workers' epolls and the accepting of each, the store and its snapshots, the
-/// clients of the admin API.
+/// File descriptors that connections leave to others: the workers' epolls and pending accepts, the store and its
+/// snapshots, clients of the admin API.
 const FILES_RESERVED: usize = 512;
 
-/// The limit where the system does not say it.
+/// Assumed limit if the system does not report it.
 const FILES_ASSUMED: usize = 1024;
 
 const STOP_POLL: Duration = Duration::from_millis(5);

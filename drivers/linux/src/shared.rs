@@ -32,13 +32,13 @@ pub(crate) struct Common {
     pub(crate) failed: AtomicBool,
 }
 
-/// Phase of a runtime's life.
+/// Phase of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// No new connections.
+    /// No new connections are accepted.
     Draining,
-    /// One more turn, and out.
+    /// The workers end after one more turn.
     Ending,
 }
 
@@ -68,7 +68,7 @@ impl Common {
         }
     }
 
-    /// The worker that dials an address.
+    /// Worker that dials an address.
     pub(crate) fn dialler_of(&self, remote: SocketAddr) -> usize {
         match self.inboxes.len() {
             0 | 1 => 0,

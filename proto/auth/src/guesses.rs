@@ -1,4 +1,4 @@
-//! Bounds on guessing passwords.
+//! Limits of wrong passwords.
 
 use crate::SeededHash;
 use core::hash::{BuildHasher, Hasher};
@@ -7,64 +7,65 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Instant, Seed, source_of};
 
-/// Who tries to log in, and from where.
+/// Attempt to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login<'a> {
-    /// The digest's `username`, escapes undone; nobody has to have it.
+    /// `username` of the digest, without escapes; the user need not exist.
     pub user: &'a [u8],
-    /// The domain whose user it is.
+    /// Domain of the user.
     pub domain: &'a [u8],
-    /// The address that the request came from.
+    /// Source address of the request.
     pub source: IpAddr,
 }
 
-/// How an attempt to log in ended.
+/// Result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginResult {
     /// The password is right.
     Proven,
     /// The password is wrong, or there is no such user.
     Wrong,
-    /// Not checked: there were too many wrong passwords.
+    /// Not checked, after too many wrong passwords.
     Slowed,
 }
 
 /// Token buckets of wrong passwords, for each user and for each source (an IPv6 /64 network counts as one).
 ///
-/// A wrong password takes a token of its user and one of its source; where either has none, passwords are not checked. Only
-/// wrong passwords take tokens, so a user whose phones have the right one is slowed by others' guesses alone. From a source
-/// where a user proved the password within [`GuessLimits::PROOF_LIFE`], that user has tokens of its own, which other sources'
-/// guesses do not take: nobody can lock a user out of the place where its phone is.
+/// A wrong password takes a token of its user and one of its source; if either has none, passwords are not checked. A
+/// user whose phones have the right password is therefore only slowed by guesses of others. From a source where the user
+/// proved the password within [`GuessLimits::PROOF_LIFE`], the user has tokens of its own, which guesses from other
+/// sources do not take: an attacker cannot lock a user out of its own network.
 #[derive(Debug)]
 pub struct GuessLimits {
     hash: SeededHash,
     sources: Buckets,
     users: Buckets,
-    /// For users at a source where they proved their password, in two generations: the older one is dropped when the younger
-    /// is full or [`GuessLimits::PROOF_LIFE`] old.
+    /// Full time of the bucket of each user and source with a proven password, in two generations: the older one is
+    /// dropped when the younger is full or [`GuessLimits::PROOF_LIFE`] old.
     young: HashMap<u64, Instant, SeededHash>,
     old: HashMap<u64, Instant, SeededHash>,
     young_since: Instant,
     proofs_max: usize,
-    /// From then on every bucket is full.
+    /// Time from which on every bucket is full.
     quiet_from: Instant,
 }
 
 impl GuessLimits {
-    /// Wrong passwords at once from one source, or for one user at a source where it proved its password.
+    /// Wrong passwords at once from one source, or for one user from a source where it proved its password.
     pub const SOURCE_BURST: u32 = 20;
-    /// Time in which a source gets one token back: 10 wrong passwords a minute.
+    /// Time for one token of a source: 10 wrong passwords a minute.
     pub const SOURCE_INTERVAL: Duration = Duration::from_secs(6);
     /// Wrong passwords at once for one user, from all sources.
     pub const USER_BURST: u32 = 50;
-    /// Time in which a user gets one token back: 20 wrong passwords a minute.
+    /// Time for one token of a user: 20 wrong passwords a minute.
     pub const USER_INTERVAL: Duration = Duration::from_secs(3);
-    /// Sources, and users, whose wrong passwords are remembered; more than that share one bucket.
+    /// Maximum number of tracked sources, and of tracked users; further ones share one bucket.
     pub const TRACKED_MAX: usize = 65_536;
-    /// For how long a proof is remembered at least, unless there are too many of them.
+    /// Minimum time for which a proof is remembered, unless there are too many.
     pub const PROOF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Without wrong passwords. At most `proofs_max` pairs of a user and a source that proved its password are remembered.
+    /// Creates it without wrong passwords. It remembers at most `proofs_max` pairs of a user and a source with a proven
+    /// password.
     pub fn new(proofs_max: usize, seed: &Seed, now: Instant) -> Self {
         let hash = SeededHash::new(seed);
         Self {
@@ -79,7 +80,7 @@ impl GuessLimits {
         }
     }
 
-    /// True when a password of this user may be checked for this source.
+    /// True if a password of this user may be checked for this source.
     pub fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool {
         if now >= self.quiet_from {
             return true;
@@ -90,7 +91,7 @@ impl GuessLimits {
         }
     }
 
-    /// Takes note of how an attempt ended.
+    /// Notes the result of a login.
     pub fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult) {
         match result {
             LoginResult::Proven => self.note_proof(now, login),
@@ -119,13 +120,13 @@ impl GuessLimits {
         }
         let pair = self.pair(login);
         if !self.young.contains_key(&pair) {
-            // The older generation keeps what was guessed meanwhile.
+            // The wrong passwords since the last proof still count.
             let full_at = self.old.remove(&pair).unwrap_or_default();
             self.young.insert(pair, full_at);
         }
     }
 
-    /// When the bucket of a user at a source where it proved its password is full again.
+    /// Time at which the bucket of a user at a source with a proven password is full again.
     fn proof(&mut self, login: &Login<'_>) -> Option<&mut Instant> {
         let pair = self.pair(login);
         self.young.get_mut(&pair).or_else(|| self.old.get_mut(&pair))
@@ -156,13 +157,13 @@ impl GuessLimits {
     }
 }
 
-/// Token buckets by a keyed hash; those that are full are forgotten.
+/// Token buckets by a keyed hash; full ones are removed.
 #[derive(Debug)]
 struct Buckets {
     burst: u32,
     interval: Duration,
     full_at: HashMap<u64, Instant, SeededHash>,
-    /// Shared by those for whom there is no room.
+    /// Bucket of all that are not tracked because the table is full.
     crowded_full_at: Instant,
     swept_at: Instant,
 }
@@ -182,10 +183,10 @@ impl Buckets {
         has_token(full_at, now, self.burst, self.interval)
     }
 
-    /// Takes a token. Returns when the bucket is full again.
+    /// Takes a token. Returns the time at which the bucket is full again.
     fn take(&mut self, now: Instant, key: u64) -> Instant {
         if self.full_at.len() >= GuessLimits::TRACKED_MAX && !self.full_at.contains_key(&key) {
-            // Looking through all of them for each guess would cost more than the guess.
+            // A scan for each wrong password would cost more than checking it.
             if now.since(self.swept_at) >= self.interval {
                 self.swept_at = now;
                 self.full_at.retain(|_, full_at| *full_at > now);
@@ -201,7 +202,7 @@ impl Buckets {
     }
 }
 
-/// True when a bucket that is full at `full_at` has a token.
+/// True if a bucket that is full at `full_at` has a token.
 fn has_token(full_at: Instant, now: Instant, burst: u32, interval: Duration) -> bool {
     full_at.since(now) + interval <= interval * burst
 }
@@ -220,7 +221,7 @@ mod tests {
         Login { user: user.as_bytes(), domain: b"example.org", source: source.parse().unwrap() }
     }
 
-    /// How many of `count` wrong passwords, one every `pause`, are checked.
+    /// Number of the `count` wrong passwords, one every `pause`, that are checked.
     fn checked(limits: &mut GuessLimits, login: &Login<'_>, count: usize, pause: Duration) -> usize {
         let mut checked = 0;
         for number in 0..count {
@@ -272,18 +273,18 @@ mod tests {
     }
 
     #[test]
-    fn guesses_at_the_users_own_place_are_slowed_too() {
+    fn guesses_from_the_users_own_source_are_slowed_too() {
         let mut limits = limits();
         let home = login("alice", "192.0.2.10");
         limits.on_login(START, &home, LoginResult::Proven);
         assert_eq!(checked(&mut limits, &home, 100, Duration::ZERO), 20);
         limits.on_login(START, &home, LoginResult::Proven);
-        assert!(!limits.may_log_in(START, &home), "a proof gives no tokens back");
+        assert!(!limits.may_log_in(START, &home), "a proof returns no tokens");
         assert!(limits.may_log_in(START + Duration::from_secs(6), &home));
     }
 
     #[test]
-    fn a_proof_is_forgotten_after_two_generations() {
+    fn a_proof_ends_after_two_generations() {
         let mut limits = limits();
         let home = login("alice", "192.0.2.10");
         limits.on_login(START, &home, LoginResult::Proven);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_bounded() {
+    fn the_tables_are_bounded() {
         let mut limits = limits();
         for number in 0..(GuessLimits::TRACKED_MAX as u32 + 1000) {
             let source = IpAddr::from(number.to_be_bytes());
@@ -313,7 +314,7 @@ mod tests {
         assert!(limits.young.len() + limits.old.len() <= 1000);
         assert!(
             !limits.may_log_in(START, &login("alice", "192.0.2.1")),
-            "what has no room shares one bucket"
+            "untracked sources share one bucket"
         );
         let later = START + Duration::from_secs(60 * 60 * 24);
         assert!(limits.may_log_in(later, &login("alice", "192.0.2.1")), "which fills again");

@@ -1,8 +1,8 @@
-//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22) for whoever challenges: the server and the called phone.
+//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22) for the server and for the called phone.
 //!
-//! Nonces are stateless ([`NonceMaker`]): they are checked by their MAC and time. What must be remembered is which nonce
-//! counts were used ([`ReplayWindows`]), only of requests that proved a password, and capped; and wrong passwords, for each
-//! user and each source ([`GuessLimits`]). [`Verifier`] puts them together; what it asks of its surroundings is [`Logins`].
+//! Nonces are stateless ([`NonceMaker`]): they are verified by their MAC and time. State is kept only for used nonce counts
+//! ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each source
+//! ([`GuessLimits`]). Both are bounded. [`Verifier`] combines them and gets its data from [`Logins`].
 #![no_std]
 #![forbid(unsafe_code)]
 

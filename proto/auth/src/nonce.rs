@@ -1,8 +1,8 @@
-//! Nonces that are checked by their MAC and time, so that none is kept.
+//! Nonces that are verified by their MAC and time, so that none is stored.
 //!
-//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of a MAC over these and the
-//! source address. The MAC is SipHash-2-4 with a key of this start (decision 0004): a nonce from before a restart is stale, whatever
-//! the clock says, because the nonce counts that it was used with are lost.
+//! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of a MAC over these and
+//! the source address. The MAC is SipHash-2-4 with a new key at each start (decision 0004): a nonce from before a restart
+//! is always stale, because its used nonce counts are lost.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -13,7 +13,7 @@ use ringway_sip::{hex16, read_hex};
 use sha2::Sha256;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// Makes and checks nonces. All shards that share the secret and the seed take each other's.
+/// Creates and verifies nonces. Shards with the same secret and seed accept each other's.
 #[derive(Clone)]
 pub struct NonceMaker {
     key: [u8; 16],
@@ -22,21 +22,21 @@ pub struct NonceMaker {
     counter: u32,
 }
 
-/// Names a nonce: when and by whom it was made.
+/// Identity of a nonce: time, shard and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NonceId {
-    /// Milliseconds since the epoch.
+    /// Time of its creation, in milliseconds since the epoch.
     pub made_ms: u64,
-    /// Which one of that shard.
+    /// Number of the nonce in its shard.
     pub counter: u32,
-    /// The shard that made it.
+    /// Shard that created it.
     pub shard: u16,
 }
 
-/// What a nonce turns out to be.
+/// Result of verifying a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NonceAge {
-    /// Ours, and young enough.
+    /// Ours, and not older than its lifetime.
     Fresh(NonceId),
     /// Ours, but too old or from the future.
     Old,
@@ -51,7 +51,7 @@ impl core::fmt::Debug for NonceMaker {
 }
 
 impl NonceMaker {
-    /// From 32 secret bytes and the seed of this start.
+    /// Creates it from 32 secret bytes and the seed of this start.
     pub fn new(secret: &[u8; 32], seed: &Seed, lifetime: Duration, shard: u16) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(secret.as_slice());
         let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
@@ -62,7 +62,7 @@ impl NonceMaker {
         Self { key, lifetime, shard, counter: 0 }
     }
 
-    /// Sets how long a nonce is good.
+    /// Sets the lifetime of nonces.
     pub const fn set_lifetime(&mut self, lifetime: Duration) {
         self.lifetime = lifetime;
     }
@@ -78,7 +78,7 @@ impl NonceMaker {
         out.extend_from_slice(hex16((tag as u64) << 16).split_at(12).0);
     }
 
-    /// Looks at a nonce that came back.
+    /// Verifies a nonce from a request.
     pub fn check(&self, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
         let Some((named, tag)) = read(nonce) else { return NonceAge::Foreign };
         if core::hint::black_box(tag ^ self.tag(named, source)) != 0 {
@@ -89,13 +89,13 @@ impl NonceMaker {
         let age = now.as_millis().checked_sub(id.made_ms);
         match age {
             Some(age) if u128::from(age) <= self.lifetime.as_millis() => NonceAge::Fresh(id),
-            // Made by a node whose clock is a little ahead.
+            // Created by another node whose clock is slightly ahead.
             None if id.made_ms - now.as_millis() < 1000 => NonceAge::Fresh(id),
             _ => NonceAge::Old,
         }
     }
 
-    /// The lower 80 bits of the MAC.
+    /// Lower 80 bits of the MAC.
     fn tag(&self, named: u128, source: IpAddr) -> u128 {
         let mut hash = PartHasher::new(SipHasher24::new_with_key(&self.key));
         hash.fixed(&named.to_be_bytes());
@@ -107,12 +107,12 @@ impl NonceMaker {
     }
 }
 
-/// The 96 bits that name a nonce: 48 of milliseconds, 32 of the counter, 16 of the shard.
+/// Identity of a nonce in 96 bits: 48 of milliseconds, 32 of the counter, 16 of the shard.
 fn named(id: NonceId) -> u128 {
     (u128::from(id.made_ms) << 48 | u128::from(id.counter) << 16 | u128::from(id.shard)) & ((1 << 96) - 1)
 }
 
-/// The 96 bits that name a nonce and the 80 of its MAC.
+/// The 96 bits of the identity and the 80 bits of the MAC.
 fn read(nonce: &[u8]) -> Option<(u128, u128)> {
     let (first, rest) = nonce.split_at_checked(16)?;
     let (second, third) = rest.split_at_checked(16)?;
@@ -133,7 +133,7 @@ mod tests {
     const SEED: Seed = Seed::from_bytes([1; 32]);
 
     #[test]
-    fn a_nonce_is_good_until_its_time_is_over_and_on_every_shard() {
+    fn a_nonce_is_valid_for_its_lifetime_on_every_shard() {
         let lifetime = Duration::from_secs(300);
         let mut maker = NonceMaker::new(&[7; 32], &SEED, lifetime, 3);
         let other = NonceMaker::new(&[7; 32], &SEED, lifetime, 0);
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(
             maker.check(now, elsewhere, &nonce),
             NonceAge::Foreign,
-            "it proves the address it went to"
+            "it is bound to the address that it was sent to"
         );
         for at in 0..nonce.len() {
             let mut forged = nonce.clone();

@@ -1,4 +1,4 @@
-//! Which nonce counts were used.
+//! Nonce counts that were used.
 
 use crate::NonceId;
 use crate::SeededHash;
@@ -6,37 +6,37 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_sansio::{Instant, Seed};
 
-/// Nonce counts that proved a password, so that none proves it twice.
+/// Nonce counts that proved a password, so that none is accepted twice.
 ///
-/// Two generations of nonces are kept. When the younger is full or half a nonce lifetime old, the older is dropped; a
-/// nonce made before the dropped ones were all seen, and not found, is stale: its counts may have been among them. So the
-/// memory is bounded and a replay is never taken, at worst a client is asked once more.
+/// Two generations of nonces are kept. When the younger is full or half a nonce lifetime old, the older is dropped. A
+/// nonce that is not found, and is older than the dropped ones may be, is stale: its counts may have been dropped. Memory
+/// is therefore bounded and no replay is accepted; at worst a client is challenged once more.
 #[derive(Debug)]
 pub struct ReplayWindows {
     young: HashMap<NonceId, Window, SeededHash>,
     old: HashMap<NonceId, Window, SeededHash>,
     young_since: Instant,
-    /// Nonces made up to this are only good if they are found.
+    /// Nonces created up to this time are only accepted if they are found.
     forgotten_through: Instant,
     generation_life: Duration,
     nonces_max: usize,
     evicted: u64,
 }
 
-/// What using a nonce count says.
+/// Result of using a nonce count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NonceUse {
-    /// Never used before.
+    /// Not used before.
     First,
-    /// The last one again, by the same request from the same place, no later than a retransmission can come.
+    /// The last one again, by the same request from the same source, within the time of retransmissions.
     Repeated,
-    /// Used before, or too far behind the highest one to know.
+    /// Used before, or too far below the highest one to decide.
     Replayed,
-    /// The nonce may have been forgotten.
+    /// The nonce may have been dropped.
     Forgotten,
 }
 
-/// The highest count and the 64 below it, and by which request the highest was used.
+/// Highest count, the use of it and of the 63 counts below it, and the request that used the highest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     highest: u32,
@@ -46,7 +46,7 @@ struct Window {
 }
 
 impl ReplayWindows {
-    /// Empty. Counts of nonces made before `now` are not known: they are stale.
+    /// Creates it empty. Nonces created before `now` are stale, because their counts are not known.
     pub fn new(nonces_max: usize, nonce_lifetime: Duration, seed: &Seed, now: Instant) -> Self {
         let hash = SeededHash::new(seed);
         Self {
@@ -60,7 +60,8 @@ impl ReplayWindows {
         }
     }
 
-    /// Uses a count of a nonce that is good by itself. `request` stands for the request and where it came from.
+    /// Uses a count of a nonce that [`NonceMaker`](crate::NonceMaker) verified. `request` identifies the request and its
+    /// source.
     pub fn use_count(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse {
         if now.since(self.young_since) >= self.generation_life || self.young.len() >= self.nonces_max {
             self.turn(now);
@@ -80,17 +81,17 @@ impl ReplayWindows {
         first
     }
 
-    /// How many nonces are remembered.
+    /// Number of nonces in the table.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// True when none is.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many were forgotten before their time because there were too many.
+    /// Number of nonces that were dropped early because there were too many.
     pub const fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -101,7 +102,8 @@ impl ReplayWindows {
         }
         core::mem::swap(&mut self.young, &mut self.old);
         self.young.clear();
-        // What is dropped now was used before the generation that is old from here on began, or in the same millisecond.
+        // Nonces that are dropped now were used before the generation that becomes the older one began, or in the same
+        // millisecond.
         self.forgotten_through = self.young_since.max(self.forgotten_through);
         self.young_since = now;
     }
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_good_once_in_any_order_within_the_window() {
+    fn a_count_is_accepted_once_in_any_order_within_the_window() {
         let start = Instant::from_secs(1000);
         let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
         let nonce = nonce(start, 1);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retransmission_is_told_from_a_replay() {
+    fn a_retransmission_is_not_a_replay() {
         let start = Instant::from_secs(1000);
         let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
         let nonce = nonce(start, 1);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_never_lets_a_replay_through() {
+    fn no_replay_is_accepted_after_nonces_are_dropped() {
         let start = Instant::from_secs(1000);
         let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
         for number in 0..1000 {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_before_a_restart_is_stale() {
+    fn a_nonce_from_before_a_restart_is_stale() {
         let start = Instant::from_secs(1000);
         let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
         let before = nonce(start - Duration::from_secs(1), 1);

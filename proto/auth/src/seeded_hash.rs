@@ -1,14 +1,14 @@
-//! Keyed hashing of what peers send.
+//! Keyed hash of values that peers choose.
 
 use ringway_sansio::Seed;
 use siphasher::sip::SipHasher13;
 
-/// SipHash keyed from the seed.
+/// SipHash with a key from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct SeededHash([u8; 16]);
 
 impl SeededHash {
-    /// The key is the seed's first half.
+    /// Creates it; the key is the first half of `seed`.
     pub fn new(seed: &Seed) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(seed.bytes().get(..16).unwrap_or(&[0; 16]));

@@ -1,4 +1,4 @@
-//! Checking of the credentials in a request.
+//! Verification of the credentials of a request.
 
 use crate::{Algorithm, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use alloc::vec::Vec;
@@ -9,39 +9,40 @@ use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::{HeaderName, Message, Uri};
 use siphasher::sip::SipHasher13;
 
-/// What the credentials of a request are worth.
+/// Result of verifying the credentials of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// None for our realm, or none that could be right.
+    /// There are none for our realm, or none in a form that this server offers.
     Challenge {
-        /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the password is
-        /// not checked: the source address may be forged, and the check must not tell whether the password is right.
+        /// A nonce is not ours, not for this source, too old, or its count was used before. Without a fresh nonce the
+        /// password is not checked: the source address may be forged, and the response must not reveal if the password is
+        /// right.
         is_stale: bool,
     },
-    /// The header cannot be read.
+    /// The header field is malformed.
     Malformed,
-    /// They are for another Request-URI.
+    /// The digest has another Request-URI.
     OtherUri,
     /// The password is wrong, or there is no such user.
     Wrong {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
     },
-    /// The password was not checked: too many were wrong.
+    /// The password was not checked, after too many wrong ones.
     Slowed {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
     },
-    /// The password was proven.
+    /// The password is right.
     Proven {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: Vec<u8>,
-        /// The digest's `uri` is not the Request-URI (see [`Logins::is_other_name`]).
+        /// True if the digest's `uri` is not the Request-URI (see [`Logins::is_other_name`]).
         is_other_name: bool,
     },
 }
 
-/// The surroundings of a [`Verifier`]: passwords, used nonce counts, wrong passwords.
+/// Data of a [`Verifier`]: passwords, used nonce counts, wrong passwords.
 pub trait Logins {
     /// H(A1) of a user.
     fn credentials(&mut self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
@@ -49,40 +50,41 @@ pub trait Logins {
     /// Marks a nonce count as used (see [`ReplayWindows`](crate::ReplayWindows)).
     fn use_nonce(&mut self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
 
-    /// False when too many passwords were guessed (see [`GuessLimits`](crate::GuessLimits)): then the password is not checked.
+    /// False after too many wrong passwords (see [`GuessLimits`](crate::GuessLimits)): the password is then not checked.
     fn may_log_in(&mut self, now: Instant, login: &Login<'_>) -> bool;
 
-    /// Records how an attempt to log in ended.
+    /// Records the result of a login.
     fn on_login(&mut self, now: Instant, login: &Login<'_>, result: LoginResult);
 
-    /// True for a URI that clients write as the digest's `uri` in place of the Request-URI that came.
+    /// True for a URI that clients write as the digest's `uri` instead of the Request-URI.
     fn is_other_name(&self, uri: &Uri<'_>) -> bool;
 }
 
-/// Everything that the worth of credentials depends on, but the request.
+/// Context of a verification, without the request.
 #[derive(Debug)]
 pub struct Verifier<'v, L> {
-    /// The current time.
+    /// Current time.
     pub now: Instant,
-    /// The realm of the challenges.
+    /// Realm of the challenges.
     pub realm: &'v [u8],
-    /// The algorithms of the challenges.
+    /// Algorithms of the challenges.
     pub algorithms: &'v [Algorithm],
-    /// The maker of the nonces.
+    /// Creator of the nonces.
     pub nonces: &'v NonceMaker,
-    /// The domain whose users are looked up.
+    /// Domain of the users.
     pub domain: &'v [u8],
-    /// The address that the request came from.
+    /// Source address of the request.
     pub source: IpAddr,
     /// Passwords, used nonce counts, wrong passwords.
     pub logins: L,
 }
 
 impl<L: Logins> Verifier<'_, L> {
-    /// Checks the credentials for our realm in `header` (Authorization or Proxy-Authorization).
+    /// Verifies the credentials for our realm in `header` (Authorization or Proxy-Authorization).
     ///
-    /// `request_uri` is the one that came. `request` makes what stands for the request and its source; it is asked once a
-    /// password is proven. A user that does not exist takes the same work and gets the same answer as a wrong password.
+    /// `request_uri` is the received one. `request` returns a number that identifies the request and its source; it is
+    /// called after a password is proven. A user that does not exist takes the same time and gets the same response as a
+    /// wrong password.
     pub fn verify(
         &mut self,
         message: &Message<'_>,
@@ -112,7 +114,7 @@ impl<L: Logins> Verifier<'_, L> {
                 return Outcome::OtherUri;
             };
             let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
-                // A wrong password stays the outcome: another header of the request does not hide it.
+                // Another header field of the request must not hide a wrong password.
                 if matches!(outcome, Outcome::Challenge { .. }) {
                     outcome = Outcome::Challenge { is_stale: true };
                 }
@@ -137,8 +139,8 @@ impl<L: Logins> Verifier<'_, L> {
         outcome
     }
 
-    /// False for a digest's `uri` that is the Request-URI, true for another name of ours; `None`: it is neither (RFC 7616
-    /// §3.4.6, RFC 3261 §22.4).
+    /// Compares the digest's `uri`: false if it is the Request-URI, true for another name of the server, `None` if it is
+    /// neither (RFC 7616 §3.4.6, RFC 3261 §22.4).
     fn is_other_name(&self, request_uri: &Uri<'_>, given: &[u8]) -> Option<bool> {
         if given == request_uri.as_bytes() {
             return Some(false);
@@ -151,7 +153,7 @@ impl<L: Logins> Verifier<'_, L> {
         self.logins.is_other_name(&given).then_some(true)
     }
 
-    /// Checks one password, if it may be checked, and has the result noted.
+    /// Checks one password, unless there were too many wrong ones, and reports the result.
     fn check(
         &mut self,
         message: &Message<'_>,
@@ -162,7 +164,7 @@ impl<L: Logins> Verifier<'_, L> {
         let login = Login { user, domain: self.domain, source: self.source };
         let result = if self.logins.may_log_in(self.now, &login) {
             let ha1 = self.logins.credentials(user, self.domain);
-            // Nobody learns from the time taken whether the user exists.
+            // The time must not reveal if the user exists.
             let proven = algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), given);
             if proven && ha1.is_some() { LoginResult::Proven } else { LoginResult::Wrong }
         } else {
@@ -173,7 +175,7 @@ impl<L: Logins> Verifier<'_, L> {
     }
 }
 
-/// A number that stands for a request and its source, for [`Verifier::verify`]; on a stream also for its time.
+/// Keyed hash that identifies a request and its source, for [`Verifier::verify`]; on a stream also its time.
 pub fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &Flow) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     // All of it: a request that differs in anything is another one.
@@ -194,5 +196,5 @@ fn is_auth(given: &Credentials<'_>) -> bool {
     given.qop.is_some_and(|qop| qop.eq_ignore_ascii_case(b"auth")) && given.cnonce.is_some()
 }
 
-/// What an unknown user's password is compared with; nobody has it.
+/// Password hash for unknown users; no password has it.
 const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };

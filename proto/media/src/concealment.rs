@@ -1,10 +1,10 @@
-//! What is heard in place of a lost packet, at 8,000 Hz: the last pitch periods again, fading (as ITU-T G.711
-//! Appendix I does it, but without its delay of 3.75 ms).
+//! Concealment of lost packets at 8,000 Hz: repeats the last pitch periods and fades out (ITU-T G.711
+//! Appendix I, without its delay of 3.75 ms).
 
-/// Continues sound over gaps. It must be shown all sound that is heard, in order.
+/// Fills gaps in a sound stream. It needs all played samples, in order.
 #[derive(Clone, Debug)]
 pub struct Concealer {
-    /// The newest sound last.
+    /// The latest samples, newest last.
     history: [i16; HISTORY],
     gap: Option<Gap>,
 }
@@ -12,37 +12,37 @@ pub struct Concealer {
 /// A gap that is being filled.
 #[derive(Clone, Debug)]
 struct Gap {
-    /// The sound before the gap.
+    /// Samples before the gap.
     before: [i16; HISTORY],
-    /// One period of the voice, in samples.
+    /// Pitch period in samples.
     period: usize,
-    /// How many periods are repeated: 1, after 10 ms 2, after 20 ms 3, so that it does not buzz.
+    /// Number of periods that are repeated: 1, after 10 ms 2, after 20 ms 3, to avoid a buzzing sound.
     periods: usize,
-    /// Where in them the next sample is.
+    /// Position of the next sample in these periods.
     position: usize,
-    /// Where the same moment is in one period less, while one passes into the other.
-    previous: Option<Passing>,
-    /// Samples filled so far.
+    /// Position of the same sample with one period less, during the cross-fade.
+    previous: Option<CrossFade>,
+    /// Number of samples filled so far.
     filled: usize,
-    /// The step that the first repetition would make.
+    /// Step between the end of the sound and the first repeated sample.
     step: i32,
 }
 
-/// From fewer periods to more.
+/// Cross-fade from fewer periods to more.
 #[derive(Clone, Copy, Debug)]
-struct Passing {
+struct CrossFade {
     position: usize,
     done: usize,
 }
 
-/// The period of a voice.
+/// Pitch period of a sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pitch {
-    /// So quiet that nobody hears what is done to it.
+    /// Too quiet for changes to be audible.
     Quiet,
-    /// It repeats itself after this many samples, 40-120.
+    /// Periodic, with a period of 40 to 120 samples.
     Period(usize),
-    /// It does not repeat itself; this is the best that was found.
+    /// Not periodic; the best lag found.
     Unclear(usize),
 }
 
@@ -53,15 +53,15 @@ impl Default for Concealer {
 }
 
 impl Concealer {
-    /// Nothing was heard yet: gaps are filled with silence.
+    /// Creates a concealer without history: gaps are filled with silence.
     pub const fn new() -> Self {
         Self { history: [0; HISTORY], gap: None }
     }
 
-    /// Takes sound that follows, and passes smoothly into it where a gap ends.
+    /// Adds the samples that are played next. After a gap it cross-fades into them.
     pub fn on_sound(&mut self, sound: &mut [i16]) {
         if let Some(mut gap) = self.gap.take() {
-            // 4 ms, and 4 more for every 10 ms that were filled.
+            // 4 ms, and 4 ms more for every 10 ms of the gap.
             let overlap = (OVERLAP * (1 + gap.filled / BLOCK_10_MS)).min(OVERLAP_MAX).min(sound.len());
             for (at, sample) in sound.iter_mut().take(overlap).enumerate() {
                 *sample = cross_fade(gap.next_sample(), *sample, at, overlap);
@@ -70,7 +70,7 @@ impl Concealer {
         self.remember(sound);
     }
 
-    /// Fills a gap.
+    /// Fills a gap with concealment samples.
     pub fn fill(&mut self, gap: &mut [i16]) {
         let state = self.gap.get_or_insert_with(|| Gap::new(&self.history));
         for sample in gap.iter_mut() {
@@ -79,12 +79,12 @@ impl Concealer {
         self.remember(gap);
     }
 
-    /// The sound heard last, the newest at the end: 48.75 ms.
+    /// The latest 48.75 ms of samples, newest last.
     pub const fn history(&self) -> &[i16; HISTORY] {
         &self.history
     }
 
-    /// What the sound heard last is like.
+    /// Pitch of the latest samples.
     pub fn pitch(&self) -> Pitch {
         pitch(&self.history)
     }
@@ -111,7 +111,7 @@ impl Gap {
     fn next_sample(&mut self) -> i16 {
         let periods_now = (1 + self.filled / BLOCK_10_MS).min(PERIODS_MAX);
         if periods_now > self.periods {
-            self.previous = Some(Passing { position: self.position, done: 0 });
+            self.previous = Some(CrossFade { position: self.position, done: 0 });
             self.position %= self.period;
             self.periods = periods_now;
         }
@@ -123,7 +123,7 @@ impl Gap {
             sample = cross_fade(from, sample, passing.done, quarter);
             let position = (passing.position + 1) % ((self.periods - 1) * self.period);
             let done = passing.done + 1;
-            self.previous = (done < quarter).then_some(Passing { position, done });
+            self.previous = (done < quarter).then_some(CrossFade { position, done });
         }
         let mut wide = i32::from(sample);
         if self.filled < quarter {
@@ -134,7 +134,7 @@ impl Gap {
         faded as i16
     }
 
-    /// A sample of the last `periods` periods, whose end passes into their beginning.
+    /// A sample of the last `periods` periods, with a cross-fade from their end to their beginning.
     fn repeated(&self, periods: usize, position: usize) -> i16 {
         let len = periods * self.period;
         let quarter = self.period / 4;
@@ -146,20 +146,20 @@ impl Gap {
         }
     }
 
-    /// All of it for 10 ms, a fifth less for each further 10 ms, nothing after 60 ms.
+    /// Gain: full for 10 ms, a fifth less for each further 10 ms, zero after 60 ms.
     fn gain(&self) -> i32 {
         let faded = self.filled.saturating_sub(BLOCK_10_MS).min(FADE);
         ((FADE - faded) << GAIN_BITS).div_ceil(FADE) as i32
     }
 }
 
-/// `from` at the beginning of `whole` samples, `to` at their end.
+/// Cross-fade at sample `at` of `whole`: from `from` to `to`.
 pub(crate) fn cross_fade(from: i16, to: i16, at: usize, whole: usize) -> i16 {
     let (at, whole) = (at as i32 + 1, whole as i32 + 1);
     ((i32::from(from) * (whole - at) + i32::from(to) * at) / whole) as i16
 }
 
-/// The lag by which the last 20 ms resemble best what was before, by normalised cross-correlation.
+/// Lag with the highest normalised cross-correlation of the last 20 ms.
 fn pitch(sound: &[i16; HISTORY]) -> Pitch {
     let energy_of = |part: &[i16]| part.iter().map(|s| i64::from(*s) * i64::from(*s)).sum::<i64>();
     let newest = &sound[HISTORY - TEMPLATE..];
@@ -173,20 +173,20 @@ fn pitch(sound: &[i16; HISTORY]) -> Pitch {
         let likeness: i64 = newest.iter().zip(older).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
         let likeness = i128::from(likeness.max(0));
         let older_energy = i128::from(energy_of(older).max(1));
-        // Compared without dividing: likeness² / energy.
+        // Compares likeness² / energy without a division.
         if likeness * likeness * best_energy > best * older_energy {
             (period, best, best_energy) = (lag, likeness * likeness, older_energy);
         }
     }
-    // A correlation of at least 0.7.
+    // The correlation is at least 0.7.
     if 2 * best > i128::from(energy) * best_energy { Pitch::Period(period) } else { Pitch::Unclear(period) }
 }
 
-/// Samples of sound that are kept: three of the longest periods and a quarter.
+/// Number of samples in the history: three of the longest periods and a quarter.
 pub const HISTORY: usize = PERIODS_MAX * PERIOD_MAX + PERIOD_MAX / 4;
-/// The shortest period of a voice looked for: 5 ms, 200 Hz. Higher voices are found at a multiple.
+/// Minimum pitch period: 5 ms, 200 Hz. Higher voices are found at a multiple.
 pub const PERIOD_MIN: usize = 40;
-/// The longest: 15 ms, 66 Hz.
+/// Maximum pitch period: 15 ms, 66 Hz.
 pub const PERIOD_MAX: usize = 120;
 const PERIODS_MAX: usize = 3;
 const TEMPLATE: usize = 160;

@@ -2,7 +2,7 @@ use super::*;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
 
-/// A voice of this period: a pulse through a resonance, as vowels are.
+/// A voice of this period: pulses through a resonance, like vowels.
 fn voice(period: usize, len: usize) -> Vec<i16> {
     let (mut one, mut two) = (0.0_f64, 0.0_f64);
     (0..len)
@@ -44,7 +44,7 @@ fn noise_has_no_period() {
 }
 
 #[test]
-fn a_short_gap_in_a_voice_is_hardly_to_be_told_from_the_voice() {
+fn a_short_gap_in_a_voice_differs_little_from_the_voice() {
     for period in [41, 57, 80, 113] {
         let whole = voice(period, 1600);
         let mut concealer = Concealer::new();
@@ -77,20 +77,20 @@ fn a_gap_begins_grows_and_ends_without_a_click() {
         let whole = voice(71, 3000);
         let voice_step = largest_step(&whole);
         let mut concealer = Concealer::new();
-        let mut heard = whole[..800].to_vec();
-        concealer.on_sound(&mut heard);
+        let mut played = whole[..800].to_vec();
+        concealer.on_sound(&mut played);
         let mut filled = alloc::vec![0; gap];
         concealer.fill(&mut filled);
-        heard.extend(&filled);
+        played.extend(&filled);
         let mut after = whole[800 + gap..1100 + gap].to_vec();
         concealer.on_sound(&mut after);
-        heard.extend(&after);
+        played.extend(&after);
         assert!(
-            largest_step(&heard) <= voice_step * 5 / 4,
+            largest_step(&played) <= voice_step * 5 / 4,
             "gap {gap}: {} {voice_step}",
-            largest_step(&heard)
+            largest_step(&played)
         );
-        assert_eq!(heard[heard.len() - 200..], whole[900 + gap..1100 + gap]);
+        assert_eq!(played[played.len() - 200..], whole[900 + gap..1100 + gap]);
     }
 }
 

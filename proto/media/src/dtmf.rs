@@ -1,36 +1,36 @@
-//! DTMF as telephone events (RFC 4733): digits to packets, packets to digits.
+//! DTMF as telephone events (RFC 4733): sender and receiver.
 
 use crate::rtp::RtpHeader;
 use alloc::collections::VecDeque;
 
-/// A key of a telephone.
+/// A DTMF digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digit(u8);
 
 impl Digit {
-    /// The key of this name: `0`-`9`, `*`, `#`, `A`-`D`.
+    /// Digit of this name: `0`-`9`, `*`, `#`, `A`-`D`.
     pub fn from_char(name: char) -> Option<Self> {
         let code = NAMES.iter().position(|known| char::from(*known) == name.to_ascii_uppercase())?;
         u8::try_from(code).ok().map(Self)
     }
 
-    /// The key of this event code (RFC 4733 §3.2), 0-15.
+    /// Digit of this event code (RFC 4733 §3.2), 0 to 15.
     pub fn from_event(code: u8) -> Option<Self> {
         (usize::from(code) < NAMES.len()).then_some(Self(code))
     }
 
-    /// Its name.
+    /// Name of the digit.
     pub fn as_char(self) -> char {
         NAMES.get(usize::from(self.0)).map_or('?', |name| char::from(*name))
     }
 
-    /// Its event code (RFC 4733 §3.2).
+    /// Event code (RFC 4733 §3.2).
     pub const fn event(self) -> u8 {
         self.0
     }
 }
 
-/// Turns queued digits into event payloads, one for each packet time.
+/// Converts queued digits to event payloads, one for each packet time.
 #[derive(Debug)]
 pub struct DigitSender {
     queue: VecDeque<(Digit, u16)>,
@@ -38,12 +38,12 @@ pub struct DigitSender {
     state: Sending,
 }
 
-/// One event payload to send in place of a packet of sound.
+/// An event payload, sent instead of an audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPacket {
-    /// The first packet of a new event (RFC 4733 §2.5.1.1).
+    /// First packet of a new event (RFC 4733 §2.5.1.1).
     pub marker: bool,
-    /// The moment the event began; the same for all its packets.
+    /// RTP timestamp of the event's start, equal in all its packets.
     pub timestamp: u32,
     /// Event, end bit and volume, duration (RFC 4733 §2.3).
     pub payload: [u8; 4],
@@ -52,33 +52,33 @@ pub struct EventPacket {
 #[derive(Clone, Copy, Debug)]
 enum Sending {
     Idle,
-    /// The key is down since `timestamp`; `duration` ticks were said so far.
+    /// The key is pressed since `timestamp`; the last packet had this `duration` in ticks.
     Down {
         digit: Digit,
         timestamp: u32,
         duration: u16,
         total: u16,
     },
-    /// The key is up; its end is said `left` more times (RFC 4733 §2.5.1.4).
+    /// The key is released; the end packet is sent `left` more times (RFC 4733 §2.5.1.4).
     Ended {
         digit: Digit,
         timestamp: u32,
         duration: u16,
         left: u8,
     },
-    /// Silence between two keys, this many ticks more.
+    /// Pause between two digits, with this many ticks left.
     Pause {
         ticks: u32,
     },
 }
 
 impl DigitSender {
-    /// A sender that lets at most `queued_max` digits wait.
+    /// Creates a sender whose queue has at most `queued_max` digits.
     pub fn new(queued_max: usize) -> Self {
         Self { queue: VecDeque::with_capacity(queued_max), queued_max, state: Sending::Idle }
     }
 
-    /// Queues a digit to be held down for `duration` ticks of the stream's clock. False: the queue is full.
+    /// Queues a digit with a duration in ticks of the stream's clock. Returns false if the queue is full.
     pub fn push(&mut self, digit: Digit, duration: u16) -> bool {
         let has_room = self.queue.len() < self.queued_max;
         if has_room {
@@ -87,7 +87,7 @@ impl DigitSender {
         has_room
     }
 
-    /// What goes out at `timestamp` in place of `ticks` of sound. `None`: sound does.
+    /// Event payload to send at `timestamp` instead of `ticks` of sound; `None` if no event is sent.
     pub fn next(&mut self, timestamp: u32, ticks: u16) -> Option<EventPacket> {
         if let Sending::Pause { ticks: left } = self.state {
             self.state = match left.checked_sub(u32::from(ticks)) {
@@ -115,12 +115,12 @@ impl DigitSender {
         }
     }
 
-    /// Digits that were not begun yet are forgotten.
+    /// Removes the digits that have not been started.
     pub fn clear(&mut self) {
         self.queue.clear();
     }
 
-    /// True when a digit is being sent or waits.
+    /// True if a digit is being sent or queued.
     pub fn is_busy(&self) -> bool {
         !self.queue.is_empty() || !matches!(self.state, Sending::Idle)
     }
@@ -137,7 +137,7 @@ impl DigitSender {
     }
 }
 
-/// Turns event payloads into digits: each key once, however often its packets come, in whatever order.
+/// Converts event payloads to digits, each once, in spite of retransmitted and reordered packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigitReceiver {
     last: Option<Last>,
@@ -154,13 +154,14 @@ struct Last {
 }
 
 impl DigitReceiver {
-    /// Takes a packet and hands every key that begins with it to `pressed`.
+    /// Handles a packet and calls `pressed` for each digit that starts in it.
     pub fn on_packet(&mut self, header: RtpHeader, payload: &[u8], mut pressed: impl FnMut(Digit)) {
         if payload.len() < 4 {
             self.malformed += 1;
         }
         let mut timestamp = header.timestamp;
-        // RFC 4733 §2.5.1.5: short events may follow each other in one packet, each beginning where the last ended.
+        // RFC 4733 §2.5.1.5: several short events may be in one packet, each starting at the end of the
+        // previous one.
         for block in payload.chunks_exact(4) {
             let [event, flags, high, low] = *block else { return };
             let end = if flags & 0x80 == 0 { End::No } else { End::Yes };
@@ -180,17 +181,17 @@ impl DigitReceiver {
         }
     }
 
-    /// A new source: its time stamps have nothing to do with the old one's.
+    /// Resets the state for a new source, whose timestamps are unrelated.
     pub fn on_new_source(&mut self) {
         self.last = None;
     }
 
-    /// Packets that said again what was known.
+    /// Number of packets that repeated a known event.
     pub const fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Packets too short for an event.
+    /// Number of packets that are too short for an event.
     pub const fn malformed(&self) -> u64 {
         self.malformed
     }
@@ -210,7 +211,7 @@ impl Last {
         other.timestamp.wrapping_sub(self.timestamp) as i32 > 0
     }
 
-    /// RFC 4733 §2.5.1.3: a key held down for more than 65,535 ticks goes on as a further segment of the same event.
+    /// RFC 4733 §2.5.1.3: an event longer than 65,535 ticks continues in a further segment.
     fn continues_in(&self, other: &Self, marker: bool) -> bool {
         let step = other.timestamp.wrapping_sub(self.timestamp);
         !marker && self.event == other.event && self.end == End::No && step == u32::from(u16::MAX)
@@ -232,13 +233,13 @@ fn packet(digit: Digit, end: End, marker: bool, timestamp: u32, duration: u16) -
     EventPacket { marker, timestamp, payload: [digit.event(), end_bit | VOLUME_DBM0, high, low] }
 }
 
-/// The names in the order of their event codes (RFC 4733 §3.2).
+/// Names in the order of their event codes (RFC 4733 §3.2).
 const NAMES: [u8; 16] = *b"0123456789*#ABCD";
-/// How often the end is said, so that its loss is unlikely (RFC 4733 §2.5.1.4).
+/// Number of end packets, so that losing all of them is unlikely (RFC 4733 §2.5.1.4).
 const END_PACKETS: u8 = 3;
-/// Power of the tone, in dB below 0 dBm0.
+/// Power of the tone in -dBm0.
 const VOLUME_DBM0: u8 = 10;
-/// 60 ms at 8,000 Hz: what separates two presses of the same key (ITU-T Q.24 asks for 40 ms at least).
+/// Pause between two digits, 60 ms at 8,000 Hz (ITU-T Q.24 requires at least 40 ms).
 const PAUSE_TICKS: u32 = 480;
 
 #[cfg(test)]

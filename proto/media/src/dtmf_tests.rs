@@ -3,7 +3,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::{Rng, Seed};
 
-/// What a call of `digits` puts on the wire: every packet's header and payload, sound left out.
+/// Header and payload of all event packets of a call with `digits`.
 fn packets(digits: &str, duration: u16) -> Vec<(RtpHeader, [u8; 4])> {
     let mut sender = DigitSender::new(32);
     for digit in digits.chars() {
@@ -28,13 +28,13 @@ fn packets(digits: &str, duration: u16) -> Vec<(RtpHeader, [u8; 4])> {
     packets
 }
 
-fn heard(packets: &[(RtpHeader, [u8; 4])]) -> String {
+fn digits(packets: &[(RtpHeader, [u8; 4])]) -> String {
     let mut receiver = DigitReceiver::default();
-    let mut heard = String::new();
+    let mut digits = String::new();
     for (header, payload) in packets {
-        receiver.on_packet(*header, payload, |digit| heard.push(digit.as_char()));
+        receiver.on_packet(*header, payload, |digit| digits.push(digit.as_char()));
     }
-    heard
+    digits
 }
 
 #[test]
@@ -48,20 +48,20 @@ fn a_key_of_100_ms_is_four_packets_and_three_ends() {
 }
 
 #[test]
-fn all_keys_arrive_in_order_and_twice_the_same_key_is_two_keys() {
-    assert_eq!(heard(&packets("0123456789*#ABCDd55", 400)), "0123456789*#ABCDD55");
+fn all_digits_arrive_in_order_and_a_repeated_digit_twice() {
+    assert_eq!(digits(&packets("0123456789*#ABCDd55", 400)), "0123456789*#ABCDD55");
 }
 
 #[test]
-fn a_key_shorter_than_a_packet_begins_and_ends_in_it() {
+fn a_digit_shorter_than_a_packet_starts_and_ends_in_it() {
     let sent = packets("1", 40);
     assert_eq!(sent.len(), 3);
     assert!(sent[0].0.marker && sent[0].1[1] & 0x80 != 0 && sent[0].1[3] == 40);
-    assert_eq!(heard(&sent), "1");
+    assert_eq!(digits(&sent), "1");
 }
 
 #[test]
-fn doubled_lost_and_reordered_packets_change_nothing_while_one_of_each_key_arrives() {
+fn duplicated_lost_and_reordered_packets_change_nothing_if_one_of_each_digit_arrives() {
     for seed in 0..300 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let sent = packets("159#*0", 800);
@@ -77,7 +77,7 @@ fn doubled_lost_and_reordered_packets_change_nothing_while_one_of_each_key_arriv
                 }
             }
         }
-        // A packet overtakes its neighbour of the same key; a last one comes after the next key began.
+        // A packet overtakes another of the same digit; a last one arrives after the next digit has started.
         for at in 1..wire.len() {
             let same_key = wire[at].0.timestamp == wire[at - 1].0.timestamp;
             let stays_known = at >= 2 && wire[at - 2].0.timestamp == wire[at - 1].0.timestamp;
@@ -85,12 +85,12 @@ fn doubled_lost_and_reordered_packets_change_nothing_while_one_of_each_key_arriv
                 wire.swap(at, at - 1);
             }
         }
-        assert_eq!(heard(&wire), "159#*0", "seed {seed}");
+        assert_eq!(digits(&wire), "159#*0", "seed {seed}");
     }
 }
 
 #[test]
-fn a_key_held_down_very_long_is_one_key() {
+fn a_very_long_digit_is_one_digit() {
     let at = |timestamp, marker, duration: u16, end: u8| {
         let [high, low] = duration.to_be_bytes();
         let header = RtpHeader { marker, payload_type: 101, sequence: 0, timestamp, ssrc: 1 };
@@ -98,28 +98,28 @@ fn a_key_held_down_very_long_is_one_key() {
     };
     let segments =
         [at(0, true, 160, 0), at(0, false, 65_535, 0), at(65_535, false, 160, 0), at(65_535, false, 400, 1)];
-    assert_eq!(heard(&segments), "7");
-    assert_eq!(heard(&[at(0, true, 800, 1), at(65_535, true, 160, 0)]), "77");
+    assert_eq!(digits(&segments), "7");
+    assert_eq!(digits(&[at(0, true, 800, 1), at(65_535, true, 160, 0)]), "77");
 }
 
 #[test]
-fn several_keys_may_share_a_packet() {
+fn several_digits_may_share_a_packet() {
     let header = RtpHeader { marker: true, payload_type: 101, sequence: 0, timestamp: 9, ssrc: 1 };
     let payload = [1, 0x80, 1, 0, 2, 0x80, 1, 0, 3, 0, 0, 9];
     let mut receiver = DigitReceiver::default();
-    let mut heard = String::new();
+    let mut digits = String::new();
     for _ in 0..3 {
-        receiver.on_packet(header, &payload, |digit| heard.push(digit.as_char()));
+        receiver.on_packet(header, &payload, |digit| digits.push(digit.as_char()));
     }
-    assert_eq!((heard.as_str(), receiver.repeated()), ("123", 6));
+    assert_eq!((digits.as_str(), receiver.repeated()), ("123", 6));
 }
 
 #[test]
-fn other_events_and_short_payloads_are_no_keys() {
+fn other_events_and_short_payloads_are_ignored() {
     let header = RtpHeader { marker: true, payload_type: 101, sequence: 0, timestamp: 9, ssrc: 1 };
     let mut receiver = DigitReceiver::default();
     for len in 0..4 {
-        receiver.on_packet(header, &[1, 0, 0, 160][..len], |_| panic!("a key of {len} bytes"));
+        receiver.on_packet(header, &[1, 0, 0, 160][..len], |_| panic!("a digit of {len} bytes"));
     }
     receiver.on_packet(header, &[32, 0, 0, 160], |digit| panic!("{digit:?}"));
     assert_eq!(receiver.malformed(), 4);

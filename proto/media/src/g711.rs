@@ -1,11 +1,13 @@
-//! G.711 (ITU-T G.711, behaving as the ITU's reference in G.191): sound of 16 bits to 8 and back.
+//! G.711 encoder and decoder (ITU-T G.711, bit-exact with the reference of G.191): 16-bit samples to 8 bits
+//! and back.
 //!
-//! G.711 speaks of 13 bits (A-law) and 14 bits (µ-law); samples of 16 bits carry them left-justified. Negative samples
-//! are folded by their one's complement, so that the two halves of a code are mirror images.
+//! G.711 uses 13 bits (A-law) and 14 bits (µ-law); 16-bit samples contain them left-justified. Negative
+//! samples are mapped by their one's complement, so that the two halves of a code are symmetric.
 
 use ringway_sdp::Codec;
 
-/// Codes every sample of `sound` into the byte of `coded` at the same place; what is longer of the two is left.
+/// Encodes each sample of `sound` into the byte of `coded` at the same index. The excess of the longer slice
+/// is ignored.
 pub fn encode(codec: Codec, sound: &[i16], coded: &mut [u8]) {
     let law = match codec {
         Codec::Pcmu => mulaw_encode,
@@ -16,7 +18,8 @@ pub fn encode(codec: Codec, sound: &[i16], coded: &mut [u8]) {
     }
 }
 
-/// Turns every byte of `coded` into the sample of `sound` at the same place; what is longer of the two is left.
+/// Decodes each byte of `coded` into the sample of `sound` at the same index. The excess of the longer slice
+/// is ignored.
 pub fn decode(codec: Codec, coded: &[u8], sound: &mut [i16]) {
     let table = match codec {
         Codec::Pcmu => &MULAW,
@@ -27,10 +30,10 @@ pub fn decode(codec: Codec, coded: &[u8], sound: &mut [i16]) {
     }
 }
 
-/// One sample in µ-law (G.711 table 2).
+/// Encodes a sample in µ-law (G.711 table 2).
 pub const fn mulaw_encode(sample: i16) -> u8 {
     let folded = ((if sample < 0 { !sample } else { sample }) >> 2) as u16;
-    // With 33 added, the chords begin at powers of two; 13 bits are left.
+    // With 33 added, the chords start at powers of two; 13 bits are left.
     let magnitude = if folded + MULAW_BIAS > 0x1fff { 0x1fff } else { folded + MULAW_BIAS };
     let chord = 10 - magnitude.leading_zeros() as u16;
     let step = magnitude >> (chord + 1) & 0x0f;
@@ -39,7 +42,7 @@ pub const fn mulaw_encode(sample: i16) -> u8 {
     !(sign | (chord << 4 | step) as u8)
 }
 
-/// The sample of a µ-law byte (G.711 table 2).
+/// Decodes a µ-law byte (G.711 table 2).
 pub const fn mulaw_decode(byte: u8) -> i16 {
     let bits = !byte;
     let chord = bits >> 4 & 7;
@@ -49,7 +52,7 @@ pub const fn mulaw_decode(byte: u8) -> i16 {
     if bits & 0x80 != 0 { -sample } else { sample }
 }
 
-/// One sample in A-law (G.711 table 1).
+/// Encodes a sample in A-law (G.711 table 1).
 pub const fn alaw_encode(sample: i16) -> u8 {
     let magnitude = ((if sample < 0 { !sample } else { sample }) >> 4) as u16;
     // The first two chords have steps of the same size.
@@ -64,7 +67,7 @@ pub const fn alaw_encode(sample: i16) -> u8 {
     (sign | code as u8) ^ 0x55
 }
 
-/// The sample of an A-law byte (G.711 table 1).
+/// Decodes an A-law byte (G.711 table 1).
 pub const fn alaw_decode(byte: u8) -> i16 {
     let bits = byte ^ 0x55;
     let chord = bits >> 4 & 7;

@@ -56,7 +56,7 @@ fn alaw_decodes_to_the_values_of_the_recommendation() {
     }
 }
 
-/// The decision values of both tables: an interval's lower end belongs to it.
+/// The decision values of both tables: an interval includes its lower end.
 #[test]
 fn a_code_begins_at_its_decision_value() {
     let mulaw =
@@ -78,10 +78,10 @@ fn a_code_begins_at_its_decision_value() {
 }
 
 #[test]
-fn every_code_survives_and_the_halves_mirror_each_other() {
+fn every_code_is_reproduced_and_the_halves_are_symmetric() {
     for byte in 0..=u8::MAX {
         assert_eq!(alaw_encode(alaw_decode(byte)), byte);
-        // µ-law has two zeros; the negative one is not made of a sample of 0.
+        // µ-law has two zeros; encoding 0 gives the positive one.
         let again = if byte == 0x7f { 0xff } else { byte };
         assert_eq!(mulaw_encode(mulaw_decode(byte)), again);
     }
@@ -92,7 +92,7 @@ fn every_code_survives_and_the_halves_mirror_each_other() {
 }
 
 #[test]
-fn every_sample_comes_back_within_half_a_step() {
+fn every_sample_is_reproduced_within_half_a_step() {
     for sample in i16::MIN..=i16::MAX {
         let wide = i32::from(sample);
         // The steps are a sixteenth of a chord; µ-law clips the last 643 values.

@@ -1,4 +1,4 @@
-//! The headset's buffer against cards that keep time, are slow, are fast, and do not move.
+//! The headset's buffer with cards that are in time, slow, fast or stopped.
 
 use super::*;
 use alloc::rc::Rc;
@@ -52,7 +52,7 @@ impl Fake {
         state.queued = state.queued.saturating_sub(samples);
     }
 
-    fn hears(&self, samples: usize) {
+    fn records(&self, samples: usize) {
         self.0.borrow_mut().microphone.extend(vec![7; samples]);
     }
 }
@@ -63,7 +63,7 @@ fn headset() -> (Fake, Headset<Fake>) {
 }
 
 #[test]
-fn a_card_that_keeps_time_plays_everything_after_a_margin() {
+fn a_card_in_time_plays_everything_after_the_margin() {
     let (card, mut headset) = headset();
     headset.start();
     for _ in 0..100 {
@@ -77,7 +77,7 @@ fn a_card_that_keeps_time_plays_everything_after_a_margin() {
 }
 
 #[test]
-fn a_slow_card_leaves_blocks_out_and_a_fast_one_has_gaps() {
+fn a_slow_card_drops_blocks_and_a_fast_one_has_gaps() {
     let (card, mut headset) = headset();
     for _ in 0..1000 {
         headset.play(&[5; 160]);
@@ -95,22 +95,22 @@ fn a_slow_card_leaves_blocks_out_and_a_fast_one_has_gaps() {
 }
 
 #[test]
-fn a_microphone_is_heard_after_a_margin_and_its_gaps_are_silence() {
+fn a_microphone_is_sent_after_the_margin_and_its_gaps_are_silence() {
     let (card, mut headset) = headset();
-    card.hears(500);
+    card.records(500);
     headset.start();
     let mut block = [1; 160];
     headset.capture(&mut block);
-    assert_eq!(block, [0; 160], "what it heard before the call is nobody's business");
-    card.hears(160);
+    assert_eq!(block, [0; 160], "samples from before the call are discarded");
+    card.records(160);
     headset.capture(&mut block);
-    assert_eq!(block, [0; 160], "too little waits");
+    assert_eq!(block, [0; 160], "the margin is not full yet");
     for _ in 0..50 {
-        card.hears(160);
+        card.records(160);
         headset.capture(&mut block);
     }
     assert_eq!(block, [7; 160]);
-    card.hears(80);
+    card.records(80);
     let waits = card.0.borrow().microphone.len();
     for _ in 0..=waits / 160 {
         headset.capture(&mut block);
@@ -132,12 +132,12 @@ fn a_microphone_that_gives_nothing_is_reported() {
 }
 
 #[test]
-fn what_a_fast_microphone_has_too_much_is_skipped() {
+fn excess_samples_of_a_fast_microphone_are_dropped() {
     let (card, mut headset) = headset();
     headset.start();
     let mut block = [0; 160];
     for _ in 0..1000 {
-        card.hears(170);
+        card.records(170);
         headset.capture(&mut block);
     }
     assert!(card.0.borrow().microphone.len() <= QUEUE_MAX);
@@ -146,7 +146,7 @@ fn what_a_fast_microphone_has_too_much_is_skipped() {
 }
 
 #[test]
-fn a_ring_is_a_second_in_five_and_no_more_waits_than_needed() {
+fn a_ring_is_a_second_in_five_and_the_queue_stays_short() {
     let (card, mut headset) = headset();
     for _ in 0..5_000 {
         headset.ring(Ringing::Here);
@@ -158,9 +158,9 @@ fn a_ring_is_a_second_in_five_and_no_more_waits_than_needed() {
     assert!(played[8_000..40_000].iter().all(|sample| *sample == 0));
 }
 
-/// A card that takes nothing must not hold the machine up.
+/// A card that accepts nothing must not block the program.
 #[test]
-fn a_card_that_does_not_move_holds_nobody_up() {
+fn a_stopped_card_does_not_block() {
     #[derive(Debug)]
     struct Dead;
     impl SoundCard for Dead {

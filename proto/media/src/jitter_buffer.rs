@@ -1,13 +1,15 @@
-//! The jitter buffer: packets in as they come, sound out block by block, as late as needed and no later.
+//! Adaptive jitter buffer: takes packets as they arrive and returns sound in blocks, with as little delay as
+//! needed.
 //!
-//! Time is counted in samples. What was sampled at stamp s is heard when the clock shows s + base + target: base is the
-//! shortest way a packet took lately, target what nearly all of them took longer. When the two move, the sound is
-//! stretched or shortened by a pitch period at a time until it is heard at the right moment again.
+//! Time is measured in samples. A sample with timestamp s is played at s + base + target: base is the
+//! shortest recent transit time of a packet, target the additional time that nearly all packets needed. When
+//! these change, the sound is shortened or lengthened by one pitch period at a time until the playout time is
+//! right again.
 
 mod delay;
 mod packets;
 
-pub use packets::Kept;
+pub use packets::Inserted;
 
 use crate::concealment::{Concealer, PERIOD_MAX, Pitch};
 use crate::{g711, time_scale};
@@ -17,14 +19,14 @@ use packets::{Head, PacketStore};
 use ringway_sansio::Instant;
 use ringway_sdp::Codec;
 
-/// What the buffer holds and waits at most.
+/// Limits of the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// Packets held at a time. Over it the oldest is dropped and counted.
+    /// Maximum number of packets held. Above it, the oldest is dropped and counted.
     pub packets_max: usize,
-    /// The least delay, in milliseconds: covers how punctual the machine's own threads are.
+    /// Minimum delay in milliseconds: covers the scheduling jitter of the local threads.
     pub delay_ms_min: u16,
-    /// The greatest delay, in milliseconds. What comes later is lost.
+    /// Maximum delay in milliseconds. Packets that arrive later are lost.
     pub delay_ms_max: u16,
 }
 
@@ -34,65 +36,65 @@ impl Default for BufferLimits {
     }
 }
 
-/// A packet of sound for the buffer.
+/// An audio packet for the buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct SoundPacket<'a> {
-    /// Its sequence number with its wraps.
+    /// Extended sequence number.
     pub number: u64,
-    /// The moment of its first sample.
+    /// RTP timestamp of its first sample.
     pub timestamp: u32,
-    /// How it is coded.
+    /// Codec of the payload.
     pub codec: Codec,
-    /// The coded sound.
+    /// Encoded samples.
     pub payload: &'a [u8],
 }
 
-/// Holds packets and plays them out.
+/// Stores packets and plays them out.
 #[derive(Debug)]
 pub struct JitterBuffer {
     limits: BufferLimits,
     store: PacketStore,
     delay: DelayEstimate,
     concealer: Concealer,
-    /// The stamp of the next sample to be heard, counted on over the wraps. `None`: not begun.
+    /// Extended timestamp of the next sample to play; `None` before the first packet.
     position: Option<i64>,
-    /// The number of the packet heard last.
-    heard: Option<u64>,
-    /// The last number that carried an event in place of sound.
+    /// Extended sequence number of the packet played last.
+    last_played: Option<u64>,
+    /// Highest sequence number that carried an event instead of sound.
     event: Option<u64>,
-    /// Samples filled whose reason the next packet will tell.
+    /// Concealed samples that the next packet will classify as lost or not sent.
     pending: u64,
-    /// Late packets in a row.
+    /// Number of consecutive late packets.
     late_run: u32,
     blocks_since_scaling: u32,
     counts: BufferCounts,
 }
 
-/// What became of the sound.
+/// Counters of the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferCounts {
-    /// Samples heard as they were sent.
+    /// Samples played as received.
     pub played_samples: u64,
-    /// Samples made up for lost or late packets.
+    /// Samples concealed for lost or late packets.
     pub concealed_samples: u64,
     /// Samples of silence where nothing was sent.
     pub silent_samples: u64,
-    /// Packets that came after their moment.
+    /// Packets that arrived after their playout time.
     pub late: u64,
-    /// Packets that were there already.
+    /// Packets that were already in the buffer.
     pub duplicates: u64,
-    /// Packets dropped because there were too many, or one too long.
+    /// Packets dropped because the buffer was full or the packet too long.
     pub dropped: u64,
-    /// Samples left out to shorten the delay.
+    /// Samples removed to reduce the delay.
     pub shortened_samples: u64,
-    /// Samples put in to lengthen it.
+    /// Samples added to increase the delay.
     pub lengthened_samples: u64,
-    /// Times that playing began anew: a new source, or a clock that jumped.
+    /// Restarts of playout: a new source, or a jump of a clock.
     pub restarts: u64,
 }
 
 impl JitterBuffer {
-    /// An empty buffer. All memory it will ever need is taken here.
+    /// Creates an empty buffer and allocates all its memory.
     pub fn new(limits: BufferLimits) -> Self {
         let delay = DelayEstimate::new(&limits);
         Self {
@@ -101,7 +103,7 @@ impl JitterBuffer {
             delay,
             concealer: Concealer::new(),
             position: None,
-            heard: None,
+            last_played: None,
             event: None,
             pending: 0,
             late_run: 0,
@@ -110,18 +112,18 @@ impl JitterBuffer {
         }
     }
 
-    /// Takes a packet at the moment it can first be used.
-    pub fn insert(&mut self, now: Instant, packet: &SoundPacket<'_>) -> Kept {
+    /// Inserts a packet at the time when it is available.
+    pub fn insert(&mut self, now: Instant, packet: &SoundPacket<'_>) -> Inserted {
         let stamp = self.store.extend(packet.timestamp);
         let arrived = clock(now, packet.codec);
         if self.delay.is_jump(arrived - stamp) {
             self.restart();
         }
         self.delay.on_packet(arrived, stamp);
-        let kept = self.store.insert(stamp, packet, self.position);
-        match kept {
-            Kept::Yes => self.late_run = 0,
-            Kept::Late => {
+        let result = self.store.insert(stamp, packet, self.position);
+        match result {
+            Inserted::Stored => self.late_run = 0,
+            Inserted::Late => {
                 self.counts.late += 1;
                 self.late_run += 1;
                 if self.late_run >= LATE_RUN_MAX {
@@ -130,26 +132,26 @@ impl JitterBuffer {
                     self.store.insert(stamp, packet, None);
                 }
             }
-            Kept::Duplicate => self.counts.duplicates += 1,
-            Kept::InPlaceOfOldest | Kept::TooLong => self.counts.dropped += 1,
+            Inserted::Duplicate => self.counts.duplicates += 1,
+            Inserted::OldestDropped | Inserted::TooLong => self.counts.dropped += 1,
         }
-        kept
+        result
     }
 
-    /// A packet with this number carries an event, so that it is not missed among the sound.
+    /// Notes the sequence number of a packet with an event, so that it does not count as lost sound.
     pub fn on_event(&mut self, number: u64) {
         self.event = self.event.max(Some(number));
     }
 
-    /// Another source, or numbers that begin anew: what is held belongs to the old one.
+    /// Discards the packets, because the source has changed or restarted its sequence numbers.
     pub fn on_new_source(&mut self) {
         self.restart();
-        self.heard = None;
+        self.last_played = None;
         self.event = None;
         self.store.forget_stamps();
     }
 
-    /// The next `out.len()` samples to be heard.
+    /// Writes the next `out.len()` samples to play.
     pub fn playout(&mut self, now: Instant, out: &mut [i16]) {
         let mut ideal = clock(now, Codec::Pcmu) - self.delay.total();
         for block in out.chunks_mut(BLOCK) {
@@ -158,17 +160,17 @@ impl JitterBuffer {
         }
     }
 
-    /// What became of the sound so far.
+    /// Counters since the creation.
     pub const fn counts(&self) -> BufferCounts {
         self.counts
     }
 
-    /// How long sound waits here at present, in milliseconds.
+    /// Current playout delay in milliseconds.
     pub fn delay_ms(&self) -> u32 {
         (self.delay.target().max(0) / SAMPLES_A_MS) as u32
     }
 
-    /// What the buffer holds at most.
+    /// Limits of the buffer.
     pub const fn limits(&self) -> &BufferLimits {
         &self.limits
     }
@@ -200,7 +202,7 @@ impl JitterBuffer {
         }
     }
 
-    /// We are behind the right moment: leaves out what nobody misses.
+    /// Playout is late: shortens the sound where it is least audible.
     fn play_shortened(&mut self, behind: i64, out: &mut [i16]) {
         let Some(period) = self.scaling_period(behind, out.len()) else { return self.produce(out) };
         let mut sound = [0; BLOCK + PERIOD_MAX];
@@ -211,7 +213,7 @@ impl JitterBuffer {
         self.blocks_since_scaling = 0;
     }
 
-    /// We are ahead of it: repeats what nobody notices.
+    /// Playout is early: lengthens the sound where it is least audible.
     fn play_lengthened(&mut self, early: i64, out: &mut [i16]) {
         let Some(period) = self.scaling_period(early, out.len()) else { return self.produce(out) };
         let before = *self.concealer.history();
@@ -225,7 +227,9 @@ impl JitterBuffer {
         self.blocks_since_scaling = 0;
     }
 
-    /// By how much the next block may be made shorter or longer: a period, when the last change is over; at once and
+    /// Number of samples by which the next block may be shortened or lengthened: a pitch period if the last
+    /// change is long enough ago; any number at once in silence; regardless of quality if the playout time is
+    /// far off.
     /// freely in silence; at any price when the moment is far off.
     fn scaling_period(&self, off: i64, len: usize) -> Option<usize> {
         let period = match self.concealer.pitch() {
@@ -236,7 +240,7 @@ impl JitterBuffer {
         period.filter(|period| *period < len)
     }
 
-    /// The next samples at the position, which moves on by as many.
+    /// Produces the next samples and advances the position.
     fn produce(&mut self, out: &mut [i16]) {
         let mut done = 0;
         while done < out.len() {
@@ -268,42 +272,43 @@ impl JitterBuffer {
         }
     }
 
-    /// A packet is heard from sample `offset` on: were the samples filled before it lost, or was nothing sent?
+    /// Classifies the concealed samples before a packet, which is played from sample `offset` on, as lost or
+    /// not sent.
     fn settle(&mut self, number: u64, offset: usize) {
         let is_lost = offset > 0
-            || self.heard.is_some_and(|heard| {
-                let event_between = self.event.is_some_and(|event| heard < event && event < number);
-                number > heard + 1 && !event_between
+            || self.last_played.is_some_and(|last_played| {
+                let event_between = self.event.is_some_and(|event| last_played < event && event < number);
+                number > last_played + 1 && !event_between
             });
         let pending = core::mem::take(&mut self.pending);
-        // Within a packet there is nothing that was not sent: it came too late for its first samples.
+        // Samples missing within a packet were sent, but the packet arrived after their playout time.
         if is_lost {
             self.counts.concealed_samples += pending;
         } else {
             self.counts.silent_samples += pending;
         }
-        self.heard = Some(number);
+        self.last_played = Some(number);
     }
 }
 
-/// A moment in samples.
+/// A point in time in samples.
 fn clock(now: Instant, codec: Codec) -> i64 {
     let ticks = u128::from(now.as_nanos()) * u128::from(codec.clock_rate_hz()) / 1_000_000_000;
     ticks as i64
 }
 
-/// The most that is made at a time: 20 ms.
+/// Maximum number of samples produced at a time: 20 ms.
 const BLOCK: usize = 160;
 const SAMPLES_A_MS: i64 = 8;
-/// How far behind the right moment we may be: 30 ms, so that the rhythm of packets and blocks alone moves nothing.
+/// Tolerance for late playout: 30 ms, so that the interleaving of packets and blocks alone changes nothing.
 const LAG_MAX: i64 = 240;
-/// How far ahead: 5 ms.
+/// Tolerance for early playout: 5 ms.
 const LEAD_MAX: i64 = 40;
-/// From here on the moment is more important than how it sounds: 80 ms.
+/// Deviation from which on the playout time has precedence over quality: 80 ms.
 const FAR_OFF: i64 = 640;
-/// Blocks between two changes in a voice: 60 ms.
+/// Minimum number of blocks between two changes in speech: 60 ms.
 const SCALING_BLOCKS_MIN: u32 = 3;
-/// So many late packets one after the other are a way that became longer for good.
+/// Number of consecutive late packets that indicates a permanently longer transit time.
 const LATE_RUN_MAX: u32 = 8;
 
 #[cfg(test)]

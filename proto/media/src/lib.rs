@@ -1,13 +1,13 @@
-//! The media of one call: RTP, RTCP, jitter buffer, concealment, G.711, DTMF, STUN and call quality, joined with SRTP and
-//! ZRTP into one [`MediaSession`], and with a sound card by a buffer between two clocks ([`headset`]).
+//! Media of one call: RTP, RTCP, jitter buffer, concealment, G.711, DTMF, STUN and call quality, combined
+//! with SRTP and ZRTP into one [`MediaSession`], and a buffer between a call and a sound card ([`headset`]).
 //!
 //! Does: everything about one audio stream; time, randomness, packets and blocks of samples are arguments.
 //!
-//! Does not: parse SDP (`ringway-sdp`), implement SRTP or ZRTP (`ringway-srtp`, `ringway-zrtp`), know SIP, open a socket or
-//! drive a sound card.
+//! Does not: parse SDP (`ringway-sdp`), implement SRTP or ZRTP (`ringway-srtp`, `ringway-zrtp`), handle SIP,
+//! open a socket or drive a sound card.
 //!
-//! Start reading at [`MediaSession`]; signalling hands it a [`ringway_sdp::MediaParams`]. [`stun::StunClient`] is a state
-//! machine of its own that a session drives.
+//! Start reading at [`MediaSession`]; signalling gives it a [`ringway_sdp::MediaParams`].
+//! [`stun::StunClient`] is a separate state machine that a session drives.
 #![no_std]
 #![forbid(unsafe_code)]
 

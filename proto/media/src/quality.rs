@@ -1,36 +1,36 @@
-//! How good a call sounds, by the E-model (ITU-T G.107) in the form that is in use for packet networks.
+//! Call quality by the E-model (ITU-T G.107), in the form used for packet networks.
 
 use ringway_sdp::Codec;
 
-/// What the rating is computed from.
+/// Input of the rating.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Impairments {
-    /// How the sound is coded.
+    /// Codec of the stream.
     pub codec: Codec,
-    /// What fills the gaps of lost packets.
+    /// Concealment of lost packets.
     pub concealment: Concealment,
-    /// Packets that were lost, or came too late to be heard: 0-1 of those expected.
+    /// Share of packets that were lost or arrived too late, 0 to 1 of those expected.
     pub loss: f64,
-    /// How bursty the loss is: mean length of a burst over the mean length that random loss of this rate would have
-    /// (G.107 §7.3). 1: random; more: in bursts.
+    /// Burst ratio (G.107 §7.3): mean length of a loss burst divided by that of random loss at this rate. 1
+    /// is random; more is bursty.
     pub burst_ratio: f64,
-    /// From mouth to ear, one way, in milliseconds.
+    /// One-way mouth-to-ear delay in milliseconds.
     pub delay_ms: f64,
 }
 
-/// What a listener hears in place of a lost packet.
+/// Concealment of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concealment {
     /// Silence.
     None,
-    /// The wave form continued (G.711 Appendix I, or as good).
+    /// Repeated wave form (G.711 Appendix I, or equivalent).
     WaveForm,
 }
 
-/// The transmission rating factor R, 0-100; [`R_BEST`] without any impairment.
+/// Transmission rating factor R, 0 to 100; [`R_BEST`] without impairments.
 pub fn rating(impairments: &Impairments) -> f64 {
     let delay = impairments.delay_ms.max(0.0);
-    // Delay hurts little until it breaks the turn-taking of a conversation, at 177.3 ms.
+    // Delay has little effect up to 177.3 ms, where it starts to disturb turn-taking.
     let delay_impairment = 0.024 * delay + 0.11 * (delay - 177.3).max(0.0);
     let (equipment, robustness) = equipment(impairments.codec, impairments.concealment);
     let loss_percent = 100.0 * impairments.loss.clamp(0.0, 1.0);
@@ -40,17 +40,17 @@ pub fn rating(impairments: &Impairments) -> f64 {
     (R_BEST - delay_impairment - effective).clamp(0.0, 100.0)
 }
 
-/// The mean opinion score a rating stands for, 1 (bad) to 4.5 (G.107 Annex B).
+/// Mean opinion score of a rating, 1 (bad) to 4.5 (G.107 Annex B).
 pub fn mean_opinion_score(rating: f64) -> f64 {
     match rating {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // Between 0 and 6.5 the polynomial dips below its lower end.
+        // Between 0 and 6.5 the polynomial is below its lower end.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }
 
-/// Mean length of the bursts of loss over the length that random loss of the same rate has, at least 1.
+/// Burst ratio: mean length of the loss bursts divided by that of random loss at the same rate, at least 1.
 pub fn burst_ratio(lost: u64, bursts: u64, expected: u64) -> f64 {
     if lost == 0 || bursts == 0 || expected <= lost {
         return 1.0;
@@ -68,9 +68,9 @@ const fn equipment(codec: Codec, concealment: Concealment) -> (f64, f64) {
     }
 }
 
-/// R of a narrow-band call with all of G.107's values at their defaults; as a score 4.41.
+/// R of a narrow-band call with the default values of G.107; its MOS is 4.41.
 pub const R_BEST: f64 = 93.2;
-/// Beyond this the formula was never validated.
+/// Limit of the validated range of the formula.
 const BURST_RATIO_MAX: f64 = 8.0;
 
 #[cfg(test)]
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost_and_no_delay_is_the_ceiling() {
+    fn no_loss_and_no_delay_give_the_maximum() {
         assert_eq!((score(0.0, 1.0, 0.0, Concealment::WaveForm) * 100.0).round(), 441.0);
     }
 
     /// 5 % random loss: Ie,eff = 95 · 5 / (5 + 25.1) = 15.78, R = 77.42; without concealment 95 · 5 / 9.3 = 51.08,
     /// R = 42.12. 300 ms of delay: Id = 7.2 + 13.5 = 20.7, R = 72.5.
     #[test]
-    fn it_gives_what_the_formula_gives_by_hand() {
+    fn it_agrees_with_the_formula_computed_by_hand() {
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 0.01, "{value} {expected}");
         near(score(0.05, 1.0, 0.0, Concealment::WaveForm), mean_opinion_score(77.419));
         near(score(0.05, 1.0, 0.0, Concealment::None), mean_opinion_score(42.125));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_anything_bad_is_never_better_and_all_stays_in_range() {
+    fn more_impairment_is_never_better_and_the_score_is_in_range() {
         let mut last = 5.0;
         for percent in 0..=100 {
             let now = score(f64::from(percent) / 100.0, 1.0, 20.0, Concealment::WaveForm);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_measured_against_random_loss() {
+    fn bursts_are_compared_with_random_loss() {
         assert_eq!(burst_ratio(0, 0, 100), 1.0);
         assert_eq!(burst_ratio(10, 10, 100), 1.0);
         assert!((burst_ratio(10, 2, 100) - 4.5).abs() < 1e-9);

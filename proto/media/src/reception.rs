@@ -1,48 +1,49 @@
-//! What arrived, counted and timed: loss by sequence number, delta and jitter as Wireshark shows them.
+//! Statistics of a received stream: loss by sequence number, delta and jitter by Wireshark's definitions.
 
 mod delta;
 mod sequence;
 
-pub use sequence::{Place, SequenceCounts};
+pub use sequence::{PacketOrder, SequenceCounts};
 
 use delta::DeltaHistogram;
 use ringway_sansio::Instant;
 use sequence::SequenceTracker;
 
-/// One RTP packet as far as statistics go.
+/// Header fields and arrival time of an RTP packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When it came in; by the kernel's clock where there is one.
+    /// Arrival time; the kernel's timestamp if available.
     pub at: Instant,
-    /// Who sends it.
+    /// SSRC of the sender.
     pub ssrc: u32,
-    /// Its sequence number.
+    /// Sequence number.
     pub sequence: u16,
-    /// Its time stamp.
+    /// RTP timestamp.
     pub timestamp: u32,
-    /// A talk spurt or an event begins.
+    /// Marker bit: start of a talk spurt or of an event.
     pub marker: bool,
-    /// Whether its time stamp is the moment it was sampled.
+    /// Meaning of the RTP timestamp.
     pub clock: Clock,
-    /// Length of the IP packet: header, UDP header, payload.
+    /// Length of the IP packet in bytes: IP header, UDP header, payload.
     pub ip_bytes: u32,
 }
 
-/// What a packet's time stamp says.
+/// Meaning of a packet's RTP timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// When it was sampled, in ticks of a clock of this many hertz.
+    /// Sampling time, with a clock rate in Hz.
     Hz(u32),
-    /// Nothing about this packet: a telephone event keeps the time at which it began (RFC 4733 §2.5.1.1).
+    /// Unrelated to the packet's time: a telephone event keeps the timestamp of its start (RFC 4733
+    /// §2.5.1.1).
     Still,
 }
 
-/// Statistics of one stream over all its sources.
+/// Statistics of one stream over all its SSRCs.
 #[derive(Debug, Default)]
 pub struct Reception {
     ssrc: Option<u32>,
     sequence: SequenceTracker,
-    /// Sources that came before the present one.
+    /// Counters of earlier SSRCs.
     past: SequenceCounts,
     first_at: Option<Instant>,
     last_at: Option<Instant>,
@@ -56,11 +57,11 @@ pub struct Reception {
     jitter_max_ms: f64,
     skew_max_ms: f64,
     sources: u64,
-    /// At the last receiver report: expected, received.
+    /// Expected and received packets at the last receiver report.
     reported: (u64, u64),
 }
 
-/// What depends on the time stamps of one source.
+/// Statistics that depend on the timestamps of one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timing {
     last: Option<(Instant, u32)>,
@@ -69,12 +70,12 @@ struct Timing {
     arrived_ms: f64,
     nominal_ms: f64,
     skew_ms: f64,
-    line: Line,
+    fit: LinearFit,
 }
 
-/// Sums for a straight line through (arrival, nominal time), both in milliseconds.
+/// Linear regression over (arrival, nominal time), both in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct LinearFit {
     count: f64,
     x: f64,
     y: f64,
@@ -82,56 +83,58 @@ struct Line {
     xy: f64,
 }
 
-/// Figures of a stream, in Wireshark's words (RTP Stream Analysis).
+/// Statistics of a stream, by the definitions of Wireshark's RTP Stream Analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReceptionReport {
-    /// Sequence numbers: packets, lost, reordered, doubled.
+    /// Packets, lost, reordered and duplicated, by sequence numbers.
     pub counts: SequenceCounts,
-    /// How often another source took over.
+    /// Number of changes of the SSRC.
     pub source_changes: u64,
-    /// Longest time between two packets, in milliseconds; packets that begin a talk spurt are left out.
+    /// Maximum time between two packets in milliseconds, except before a packet that starts a talk spurt.
     pub delta_max_ms: f64,
-    /// Mean of the same.
+    /// Mean of these times.
     pub delta_mean_ms: f64,
-    /// All but one in a thousand are below it; within 0.02 ms up to 64 ms.
+    /// 99.9th percentile of these times; accurate to 0.02 ms up to 64 ms.
     pub delta_p999_ms: f64,
-    /// Largest value of the interarrival jitter J (RFC 3550 §6.4.1), in milliseconds.
+    /// Maximum interarrival jitter J (RFC 3550 §6.4.1) in milliseconds.
     pub jitter_max_ms: f64,
     /// Mean of J over all packets.
     pub jitter_mean_ms: f64,
     /// J after the last packet.
     pub jitter_last_ms: f64,
-    /// Mean of |D|, which older versions of Wireshark show as mean jitter.
+    /// Mean of |D|, shown by older versions of Wireshark as mean jitter.
     pub difference_mean_ms: f64,
-    /// Time by the sender's stamps minus time by our clock, at its largest, since the first packet.
+    /// Maximum difference between the sender's timestamps and our clock since the first packet, in
+    /// milliseconds.
     pub skew_max_ms: f64,
-    /// How much faster the sender's clock runs than ours, in millionths.
+    /// Drift of the sender's clock against ours in ppm; positive if faster.
     pub drift_ppm: f64,
-    /// Thousand bits of IP packets a second.
+    /// Bit rate of the IP packets in kbit/s.
     pub kbit_s: f64,
-    /// From the first packet to the last.
+    /// Time from the first packet to the last, in milliseconds.
     pub duration_ms: f64,
 }
 
 impl Reception {
-    /// Nothing arrived yet.
+    /// Creates empty statistics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts a packet and says where it stands in its stream.
-    pub fn on_packet(&mut self, arrival: &Arrival) -> Place {
+    /// Counts a packet and classifies its sequence number.
+    pub fn on_packet(&mut self, arrival: &Arrival) -> PacketOrder {
         let is_first = self.first_at.is_none();
         if self.ssrc != Some(arrival.ssrc) {
             self.begin_source(arrival.ssrc);
         }
-        let place = self.sequence.on_packet(arrival.sequence);
-        if matches!(place, Place::Restarted(_)) {
+        let order = self.sequence.on_packet(arrival.sequence);
+        if matches!(order, PacketOrder::Restarted(_)) {
             self.timing = Timing { jitter_ms: self.timing.jitter_ms, ..Timing::default() };
         }
-        let is_backwards = matches!(place, Place::Reordered(_) | Place::Duplicate(_) | Place::Stray);
+        let is_backwards =
+            matches!(order, PacketOrder::Reordered(_) | PacketOrder::Duplicate(_) | PacketOrder::Stray);
         let previous = self.last_at.unwrap_or(arrival.at);
-        let moved = if place == Place::Stray { None } else { self.timing.on_packet(arrival) };
+        let moved = if order == PacketOrder::Stray { None } else { self.timing.on_packet(arrival) };
         if !is_first && !arrival.marker && !is_backwards {
             self.deltas.add(arrival.at.since(previous));
             if let Some(difference_ms) = moved {
@@ -148,12 +151,12 @@ impl Reception {
         self.last_at = Some(previous.max(arrival.at));
         self.ip_bytes += u64::from(arrival.ip_bytes);
         self.last_ip_bytes = arrival.ip_bytes;
-        place
+        order
     }
 
-    /// What a receiver report says of the source heard (RFC 3550 §6.4.1, §A.3); a share of loss counts from the
-    /// report before. `None`: nobody was heard yet.
-    pub fn receiver_report(&mut self) -> Option<Heard> {
+    /// Data for the report block of the current source (RFC 3550 §6.4.1, §A.3); the fraction lost counts from
+    /// the previous call. `None` before the first packet.
+    pub fn receiver_report(&mut self) -> Option<SourceReception> {
         let ssrc = self.ssrc?;
         let counts = self.sequence.counts();
         let (expected_before, received_before) = self.reported;
@@ -161,7 +164,7 @@ impl Reception {
         let expected = counts.expected.saturating_sub(expected_before);
         let lost = expected.saturating_sub(counts.received.saturating_sub(received_before));
         let fraction = (lost << 8).checked_div(expected).unwrap_or(0).min(255);
-        Some(Heard {
+        Some(SourceReception {
             ssrc,
             fraction_lost: fraction as u8,
             cumulative_lost: i32::try_from(counts.lost()).unwrap_or(i32::MAX),
@@ -170,23 +173,23 @@ impl Reception {
         })
     }
 
-    /// The source heard last.
+    /// Current SSRC.
     pub const fn ssrc(&self) -> Option<u32> {
         self.ssrc
     }
 
-    /// When the last packet came.
+    /// Arrival time of the last packet.
     pub const fn last_at(&self) -> Option<Instant> {
         self.last_at
     }
 
-    /// All figures so far.
+    /// All statistics so far.
     pub fn report(&self) -> ReceptionReport {
         let duration_ms = match (self.first_at, self.last_at) {
             (Some(first), Some(last)) => millis(first, last),
             (Some(_) | None, _) => 0.0,
         };
-        // The last packet's bytes belong to the interval behind it, which nobody saw.
+        // The bytes of the last packet belong to the interval after it, which is not known.
         let bits = 8.0 * self.ip_bytes.saturating_sub(u64::from(self.last_ip_bytes)) as f64;
         ReceptionReport {
             counts: self.past.and(&self.sequence.counts()),
@@ -199,7 +202,7 @@ impl Reception {
             jitter_last_ms: self.timing.jitter_ms,
             difference_mean_ms: mean(self.difference_sum_ms, self.jitters),
             skew_max_ms: self.skew_max_ms,
-            drift_ppm: self.timing.line.slope().map_or(0.0, |slope| (slope - 1.0) * 1e6),
+            drift_ppm: self.timing.fit.slope().map_or(0.0, |slope| (slope - 1.0) * 1e6),
             kbit_s: if duration_ms > 0.0 { bits / duration_ms } else { 0.0 },
             duration_ms,
         }
@@ -215,23 +218,25 @@ impl Reception {
     }
 }
 
-/// How the source of a stream is heard; [`ReportBlock`](crate::rtcp::ReportBlock) adds when its reports came.
+/// Reception of the current source, for a report block. [`ReportBlock`](crate::rtcp::ReportBlock) adds the
+/// times of its sender reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// Who is heard.
+pub struct SourceReception {
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// Share lost since the report before, in 1/256.
+    /// Fraction lost since the previous report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost so far.
+    /// Cumulative number of packets lost.
     pub cumulative_lost: i32,
-    /// Highest sequence number with its wraps.
+    /// Extended highest sequence number.
     pub highest_sequence: u32,
-    /// Jitter in ticks.
+    /// Interarrival jitter in ticks.
     pub jitter: u32,
 }
 
 impl Timing {
-    /// Follows J = J + (|D| - J) / 16 (RFC 3550 §6.4.1). Returns |D| in milliseconds if the packet has one.
+    /// Updates J = J + (|D| - J) / 16 (RFC 3550 §6.4.1). Returns |D| in milliseconds, if defined for this
+    /// packet.
     fn on_packet(&mut self, arrival: &Arrival) -> Option<f64> {
         let Clock::Hz(clock_hz) = arrival.clock else { return None };
         let (last_at, last_timestamp) = self.last.replace((arrival.at, arrival.timestamp))?;
@@ -241,7 +246,7 @@ impl Timing {
         let arrived_ms = millis(last_at, arrival.at);
         let difference_ms = (arrived_ms - nominal_ms).abs();
         if difference_ms > JUMP_MS {
-            // The sender's clock was set anew: what follows is measured from here.
+            // The sender's clock was set: later packets are measured from here.
             *self = Self { last: self.last, jitter_ms: self.jitter_ms, clock_hz, ..Self::default() };
             return None;
         }
@@ -249,12 +254,12 @@ impl Timing {
         self.arrived_ms += arrived_ms;
         self.nominal_ms += nominal_ms;
         self.skew_ms = self.nominal_ms - self.arrived_ms;
-        self.line.add(self.arrived_ms, self.nominal_ms);
+        self.fit.add(self.arrived_ms, self.nominal_ms);
         Some(difference_ms)
     }
 }
 
-impl Line {
+impl LinearFit {
     fn add(&mut self, x: f64, y: f64) {
         self.count += 1.0;
         self.x += x;
@@ -263,7 +268,7 @@ impl Line {
         self.xy += x * y;
     }
 
-    /// By least squares; `None` for less than a second of points.
+    /// Slope by least squares; `None` if the points cover less than a second.
     fn slope(&self) -> Option<f64> {
         let spread = self.count * self.xx - self.x * self.x;
         let enough = self.count * self.count * 250.0 * 250.0;
@@ -271,7 +276,7 @@ impl Line {
     }
 }
 
-/// Milliseconds from one instant to another, negative when it is earlier.
+/// Milliseconds from one instant to another; negative if the second is earlier.
 fn millis(from: Instant, to: Instant) -> f64 {
     let nanos = to.as_nanos() as i64 - from.as_nanos() as i64;
     nanos as f64 / 1e6
@@ -281,7 +286,7 @@ fn mean(sum: f64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
-/// A difference between two clocks that no network makes.
+/// Difference of the clocks that is not caused by the network.
 const JUMP_MS: f64 = 5000.0;
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
-//! RTCP (RFC 3550 §6): compound packets read and written, and when to send the next one.
+//! RTCP (RFC 3550 §6): parsing and writing of compound packets, and the report interval.
 
 use core::fmt;
 use core::time::Duration;
 use ringway_sansio::{Instant, Rng};
 
-/// A received compound packet whose lengths have been checked (RFC 3550 §A.2). Nothing is copied.
+/// A received compound packet whose lengths have been checked (RFC 3550 §A.2), without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compound<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Compound<'a> {
-    /// Reads a datagram that is in the clear.
+    /// Parses an unencrypted compound packet.
+    ///
+    /// # Errors
+    /// The first fault found.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RtcpError> {
         let first = bytes.get(1).ok_or(RtcpError::Short)?;
         if !matches!(*first, SENDER_REPORT | RECEIVER_REPORT) {
@@ -20,7 +23,7 @@ impl<'a> Compound<'a> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (packet, behind) = split(rest)?;
-            // RFC 3550 §6.4.1: only the last packet of a compound may be padded.
+            // RFC 3550 §6.4.1: only the last packet of a compound packet may be padded.
             if packet.first().is_some_and(|flags| flags & PADDING != 0) && !behind.is_empty() {
                 return Err(RtcpError::Padding);
             }
@@ -30,7 +33,7 @@ impl<'a> Compound<'a> {
         Ok(Self { bytes })
     }
 
-    /// The packets in their order.
+    /// Packets of the compound packet, in their order.
     pub fn packets(&self) -> impl Iterator<Item = RtcpPacket<'a>> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
@@ -40,50 +43,50 @@ impl<'a> Compound<'a> {
         })
     }
 
-    /// Who sends: the source of the first report.
+    /// SSRC of the sender, from the first report.
     pub fn ssrc(&self) -> u32 {
         self.bytes.get(4..).and_then(word).unwrap_or(0)
     }
 }
 
-/// One packet of a compound.
+/// A packet of a compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtcpPacket<'a> {
-    /// SR (§6.4.1): what a source sent, and how it hears others.
+    /// SR (RFC 3550 §6.4.1): sender information and report blocks.
     SenderReport {
-        /// Whose report.
+        /// SSRC of the sender.
         ssrc: u32,
-        /// What it sent.
+        /// Sender information.
         info: SenderInfo,
-        /// How it hears others.
+        /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
-    /// RR (§6.4.2): how a source hears others.
+    /// RR (RFC 3550 §6.4.2): report blocks.
     ReceiverReport {
-        /// Whose report.
+        /// SSRC of the sender.
         ssrc: u32,
-        /// How it hears others.
+        /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
-    /// SDES (§6.5): the first chunk's source and its CNAME, if it has one.
+    /// SDES (RFC 3550 §6.5): SSRC and CNAME of the first chunk.
     SourceDescription {
-        /// Who is described.
+        /// SSRC that is described.
         ssrc: u32,
-        /// Its canonical name, up to 255 bytes.
+        /// Canonical name, up to 255 bytes.
         cname: Option<&'a [u8]>,
     },
-    /// BYE (§6.6): these sources leave.
+    /// BYE (RFC 3550 §6.6): these sources leave.
     Goodbye(Sources<'a>),
     /// Any other type, which is skipped.
     Other(u8),
 }
 
-/// What a sender says of itself (RFC 3550 §6.4.1).
+/// Sender information of a report (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderInfo {
-    /// Wall clock of the report, as NTP writes it: seconds since 1900 and 2^-32 s.
+    /// Wall-clock time of the report in NTP format: seconds since 1900 and 2^-32 s.
     pub ntp: u64,
-    /// The same moment on the stream's clock.
+    /// RTP timestamp of the same time.
     pub timestamp: u32,
     /// Packets sent so far.
     pub packets: u32,
@@ -91,59 +94,59 @@ pub struct SenderInfo {
     pub octets: u32,
 }
 
-/// How one source is heard (RFC 3550 §6.4.1).
+/// Reception of one source (RFC 3550 §6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// Who is heard.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// Share of packets lost since the last report, in 1/256.
+    /// Fraction of packets lost since the previous report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost so far; 24 bits, negative when there were more duplicates.
+    /// Cumulative number of packets lost: 24 bits, negative if there were more duplicates.
     pub cumulative_lost: i32,
-    /// Highest sequence number received, with its wraps in the upper half.
+    /// Extended highest sequence number received, with the number of cycles in the upper half.
     pub highest_sequence: u32,
     /// Interarrival jitter in ticks of the stream's clock.
     pub jitter: u32,
-    /// The middle 32 bits of the last sender report's NTP time; 0: none came yet.
+    /// Middle 32 bits of the NTP time of the last sender report; 0 if none was received.
     pub last_report: u32,
-    /// Time between receiving it and this report, in 2^-16 s.
+    /// Delay between receiving that report and sending this one, in 2^-16 s.
     pub delay_since_last_report: u32,
 }
 
-/// The report blocks of a packet, at most 31.
+/// Report blocks of a packet, at most 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportBlocks<'a>(&'a [u8]);
 
 impl<'a> ReportBlocks<'a> {
-    /// In their order.
+    /// Report blocks in their order.
     pub fn iter(&self) -> impl Iterator<Item = ReportBlock> + 'a {
         self.0.as_chunks::<24>().0.iter().map(read_block)
     }
 }
 
-/// The sources of a BYE, at most 31.
+/// SSRCs of a BYE, at most 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources<'a>(&'a [u8]);
 
 impl<'a> Sources<'a> {
-    /// In their order.
+    /// SSRCs in their order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + 'a {
         self.0.as_chunks::<4>().0.iter().map(|bytes| u32::from_be_bytes(*bytes))
     }
 }
 
-/// Why bytes are no compound RTCP packet.
+/// Reason why a datagram is not a valid compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtcpError {
-    /// It ends before its first header does.
+    /// Shorter than a header.
     Short,
-    /// Another version than 2.
+    /// A version other than 2.
     Version,
-    /// It does not begin with a report (§6.1).
+    /// The first packet is not a report (RFC 3550 §6.1).
     FirstPacket,
-    /// A packet is longer than what is there, or shorter than its count says.
+    /// A packet is longer than the datagram, or shorter than its count requires.
     Length,
-    /// Padding of a packet that is not the last, or that does not fit.
+    /// Padding of a packet that is not the last, or of a wrong length.
     Padding,
 }
 
@@ -161,18 +164,19 @@ impl fmt::Display for RtcpError {
 
 impl core::error::Error for RtcpError {}
 
-/// What we report.
+/// Contents of a report of ours.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnReport<'a> {
-    /// Our source.
+    /// Our SSRC.
     pub ssrc: u32,
-    /// What we sent; `None` when nothing was sent since the last report but one: a receiver report (§6.4).
+    /// Sender information; `None` if nothing was sent since the last report but one, which gives a receiver
+    /// report (RFC 3550 §6.4).
     pub sent: Option<SenderInfo>,
-    /// How we hear the peer, if we do.
-    pub heard: Option<ReportBlock>,
-    /// Our canonical name (§6.5.1); what is beyond [`CNAME_BYTES_MAX`] bytes is left out.
+    /// Reception of the peer, if any.
+    pub reception: Option<ReportBlock>,
+    /// Our CNAME (RFC 3550 §6.5.1); truncated after [`CNAME_BYTES_MAX`] bytes.
     pub cname: &'a str,
-    /// Whether it carries a BYE.
+    /// Kind of the report.
     pub kind: ReportKind,
 }
 
@@ -181,32 +185,32 @@ pub struct OwnReport<'a> {
 pub enum ReportKind {
     /// Sent at the report interval.
     Periodic,
-    /// The last one, with a BYE packet (§6.6).
+    /// Last report, with a BYE packet (RFC 3550 §6.6).
     Bye,
 }
 
-/// The longest canonical name we write, in bytes.
+/// Maximum length of our CNAME in bytes.
 pub const CNAME_BYTES_MAX: usize = 64;
 
-/// Room that [`OwnReport::write`] never exceeds: SR with one block, SDES with a CNAME, BYE.
+/// Maximum length of a report in bytes: SR with one block, SDES with a CNAME, BYE.
 pub const REPORT_BYTES_MAX: usize = 28 + 24 + 8 + 2 + CNAME_BYTES_MAX + 4 + 8;
 
 impl OwnReport<'_> {
-    /// Writes a compound packet (report, SDES, perhaps BYE; §6.1) and says how long it is.
+    /// Writes a compound packet (report, SDES, BYE; RFC 3550 §6.1) and returns its length in bytes.
     pub fn write(&self, out: &mut [u8; REPORT_BYTES_MAX]) -> usize {
         let mut writer = Writer { out, len: 0 };
         let start = match self.sent {
             Some(info) => {
-                let start = writer.begin(SENDER_REPORT, u8::from(self.heard.is_some()), self.ssrc);
+                let start = writer.begin(SENDER_REPORT, u8::from(self.reception.is_some()), self.ssrc);
                 writer.put(&info.ntp.to_be_bytes());
                 for word in [info.timestamp, info.packets, info.octets] {
                     writer.put(&word.to_be_bytes());
                 }
                 start
             }
-            None => writer.begin(RECEIVER_REPORT, u8::from(self.heard.is_some()), self.ssrc),
+            None => writer.begin(RECEIVER_REPORT, u8::from(self.reception.is_some()), self.ssrc),
         };
-        if let Some(block) = &self.heard {
+        if let Some(block) = &self.reception {
             writer.put_block(block);
         }
         writer.end(start);
@@ -215,7 +219,7 @@ impl OwnReport<'_> {
         let cname = cname.get(..cname.len().min(CNAME_BYTES_MAX)).unwrap_or_default();
         writer.put(&[SDES_CNAME, cname.len() as u8]);
         writer.put(cname);
-        // §6.5: a chunk's items end with one to four bytes of zero, at a word's end.
+        // RFC 3550 §6.5: the items of a chunk end with one to four zero bytes, at a word boundary.
         writer.put(&[0; 4][..4 - writer.len % 4]);
         writer.end(start);
         if self.kind == ReportKind::Bye {
@@ -226,48 +230,50 @@ impl OwnReport<'_> {
     }
 }
 
-/// When the next report is due (RFC 3550 §6.2, §6.3): with two parties the minimum always rules, 5 s with chance.
+/// Schedule of reports (RFC 3550 §6.2, §6.3): with two participants always the minimum interval, 5 s
+/// randomised.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportSchedule {
     due: Instant,
 }
 
 impl ReportSchedule {
-    /// The first report comes after half the interval (§6.2).
+    /// Creates the schedule; the first report is due after half the interval (RFC 3550 §6.2).
     pub fn new(now: Instant, rng: &mut Rng) -> Self {
         Self { due: now + randomised(INTERVAL / 2, rng) }
     }
 
-    /// When the next report is due.
+    /// Time of the next report.
     pub const fn due(&self) -> Instant {
         self.due
     }
 
-    /// A report was sent.
+    /// Schedules the next report after one was sent.
     pub fn on_sent(&mut self, now: Instant, rng: &mut Rng) {
         self.due = now + randomised(INTERVAL, rng);
     }
 }
 
-/// A point in time as NTP writes it: seconds since 1900 above, 2^-32 s below (RFC 3550 §4).
+/// Time in NTP format: seconds since 1900 in the upper half, 2^-32 s in the lower (RFC 3550 §4).
 pub fn ntp_time(now: Instant) -> u64 {
     let seconds = now.as_secs() + NTP_OFFSET_S;
     let fraction = ((now.as_nanos() % 1_000_000_000) << 32) / 1_000_000_000;
     seconds << 32 | fraction
 }
 
-/// The middle 32 bits of an NTP time, in 2^-16 s, as reports name it.
+/// Middle 32 bits of an NTP time, in 2^-16 s, as used in reports.
 pub const fn ntp_middle(ntp: u64) -> u32 {
     (ntp >> 16) as u32
 }
 
-/// RFC 3550 §6.3.1: between half and one and a half, over e - 3/2 because of how reconsideration shortens it.
+/// RFC 3550 §6.3.1: 0.5 to 1.5 times the interval, divided by e - 3/2 to compensate for timer
+/// reconsideration.
 fn randomised(interval: Duration, rng: &mut Rng) -> Duration {
     let per_mille = 500 + rng.below(1001) as u32;
     interval * per_mille / 1000 * 100_000 / 121_828
 }
 
-/// One packet off a compound.
+/// Splits the first packet off a compound packet.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), RtcpError> {
     let head = bytes.first_chunk::<4>().ok_or(RtcpError::Short)?;
     if head[0] >> 6 != 2 {
@@ -284,7 +290,7 @@ fn read(packet: &[u8]) -> Result<RtcpPacket<'_>, RtcpError> {
         _ => {
             let padding = usize::from(body.last().copied().unwrap_or(0));
             let len = body.len().checked_sub(padding).ok_or(RtcpError::Padding)?;
-            // RFC 3550 §6.4.1: a multiple of four, and it counts itself.
+            // RFC 3550 §6.4.1: a multiple of four that includes itself.
             if padding == 0 || padding % 4 != 0 {
                 return Err(RtcpError::Padding);
             }
@@ -330,7 +336,7 @@ fn read_block(bytes: &[u8; 24]) -> ReportBlock {
     ReportBlock {
         ssrc: at(0),
         fraction_lost: bytes[4],
-        // Shifted up and down again, so that the 24th bit becomes the sign.
+        // Shifted left and right again to extend the sign of the 24 bits.
         cumulative_lost: ((at(4) << 8) as i32) >> 8,
         highest_sequence: at(8),
         jitter: at(12),
@@ -339,7 +345,7 @@ fn read_block(bytes: &[u8; 24]) -> ReportBlock {
     }
 }
 
-/// Walks the items of the first chunk; all of them must fit (§6.5).
+/// Parses the items of the first chunk, which must all fit (RFC 3550 §6.5).
 fn find_cname(items: &[u8]) -> Result<Option<&[u8]>, RtcpError> {
     let mut rest = items;
     loop {
@@ -367,14 +373,14 @@ fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
 }
 
-/// Fills a room that is known to be large enough; what would not fit is left out.
+/// Writes into a buffer that is large enough; what does not fit is omitted.
 struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
 }
 
 impl Writer<'_> {
-    /// The head of a packet, whose length comes with [`Writer::end`].
+    /// Writes the header of a packet, whose length [`Writer::end`] sets.
     fn begin(&mut self, kind: u8, count: u8, ssrc: u32) -> usize {
         let start = self.len;
         self.put(&[VERSION_2 | count, kind, 0, 0]);
@@ -418,7 +424,7 @@ const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
 const SDES_CNAME: u8 = 1;
-/// The minimum interval (RFC 3550 §6.2).
+/// Minimum report interval (RFC 3550 §6.2).
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Seconds between 1900 and 1970.
 const NTP_OFFSET_S: u64 = 2_208_988_800;

@@ -23,14 +23,14 @@ fn full() -> Vec<u8> {
     written(&OwnReport {
         ssrc: 5,
         sent: Some(INFO),
-        heard: Some(BLOCK),
+        reception: Some(BLOCK),
         cname: "alice@192.0.2.1",
         kind: ReportKind::Bye,
     })
 }
 
 #[test]
-fn what_is_written_reads_as_it_was() {
+fn a_written_report_is_parsed_as_the_same() {
     let bytes = full();
     assert_eq!(bytes.len() % 4, 0);
     let compound = Compound::parse(&bytes).unwrap();
@@ -45,21 +45,21 @@ fn what_is_written_reads_as_it_was() {
 }
 
 #[test]
-fn a_report_without_anything_heard_is_a_short_one() {
-    let report = OwnReport { ssrc: 5, sent: None, heard: None, cname: "", kind: ReportKind::Periodic };
+fn a_report_without_reception_has_no_block() {
+    let report = OwnReport { ssrc: 5, sent: None, reception: None, cname: "", kind: ReportKind::Periodic };
     let bytes = written(&report);
     assert_eq!(bytes, [0x80, 201, 0, 1, 0, 0, 0, 5, 0x81, 202, 0, 2, 0, 0, 0, 5, 1, 0, 0, 0]);
     assert!(Compound::parse(&bytes).is_ok());
 }
 
 #[test]
-fn every_length_of_name_ends_at_a_word() {
+fn every_length_of_name_ends_at_a_word_boundary() {
     let name = "n".repeat(100);
     for len in 0..=100 {
         let report = OwnReport {
             ssrc: 5,
             sent: Some(INFO),
-            heard: Some(BLOCK),
+            reception: Some(BLOCK),
             cname: &name[..len],
             kind: ReportKind::Bye,
         };
@@ -75,18 +75,18 @@ fn every_length_of_name_ends_at_a_word() {
 }
 
 #[test]
-fn no_part_of_a_compound_is_taken_for_the_whole() {
+fn no_truncated_compound_packet_is_accepted() {
     let bytes = full();
     let ends = [52, 80, 88];
     assert_eq!(bytes.len(), 88);
     for len in 0..bytes.len() {
-        // What ends at the end of a packet is a compound of the packets before it.
+        // A truncation at the end of a packet is a valid compound packet.
         assert_eq!(Compound::parse(&bytes[..len]).is_ok(), ends.contains(&len), "{len} bytes");
     }
 }
 
 #[test]
-fn counts_that_promise_more_than_is_there_are_refused() {
+fn counts_above_the_length_are_rejected() {
     let mut bytes = full();
     bytes[0] = 0x82;
     assert_eq!(Compound::parse(&bytes), Err(RtcpError::Length));
@@ -119,7 +119,7 @@ fn only_the_last_packet_may_be_padded() {
 }
 
 #[test]
-fn reports_come_every_five_seconds_with_chance() {
+fn reports_are_sent_every_five_seconds_randomised() {
     let mut rng = Rng::new(&Seed::from_number(1));
     let mut now = Instant::from_secs(100);
     let mut schedule = ReportSchedule::new(now, &mut rng);

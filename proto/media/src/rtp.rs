@@ -1,28 +1,27 @@
-//! RTP packets (RFC 3550 §5): a checked view of the header, a writer, and what else may arrive at the same port.
+//! RTP packets (RFC 3550 §5): validated view of a packet, header writer, and demultiplexing of a media port.
 
 use core::fmt;
 
-/// The fields of an RTP header that change from packet to packet. Writing it makes the 12 bytes of a header without
-/// contributing sources, extension or padding.
+/// Variable fields of an RTP header. Written as 12 bytes without CSRCs, extension or padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
-    /// Says that something begins here: a talk spurt, or a telephone event (RFC 3551 §4.1).
+    /// Marker bit: start of a talk spurt or of a telephone event (RFC 3551 §4.1).
     pub marker: bool,
-    /// What the payload is, 0-127, as signalling agreed.
+    /// Payload type, 0 to 127, as negotiated.
     pub payload_type: u8,
-    /// One more with every packet.
+    /// Sequence number.
     pub sequence: u16,
-    /// The moment of the first sample, in ticks of the payload's clock.
+    /// Timestamp of the first sample, in ticks of the payload's clock.
     pub timestamp: u32,
-    /// Who sends.
+    /// Synchronisation source.
     pub ssrc: u32,
 }
 
 impl RtpHeader {
-    /// Length of a header as [`RtpHeader::to_bytes`] writes it.
+    /// Length of a written header in bytes.
     pub const BYTES: usize = 12;
 
-    /// The header as it goes on the wire: version 2, nothing optional.
+    /// Encodes the header: version 2, without optional fields.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = VERSION_2;
@@ -34,7 +33,7 @@ impl RtpHeader {
     }
 }
 
-/// A received RTP packet whose lengths have been checked. Nothing is copied.
+/// A received RTP packet whose lengths have been checked, without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
     header: RtpHeader,
@@ -43,22 +42,25 @@ pub struct RtpPacket<'a> {
     payload: &'a [u8],
 }
 
-/// A header extension (RFC 3550 §5.3.1).
+/// Header extension (RFC 3550 §5.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// What the profile defines the first 16 bits to be.
+    /// First 16 bits, defined by the profile.
     pub profile: u16,
-    /// The words behind it; a multiple of 4 bytes.
+    /// Data of the extension; a multiple of 4 bytes.
     pub data: &'a [u8],
 }
 
 impl<'a> RtpPacket<'a> {
-    /// Reads a packet that is in the clear. Of a protected one only the header means something, and its padding must
-    /// not be looked at before it is decrypted: read that with [`RtpPacket::parse_header`].
+    /// Parses an unencrypted packet. For an SRTP packet use [`RtpPacket::parse_header`]: only its header is
+    /// readable, and its padding must be checked after decryption.
+    ///
+    /// # Errors
+    /// The first fault found.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RtpError> {
         let mut packet = Self::parse_header(bytes)?;
         if bytes.first().is_some_and(|first| first & PADDING != 0) {
-            // RFC 3550 §5.1: the last byte counts the padding and itself.
+            // RFC 3550 §5.1: the last byte is the length of the padding, including itself.
             let padding = usize::from(packet.payload.last().copied().unwrap_or(0));
             let len = packet.payload.len().checked_sub(padding).ok_or(RtpError::Padding)?;
             if padding == 0 {
@@ -69,7 +71,10 @@ impl<'a> RtpPacket<'a> {
         Ok(packet)
     }
 
-    /// Reads the header, which SRTP leaves in the clear; the payload is everything behind it.
+    /// Parses the header, which SRTP does not encrypt; the payload is the rest of the packet.
+    ///
+    /// # Errors
+    /// The first fault found.
     pub fn parse_header(bytes: &'a [u8]) -> Result<Self, RtpError> {
         let (fixed, rest) = bytes.split_first_chunk::<12>().ok_or(RtpError::Short)?;
         if fixed[0] >> 6 != 2 {
@@ -91,39 +96,39 @@ impl<'a> RtpPacket<'a> {
         Ok(Self { header, csrcs, extension, payload })
     }
 
-    /// The fixed fields.
+    /// Fixed header fields.
     pub const fn header(&self) -> RtpHeader {
         self.header
     }
 
-    /// Those whose sound a mixer put together (RFC 3550 §5.1), at most 15.
+    /// Contributing sources of a mixer (RFC 3550 §5.1), at most 15.
     pub fn csrcs(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
         self.csrcs.chunks_exact(4).map(|word| word.iter().fold(0, |csrc, byte| csrc << 8 | u32::from(*byte)))
     }
 
-    /// The header extension, if there is one.
+    /// Header extension, if present.
     pub const fn extension(&self) -> Option<Extension<'a>> {
         self.extension
     }
 
-    /// What is carried, without padding.
+    /// Payload without padding.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// Why bytes are no RTP packet.
+/// Reason why a datagram is not a valid RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtpError {
-    /// Under 12 bytes.
+    /// Shorter than 12 bytes.
     Short,
-    /// Another version than 2.
+    /// A version other than 2.
     Version,
-    /// It ends within its list of contributing sources.
+    /// Ends within the list of CSRCs.
     Csrc,
-    /// It ends within its header extension.
+    /// Ends within the header extension.
     Extension,
-    /// Its padding is longer than what is there, or counts not even itself.
+    /// The padding is longer than the packet, or its length is 0.
     Padding,
 }
 
@@ -141,25 +146,25 @@ impl fmt::Display for RtpError {
 
 impl core::error::Error for RtpError {}
 
-/// What a datagram at a media port is, by its first bytes (RFC 7983 §7, RFC 5761 §4, RFC 6189 §5).
+/// Protocol of a datagram on a media port, by its first bytes (RFC 7983 §7, RFC 5761 §4, RFC 6189 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramKind {
-    /// STUN: first byte 0-3.
+    /// STUN: first byte 0 to 3.
     Stun,
-    /// ZRTP: first byte 16-19.
+    /// ZRTP: first byte 16 to 19.
     Zrtp,
-    /// DTLS: first byte 20-63.
+    /// DTLS: first byte 20 to 63.
     Dtls,
     /// RTP, or SRTP.
     Rtp,
-    /// RTCP, or SRTCP: an RTP first byte, and a second one of 192-223.
+    /// RTCP or SRTCP: first byte as RTP, second byte 192 to 223.
     Rtcp,
-    /// None of them.
+    /// None of these.
     Unknown,
 }
 
 impl DatagramKind {
-    /// Looks at the first two bytes.
+    /// Classifies a datagram by its first two bytes.
     pub fn of(datagram: &[u8]) -> Self {
         match datagram {
             [0..=3, ..] => Self::Stun,
@@ -197,7 +202,7 @@ mod tests {
     };
 
     #[test]
-    fn a_written_header_reads_as_it_was() {
+    fn a_written_header_is_parsed_as_the_same() {
         let mut bytes = HEADER.to_bytes().to_vec();
         bytes.extend_from_slice(b"sound");
         let packet = RtpPacket::parse(&bytes).unwrap();
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_extension_and_padding_are_taken_apart() {
+    fn sources_extension_and_padding_are_parsed() {
         let mut bytes = HEADER.to_bytes().to_vec();
         bytes[0] |= PADDING | EXTENSION | 2;
         bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2]);
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_must_fit_and_count_itself() {
+    fn padding_must_fit_and_include_its_length() {
         let mut bytes = HEADER.to_bytes().to_vec();
         bytes[0] |= PADDING;
         assert_eq!(RtpPacket::parse(&bytes), Err(RtpError::Padding));
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_the_port_is_told_apart() {
+    fn protocols_on_one_port_are_distinguished() {
         let kinds = [
             (&[][..], DatagramKind::Unknown),
             (&[0, 1], DatagramKind::Stun),

@@ -1,10 +1,10 @@
-//! One stream of a call: everything else of this crate, bound together.
+//! Media session: one stream of a call, composed of the other modules.
 //!
 //! ```text
 //!  datagrams ─► on_rtp, on_rtcp ─► SRTP ─► latch ─► incoming (statistics, jitter buffer) ─► playout ─► sound
 //!  sound ─► prepare ─► outgoing (digits, G.711) ─► SRTP ─► datagram          on_timeout ─► RTCP, STUN, ZRTP, port row
 //! ```
-//! What datagrams do is in `datagram`, what time does in `timed`.
+//! Datagrams are handled in `datagram`, timers in `timed`.
 
 mod config;
 mod control;
@@ -43,11 +43,11 @@ use send::Outgoing;
 use srtp_state::{KeyChange, SendError, SrtpState};
 use stun_mapping::StunMapping;
 
-/// One stream of a call, from before the first answer to after the last packet.
+/// One media stream of a call, from before the first answer to after the last packet.
 ///
-/// Who runs it gives it the datagrams of its two ports, calls [`MediaSession::prepare`] once per packet time and
-/// [`MediaSession::playout`] once per block of sound, and [`MediaSession::on_timeout`] when
-/// [`MediaSession::next_deadline`] says. What it writes into an outbox names its port by [`RTP_PORT`] or [`RTCP_PORT`].
+/// The driver passes the datagrams of both ports, calls [`MediaSession::prepare`] once per packet time,
+/// [`MediaSession::playout`] once per block of sound, and [`MediaSession::on_timeout`] at
+/// [`MediaSession::next_deadline`]. Packets in an outbox name their port by [`RTP_PORT`] or [`RTCP_PORT`].
 pub struct MediaSession {
     config: SessionConfig,
     params: Option<MediaParams>,
@@ -58,11 +58,11 @@ pub struct MediaSession {
     outgoing: Outgoing,
     incoming: Incoming,
     control: Control,
-    /// Where the peer's RTCP came from last.
+    /// Source address of the peer's last RTCP packet.
     control_from: Option<SocketAddr>,
     stun: Option<StunMapping>,
     zrtp: Option<Deferred<Zrtp>>,
-    /// Where ZRTP came from before anything authenticated.
+    /// Source address of ZRTP before any packet was authenticated.
     zrtp_from: Option<SocketAddr>,
     port_probe: PortProbe,
     rng: Rng,
@@ -72,23 +72,23 @@ pub struct MediaSession {
     refused: Refused,
 }
 
-/// A state machine that is started with the next outbox, at `start_at`.
+/// A state machine that starts with the next outbox, from `start_at` on.
 struct Deferred<T> {
     machine: T,
     start_at: Option<Instant>,
 }
 
-/// The port of RTP in the flows of an outbox; with `rtcp_mux` of everything.
+/// RTP port in the flows of an outbox; with `rtcp_mux` also for RTCP.
 pub const RTP_PORT: ListenerId = ListenerId(0);
-/// The port of RTCP in the flows of an outbox.
+/// RTCP port in the flows of an outbox.
 pub const RTCP_PORT: ListenerId = ListenerId(1);
 
 impl MediaSession {
-    /// Samples in the longest packet that can be agreed on: 200 ms of G.711.
+    /// Number of samples of the longest packet that can be negotiated: 200 ms of G.711.
     pub const PACKET_SAMPLES_MAX: usize = 1600;
 
-    /// A session that waits for its parameters. All memory for packets is taken here. `seed` must be unpredictable:
-    /// our SSRC, and the secrets of ZRTP, come from it.
+    /// Creates a session without parameters and allocates the memory for its packets. `seed` must be
+    /// unpredictable: our SSRC and the secrets of ZRTP are derived from it.
     pub fn new(config: SessionConfig, seed: Seed, now: Instant) -> Self {
         let mut entropy = Entropy::new(&seed.part(0));
         let stun =
@@ -116,9 +116,10 @@ impl MediaSession {
         }
     }
 
-    /// What both sides agreed on: for the first time, or again (hold, resume, another address or key). Our SSRC and
-    /// numbers go on; an SRTP context whose key is the same is kept, with its rollover counters (RFC 3711 §3.3.1). Of a
-    /// peer that has another key and is where it was, packets under the previous key are heard for 2 s more.
+    /// Sets the negotiated parameters, initially or again (hold, resume, another address or key). SSRC,
+    /// sequence numbers and timestamps continue. An SRTP context with an unchanged key is kept with its
+    /// rollover counters (RFC 3711 §3.3.1). After a key change of a peer with an unchanged address, packets
+    /// with the previous key are accepted for 2 s.
     pub fn set_params(&mut self, now: Instant, params: MediaParams) {
         if self.is_closed {
             return;
@@ -131,14 +132,15 @@ impl MediaSession {
             self.control_from = None;
         }
         match &mut self.latch {
-            // An address of zeros is an old way to say hold (RFC 3264 §8.4): the peer has not moved.
+            // An unspecified address is an old form of hold (RFC 3264 §8.4): the peer has not moved.
             Some(latch) if is_reachable(remote) => latch.on_signalled(remote),
             Some(_) => {}
             None => self.latch = Some(Latch::new(self.config.symmetric, remote)),
         }
         self.set_protection(now, &params.protection);
         if has_moved {
-            // It may be somebody else now: who has been left must not be heard any longer, nor draw our sound back.
+            // It may be another endpoint: the old one must neither be played any longer nor attract our
+            // packets again.
             self.srtp.forget_previous();
         }
         self.incoming.set_heard(params.direction.receives());
@@ -146,9 +148,9 @@ impl MediaSession {
         self.params = Some(params);
     }
 
-    /// Makes the next packet of `sound` ([`MediaSession::packet_samples`] samples), protected and ready to be sent at
-    /// its deadline, and says where to. `None` when nothing is to be sent. It must be called for every packet time, so
-    /// that the stamps go on.
+    /// Prepares the next packet from `sound` ([`MediaSession::packet_samples`] samples), protected and to be
+    /// sent at its deadline, and returns it with its destination. `None` if nothing is to be sent. Must be
+    /// called for every packet time, so that the timestamps advance.
     pub fn prepare(&mut self, now: Instant, sound: &[i16]) -> Option<(&[u8], SocketAddr)> {
         let target = self.sound_target();
         let (Some(params), Some(target)) = (&self.params, target) else {
@@ -160,22 +162,24 @@ impl MediaSession {
             Ok(_) => Some((self.outgoing.last_packet(), target)),
             Err(SendError::KeyUsedUp) => {
                 self.srtp = SrtpState::Failed;
-                self.tell(MediaEvent::SecurityFailed(SecurityFailure::KeyUsedUp));
+                self.emit(MediaEvent::SecurityFailed(SecurityFailure::KeyUsedUp));
                 None
             }
             Err(SendError::NotReady | SendError::Malformed) => None,
         }
     }
 
-    /// The next sound to be heard, as much as `sound` has room for; silence where there is none.
+    /// Fills `sound` with the next samples to play; silence if there are none.
     pub fn playout(&mut self, now: Instant, sound: &mut [i16]) {
         self.incoming.playout(now, sound);
     }
 
-    /// Sends keys by RFC 4733, one after the other, in place of sound. All of them or none.
+    /// Queues digits to be sent one after the other as telephone events (RFC 4733) instead of sound, all or
+    /// none.
     ///
     /// # Errors
-    /// The peer does not take them, one is no key, or too many wait.
+    /// The peer does not support telephone events, a character is not a digit, or the queue has too little
+    /// room.
     pub fn send_digits(&mut self, digits: &str) -> Result<(), DigitsError> {
         let params = self.params.as_ref().filter(|_| !self.is_closed).ok_or(DigitsError::NotAgreed)?;
         params.telephone_event.ok_or(DigitsError::NotAgreed)?;
@@ -194,7 +198,7 @@ impl MediaSession {
         if dropped > 0 { Err(DigitsError::TooMany { dropped }) } else { Ok(()) }
     }
 
-    /// The users compared the short authentication strings (RFC 6189 §7.1).
+    /// Reports that the users have compared the short authentication strings (RFC 6189 §7.1).
     pub fn on_sas_compared(&mut self, now: Instant, check: SasCheck) {
         if let Some(zrtp) = &mut self.zrtp {
             zrtp.machine.on_sas_compared(now, check);
@@ -202,12 +206,12 @@ impl MediaSession {
         self.follow_zrtp();
     }
 
-    /// What happened; call it until it gives nothing.
+    /// Next event, if any; call until it returns `None`.
     pub fn poll_event(&mut self) -> Option<MediaEvent> {
         self.events.pop_front()
     }
 
-    /// What `a=zrtp-hash` is to say of us (RFC 6189 §8.1); `None` without ZRTP.
+    /// Value of our `a=zrtp-hash` (RFC 6189 §8.1); `None` without ZRTP.
     pub fn zrtp_hello_hash(&self) -> Option<[u8; 32]> {
         self.zrtp.as_ref().map(|zrtp| zrtp.machine.hello_hash())
     }
@@ -217,30 +221,31 @@ impl MediaSession {
         self.sound_target().is_some()
     }
 
-    /// The parameters in force.
+    /// Current parameters.
     pub const fn params(&self) -> Option<&MediaParams> {
         self.params.as_ref()
     }
 
-    /// Samples in a packet of ours, at most [`Self::PACKET_SAMPLES_MAX`]; 20 ms before the first parameters.
+    /// Number of samples of our packets, at most [`Self::PACKET_SAMPLES_MAX`]; 20 ms before the first
+    /// parameters.
     pub fn packet_samples(&self) -> usize {
         self.params.as_ref().map_or(160, |params| {
             usize::from(params.ptime_ms.clamp(10, 200)) * params.codec.clock_rate_hz() as usize / 1000
         })
     }
 
-    /// From one packet of ours to the next; 20 ms before the first parameters.
+    /// Interval of our packets; 20 ms before the first parameters.
     pub fn packet_time(&self) -> Duration {
         let ptime_ms = self.params.as_ref().map_or(20, |params| params.ptime_ms.clamp(10, 200));
         Duration::from_millis(u64::from(ptime_ms))
     }
 
-    /// Our source.
+    /// Our SSRC.
     pub const fn ssrc(&self) -> u32 {
         self.outgoing.ssrc()
     }
 
-    /// Everything known about the stream.
+    /// All statistics of the stream.
     pub fn report(&self) -> Report {
         let received = self.incoming.reception.report();
         let sound = self.incoming.buffer.counts();
@@ -276,15 +281,15 @@ impl MediaSession {
         match protection {
             Protection::None => {
                 if self.srtp.security().is_some() {
-                    self.tell(MediaEvent::Unprotected);
+                    self.emit(MediaEvent::Unprotected);
                 }
                 self.srtp = SrtpState::None;
             }
             Protection::Sdes { suite, send, receive } => {
                 match self.srtp.set_sdes(now, *suite, (send, receive), self.config.srtp) {
-                    Ok(KeyChange::Changed) => self.tell(MediaEvent::Secured { suite: *suite, sas: None }),
+                    Ok(KeyChange::Changed) => self.emit(MediaEvent::Secured { suite: *suite, sas: None }),
                     Ok(KeyChange::Unchanged) => {}
-                    Err(failure) => self.tell(MediaEvent::SecurityFailed(failure)),
+                    Err(failure) => self.emit(MediaEvent::SecurityFailed(failure)),
                 }
             }
             Protection::Zrtp { peer_hello_hash } => self.set_zrtp(now, *peer_hello_hash),
@@ -302,7 +307,8 @@ impl MediaSession {
                 self.srtp = SrtpState::Agreeing { receive: None };
                 None
             }
-            // The agreement is for the whole call; a Hello that was announced later must be the one that came.
+            // One agreement lasts for the whole call; a hash announced later must be that of the received
+            // Hello.
             Some(zrtp) => match peer_hello_hash {
                 Some(hash) if !zrtp.machine.announce_peer_hello(hash) => {
                     Some(SecurityFailure::Zrtp(ringway_zrtp::ZrtpFailure::HelloNotAnnounced))
@@ -312,11 +318,11 @@ impl MediaSession {
         };
         if let Some(failure) = failure {
             self.srtp = SrtpState::Failed;
-            self.tell(MediaEvent::SecurityFailed(failure));
+            self.emit(MediaEvent::SecurityFailed(failure));
         }
     }
 
-    /// Where our sound goes at present.
+    /// Destination of our audio packets.
     fn sound_target(&self) -> Option<SocketAddr> {
         let params = self.params.as_ref()?;
         let may_send = !self.is_closed
@@ -326,7 +332,7 @@ impl MediaSession {
         self.latch.as_ref().filter(|_| may_send).map(Latch::target).filter(|target| is_reachable(*target))
     }
 
-    fn tell(&mut self, event: MediaEvent) {
+    fn emit(&mut self, event: MediaEvent) {
         if self.events.len() < self.config.limits.events_max {
             self.events.push_back(event);
         } else {
@@ -342,16 +348,16 @@ impl fmt::Debug for MediaSession {
     }
 }
 
-/// Why keys were not queued.
+/// Reason why digits were not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigitsError {
-    /// The peer does not take telephone events, or there is no call.
+    /// The peer does not support telephone events, or there is no call.
     NotAgreed,
-    /// This is no key of a telephone.
+    /// Not a DTMF digit.
     NoDigit(char),
-    /// So many found no room behind those that wait.
+    /// The queue has too little room.
     TooMany {
-        /// How many of the last ones.
+        /// Number of digits that do not fit.
         dropped: usize,
     },
 }
@@ -359,21 +365,25 @@ pub enum DigitsError {
 impl fmt::Display for DigitsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAgreed => f.write_str("the other phone takes no DTMF (telephone-event) in this call"),
-            Self::NoDigit(other) => write!(f, "{other:?} is no key of a telephone: use 0-9, *, #, A-D"),
-            Self::TooMany { dropped } => write!(f, "too many keys wait: the last {dropped} were not taken"),
+            Self::NotAgreed => {
+                f.write_str("the other phone does not support DTMF (telephone-event) in this call")
+            }
+            Self::NoDigit(other) => write!(f, "{other:?} is not a DTMF digit: use 0-9, *, #, A-D"),
+            Self::TooMany { dropped } => {
+                write!(f, "too many digits queued: the last {dropped} were not accepted")
+            }
         }
     }
 }
 
 impl core::error::Error for DigitsError {}
 
-/// True for an address that packets can be sent to.
+/// True for an address to which packets can be sent.
 fn is_reachable(address: SocketAddr) -> bool {
     !address.ip().is_unspecified() && address.port() != 0
 }
 
-/// What IP and UDP add to a datagram.
+/// Length of the IP and UDP headers in bytes.
 fn ip_header_bytes(address: SocketAddr) -> u32 {
     if address.is_ipv6() { 48 } else { 28 }
 }

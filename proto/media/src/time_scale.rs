@@ -1,8 +1,9 @@
-//! Sound made a pitch period shorter or longer, so that the jitter buffer's delay can change while someone speaks.
+//! Time scaling: sound shortened or lengthened by a pitch period, to change the delay of the jitter buffer
+//! during speech.
 
 use crate::concealment::cross_fade;
 
-/// Makes `out.len()` samples of `sound`, which has `period` more: one period passes into the next.
+/// Makes `out.len()` samples of `sound`, which has `period` more, by a cross-fade over one period.
 pub(crate) fn shorten(sound: &[i16], period: usize, out: &mut [i16]) {
     let overlap = period.min(out.len());
     for (at, sample) in out.iter_mut().enumerate() {
@@ -14,8 +15,8 @@ pub(crate) fn shorten(sound: &[i16], period: usize, out: &mut [i16]) {
     }
 }
 
-/// Makes `out.len()` samples of `sound`, which has `period` less: it passes into the last period of `before`, and then
-/// begins again.
+/// Makes `out.len()` samples of `sound`, which has `period` less: a cross-fade into the last period of
+/// `before`, and then `sound` from its beginning.
 pub(crate) fn lengthen(before: &[i16], sound: &[i16], period: usize, out: &mut [i16]) {
     let overlap = period.min(sound.len());
     let repeated = before.get(before.len().saturating_sub(period)..).unwrap_or_default();
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_periodic_sound_stays_as_it_was() {
+    fn a_periodic_sound_is_unchanged() {
         for period in [40, 63, 120] {
             let mut out = [0; 160];
             shorten(&wave(period, 7, 160 + period), period, &mut out);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_the_ends_own() {
+    fn the_end_is_unchanged() {
         let sound: Vec<i16> = (0..240).collect();
         let mut out = [0; 160];
         shorten(&sound, 80, &mut out);

@@ -33,7 +33,7 @@ impl Tone {
     }
 }
 
-/// The tone that a person hears before a call is answered.
+/// Tone that is played before a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ringing {
     /// The called phone rings: two tones in turn.

@@ -1,4 +1,4 @@
-//! A packet costs no allocation: neither sent, nor received, nor played.
+//! A packet causes no allocation when it is sent, received or played.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use allocation_counter::measure;
@@ -37,7 +37,7 @@ fn params(remote: SocketAddr, suite: Option<CryptoSuite>, sends: u8) -> MediaPar
 }
 
 #[test]
-fn a_call_allocates_nothing_once_it_stands() {
+fn an_established_call_allocates_nothing() {
     let addresses = [4000, 5000].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     for suite in [None].into_iter().chain(CryptoSuite::ALL.map(Some)) {
         let mut now = Instant::from_secs(1000);
@@ -57,7 +57,7 @@ fn a_call_allocates_nothing_once_it_stands() {
                     let (bytes, _) = ends[from].prepare(now, &sound).unwrap();
                     let len = bytes.len();
                     wire[..len].copy_from_slice(bytes);
-                    // Every seventh is lost, every fifth comes twice.
+                    // Every seventh is lost, every fifth is duplicated.
                     if number % 7 != 0 {
                         ends[to].on_rtp(now, now, addresses[from], &mut { wire }[..len], &mut out);
                     }

@@ -1,4 +1,5 @@
-//! Replay of the committed fuzzing corpora and of inputs that once failed, without a fuzzer, as they are and with random changes.
+//! Replay of the committed fuzz corpora and of past failures without a fuzzer, unchanged and with random
+//! changes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/changed.rs"]

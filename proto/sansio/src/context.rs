@@ -1,4 +1,4 @@
-//! The argument of every call into a protocol machine.
+//! Argument of every call into a protocol machine.
 
 use crate::{Instant, Outbox};
 use alloc::vec::Vec;
@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 /// Current time of a call into a [`Node`](crate::Node), and the buffers that the call adds its effects to.
 ///
 /// The driver owns the buffers, empties them between calls, and keeps their capacity, so that a call allocates nothing
-/// for a message. `'a` is the time of one call; `A` is the [`Node::Action`](crate::Node::Action). The fields are public
-/// so that a caller can borrow them separately.
+/// for a message. `'a` is the duration of one call; `A` is the [`Node::Action`](crate::Node::Action). The fields are
+/// public so that a caller can borrow them separately.
 #[derive(Debug)]
 pub struct Context<'a, A> {
     /// Current time, in nanoseconds since the epoch; the same for the whole call.
@@ -19,7 +19,7 @@ pub struct Context<'a, A> {
 }
 
 impl<'a, A> Context<'a, A> {
-    /// A context of one call at `now`. The effects are added behind those that the buffers hold already.
+    /// Creates the context of one call at `now`. New effects are appended to the buffers.
     pub const fn new(now: Instant, out: &'a mut Outbox, actions: &'a mut Vec<A>) -> Self {
         Self { now, out, actions }
     }

@@ -4,7 +4,7 @@ use crate::Seed;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// A generator of secret random bytes: keys, salts, nonces, SSRCs.
+/// Generator of secret random bytes: keys, salts, nonces, SSRCs.
 ///
 /// Each block is HMAC-SHA256 of the state. The state is replaced after every call, so that a later disclosure of it does not
 /// reveal earlier output (NIST SP 800-90A §10.1.2 in its simplest form).
@@ -14,12 +14,12 @@ pub struct Entropy {
 }
 
 impl Entropy {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Creates a generator; its sequence is a function of `seed`.
     pub const fn new(seed: &Seed) -> Self {
         Self { state: *seed.bytes() }
     }
 
-    /// Fills `out`.
+    /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for (number, chunk) in (1u64..).zip(out.chunks_mut(32)) {
             let block = self.block(number);
@@ -28,7 +28,7 @@ impl Entropy {
         self.state = self.block(0);
     }
 
-    /// `N` bytes.
+    /// Next `N` random bytes.
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.fill(&mut bytes);
@@ -36,7 +36,7 @@ impl Entropy {
     }
 
     fn block(&self, number: u64) -> [u8; 32] {
-        // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, no length can be wrong.
+        // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, it cannot fail.
         let mut key = [0; 64];
         key[..32].copy_from_slice(&self.state);
         let mut mac = Hmac::<Sha256>::new(&key.into());

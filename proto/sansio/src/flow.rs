@@ -1,45 +1,45 @@
-//! Where bytes come from and go to.
+//! Origin and destination of messages: listeners, connections, flows.
 
 use crate::Transport;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// A listener of the configuration, by its place in the list.
+/// Index of a listener in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u8);
 
-/// A stream connection of the driver; a number is never used twice while the program runs.
+/// Number of a stream connection of the driver; never used twice while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// One way to and from a peer.
+/// Path between this program and a peer.
 ///
-/// A datagram's flow is the listener it came in by and the peer's address. A stream's flow also names its connection;
-/// without one it asks the driver for a connection to `remote`: one it has dialled before, or a new one.
+/// A datagram flow is the receiving listener and the peer's address. A stream flow also has its connection; without one
+/// the driver uses an existing connection to `remote` or dials a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// How the bytes travel.
+    /// Transport of the packets.
     pub transport: Transport,
-    /// The listener that received, or whose address and family is to be used for sending.
+    /// Listener that received the packet, or whose address and address family are used for sending.
     pub listener: ListenerId,
-    /// The peer. IPv4 addresses mapped into IPv6 never appear here: see [`Flow::canonical`].
+    /// Address of the peer, in [canonical](Flow::canonical) form: never an IPv4-mapped IPv6 address.
     pub remote: SocketAddr,
-    /// The stream connection, if it is one and it is known.
+    /// Stream connection; `None` for datagrams, and for a stream that is not chosen yet.
     pub connection: Option<ConnectionId>,
 }
 
 impl Flow {
-    /// A datagram flow.
+    /// Creates a datagram flow.
     pub const fn udp(listener: ListenerId, remote: SocketAddr) -> Self {
         Self { transport: Transport::Udp, listener, remote, connection: None }
     }
 
-    /// A stream flow to `remote` by whichever connection leads there, dialled if there is none.
+    /// Creates a stream flow to `remote` over any connection to it; the driver dials one if there is none.
     pub const fn dial(listener: ListenerId, remote: SocketAddr) -> Self {
         Self { transport: Transport::Tcp, listener, remote, connection: None }
     }
 
-    /// `address` with an IPv4-mapped IPv6 address written as the IPv4 address it is, so that no list of addresses can
-    /// be passed by in the other spelling.
+    /// Converts an IPv4-mapped IPv6 address to the IPv4 address, so that an address list cannot be bypassed with the
+    /// other spelling.
     pub fn canonical(address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
@@ -51,8 +51,8 @@ impl Flow {
     }
 }
 
-/// The source that limits count an address as: an IPv4 address alone, an IPv6 address as its /64 network, because who has one
-/// of these has all 2^64.
+/// Source that limits count `address` as: the IPv4 address, or the /64 network of an IPv6 address, because a host with
+/// one address of the network can use all 2^64.
 pub fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
@@ -69,28 +69,29 @@ impl Token {
     pub const NONE: Self = Self(0);
 }
 
-/// One message as it arrived: a datagram, or one frame of a stream.
+/// Received message: a datagram, or one frame of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Where it came from, and so where an answer goes.
+    /// Flow of the message; a response goes out on it.
     pub flow: Flow,
-    /// The bytes, as they were.
+    /// Bytes of the message, unchanged.
     pub bytes: &'a [u8],
 }
 
-/// What a transport reports, other than bytes.
+/// Event of a transport other than received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection is gone. Every shard is told, once.
+    /// A connection is closed. Every shard gets this event once.
     Closed(ConnectionId),
-    /// The packet with this token could not be sent: no connection could be made, or it ended before a message came back by
-    /// it. Only the shard that sent it is told. A connection by which a message has come is reported as closed only.
+    /// The packet with this token could not be sent: no connection was established, or it ended before the peer sent a
+    /// message over it. Only the sending shard gets this event. A connection over which the peer sent a message is only
+    /// reported as closed.
     Unreachable(Token),
-    /// A name asked for by an action was looked up. `None`: it has no address, or nobody answered in time.
+    /// Result of the DNS lookup that an action requested. `None`: no address, or no answer in time.
     Resolved {
-        /// The number the action carried.
+        /// Number from the action.
         query: u64,
-        /// The first usable address.
+        /// First usable address.
         address: Option<IpAddr>,
     },
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapped_address_is_told_apart_from_nothing() {
+    fn a_mapped_address_becomes_an_ipv4_address() {
         let mapped: SocketAddr = "[::ffff:192.0.2.1]:5060".parse().unwrap();
         assert_eq!(Flow::canonical(mapped), "192.0.2.1:5060".parse().unwrap());
         let v6: SocketAddr = "[2001:db8::1]:5060".parse().unwrap();

@@ -1,49 +1,50 @@
-//! The one trait between drivers and protocol machines.
+//! Trait of protocol machines that messages and timers drive.
 
 use crate::{Context, Deadline, Event, Received, Seed};
 
-/// A protocol machine: bytes and time go in, bytes and wishes come out. It never waits and never looks around.
+/// Sans-I/O protocol machine: takes messages, events and the current time, and returns packets and requested actions. It
+/// performs no I/O and never blocks.
 ///
-/// The unit a driver runs is one node. A driver with several threads owns several nodes ("shards") and gives each
-/// message to the one that [`Node::shard_of`] names; it may not call one node from two threads at once. Messages of one
-/// flow must be handed over in the order they arrived.
+/// A driver with several threads owns several nodes ("shards") and passes each message to the node that
+/// [`Node::shard_of`] selects. It must not call one node from two threads at once, and must pass messages of one flow in
+/// the order of their arrival.
 pub trait Node {
-    /// What the machine wishes done that is not a packet: store this, look that name up.
+    /// Effect other than a packet, for example a DNS lookup.
     type Action;
 
-    /// How a byte stream is cut into this protocol's messages.
+    /// Framing of this protocol on a byte stream.
     type Framer: Framer;
 
-    /// The shard, below `shards`, that a message belongs to. It must be cheap, and total on hostile bytes. `key` is secret, so
-    /// that no peer chooses whose shard it loads.
+    /// Index, below `shards`, of the shard that a message belongs to. Must be cheap and must accept any bytes. `key` is
+    /// secret, so that a peer cannot choose the shard that it loads.
     fn shard_of(key: &ShardKey, bytes: &[u8], shards: u16) -> u16;
 
-    /// Takes one message: a datagram, or a frame that the [`Framer`] cut from a stream.
+    /// Handles one message: a datagram, or a frame that the [`Framer`] cut from a stream.
     fn on_message(&mut self, cx: &mut Context<'_, Self::Action>, received: Received<'_>);
 
-    /// Takes a report of the transport.
+    /// Handles an event of the transport.
     fn on_event(&mut self, cx: &mut Context<'_, Self::Action>, event: Event);
 
-    /// Does what is due at the time of the context. Calling it early does no harm.
+    /// Performs everything that is due at the time of the context. An early call has no effect.
     fn on_timeout(&mut self, cx: &mut Context<'_, Self::Action>);
 
-    /// When [`Node::on_timeout`] is wanted next. `None`: not before the next message.
+    /// Time of the next necessary call of [`Node::on_timeout`]. `None`: not before the next message or event.
     fn next_deadline(&self) -> Option<Deadline>;
 }
 
-/// The secret that messages are spread over shards with: one for a driver and all its nodes, new at each start.
+/// Secret key of the hash that distributes messages to shards; one for a driver and all its nodes, new at each start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardKey([u8; 16]);
 
 impl ShardKey {
-    /// From a part of a seed that is used for nothing else.
+    /// Creates the key from a part of the seed that has no other use.
     pub fn new(seed: &Seed) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(seed.bytes().split_at(16).0);
         Self(key)
     }
 
-    /// The bytes, for keying a hash.
+    /// Bytes of the key of a hash.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -55,39 +56,42 @@ impl core::fmt::Debug for ShardKey {
     }
 }
 
-/// Cuts a byte stream into messages. It owns the bytes it was given until they are a message.
+/// Cuts a byte stream into messages, and owns the bytes of an incomplete message.
 pub trait Framer {
-    /// A framer for a new connection that never holds more than about `max_message_bytes`.
+    /// Creates a framer for a new connection; it holds not much more than `max_message_bytes`.
     fn new(max_message_bytes: usize) -> Self;
 
-    /// Adds bytes as they arrived.
+    /// Adds received bytes.
     fn push(&mut self, bytes: &[u8]);
 
-    /// Notes that the bytes so far end a message, because the layer below preserves boundaries (a WebSocket, RFC 7118 §5). A
-    /// framer that finds the ends by itself ignores it.
+    /// Marks the end of a message, if the layer below preserves boundaries (WebSocket, RFC 7118 §5). A framer that finds
+    /// the ends in the bytes ignores it.
     fn message_end(&mut self) {}
 
-    /// The next whole message. `Ok(None)`: more bytes are needed. After an error the connection is of no use and
-    /// must be closed: nobody can say where the next message begins.
+    /// Next complete message. `Ok(None)`: more bytes are needed.
+    ///
+    /// # Errors
+    /// The stream cannot be cut into messages any more; the connection must be closed.
     fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError>;
 
-    /// Keep-alive answers that are owed to the peer since the last call (RFC 5626 §3.5.1: CRLF for a double CRLF).
+    /// Number of keep-alives that were received since the last call and need a pong (RFC 5626 §3.5.1: CRLF for a double
+    /// CRLF).
     fn pongs(&mut self) -> usize;
 
-    /// What a pong looks like on the wire.
+    /// Bytes of a pong on the wire.
     const PONG: &'static [u8];
 
-    /// True while a message has begun and is not whole, for a limit on how long that may take.
+    /// True while a message has begun and is not complete; the driver limits the duration of this state.
     fn is_partial(&self) -> bool;
 
-    /// Bytes of memory that it holds, unused capacity included.
+    /// Memory in use in bytes, unused capacity included.
     fn held_bytes(&self) -> usize;
 }
 
-/// Why a stream can no longer be cut into messages.
+/// Reason why a stream cannot be cut into messages any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingError(
-    /// In words, for a log and a counter.
+    /// Text for a log.
     pub &'static str,
 );
 

@@ -1,80 +1,79 @@
-//! The trait between drivers and machines that must send on time.
+//! Trait of protocol machines that send at a fixed packet interval.
 
 use crate::{Deadline, Flow, Instant, Outbox};
 use core::time::Duration;
 
-/// A protocol machine that sends at a beat, such as the sound of a call: one packet every 20 ms, exactly then.
+/// Protocol machine that sends at a fixed packet interval, for example the audio of a call with one packet every 20 ms.
 ///
-/// So that nothing but the sending happens at a beat, what belongs to it is prepared one beat ahead: encoded, encrypted,
-/// ready. Everything else (answers, reports, keep-alives) goes into an [`Outbox`] as with a [`Node`](crate::Node), and is
-/// sent at once. A [`Flow`]'s listener is the number of the port: media have RTP at 0 and RTCP at 1.
+/// Each packet is encoded and encrypted one tick (packet interval) ahead, so that nothing but the sending happens at the
+/// tick. All other packets (responses, reports, keep-alives) go into an [`Outbox`] as with a [`Node`](crate::Node) and
+/// are sent at once. The listener of a [`Flow`] is the index of the port: RTP has 0, RTCP 1.
 ///
-/// A driver runs a machine on one thread, which may neither wait nor allocate; so a machine should not either, but in
+/// A driver runs a machine on one thread, which must not block or allocate. A machine should therefore allocate only in
 /// [`PacedNode::on_command`].
 pub trait PacedNode {
-    /// What the program asks of it while it runs.
+    /// Command from the program.
     type Command;
 
-    /// What it tells the program.
+    /// Report to the program.
     type Report;
 
-    /// The time between two beats. A change holds from the next beat on.
-    fn beat(&self) -> Duration;
+    /// Time between two ticks. A change applies from the next tick on.
+    fn packet_interval(&self) -> Duration;
 
-    /// Writes what is to be sent at `due`, the next beat; `now` is right after the one before. Where beats were left out,
-    /// because the driver could not run for too long, `due` jumps over them by whole beats.
+    /// Prepares the packet of the tick at `due`; `now` is right after the previous tick. If the driver was late and
+    /// skipped ticks, `due` is later by a multiple of the interval.
     fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox);
 
-    /// Takes a datagram that came in by `flow` and was at the machine's door at `arrived`, `now` or some time before. The
-    /// bytes may be changed in place.
+    /// Handles a datagram of `flow` that arrived at `arrived`, at or before `now`. The bytes may be changed in place.
     fn on_datagram(&mut self, now: Instant, arrived: Instant, flow: Flow, bytes: &mut [u8], out: &mut Outbox);
 
-    /// Does what the program asks.
+    /// Executes a command of the program.
     fn on_command(&mut self, now: Instant, command: Self::Command, out: &mut Outbox);
 
-    /// Does what is due at `now`, other than the beat. Calling it early does no harm.
+    /// Performs everything that is due at `now` except the tick. An early call has no effect.
     fn on_timeout(&mut self, now: Instant, out: &mut Outbox);
 
-    /// When [`PacedNode::on_timeout`] is wanted next. `None`: not before something else happens.
+    /// Time of the next necessary call of [`PacedNode::on_timeout`]. `None`: not before another input.
     fn next_deadline(&self) -> Option<Deadline>;
 
-    /// What it has to tell, one at a time, until `None`.
+    /// Next report to the program; call it until it returns `None`.
     fn poll_report(&mut self, now: Instant) -> Option<Self::Report>;
 }
 
-/// The beat after one that was `due` and kept at `now`, and how many were left out in between.
+/// Time of the tick after the one that was `due` and sent at `now`, and the number of ticks skipped in between.
 ///
-/// A few late packets are worth sending, one right after the other. Many are not: the peer has played on without; from
-/// five beats on, those that are over are left out. The beats themselves stay where they were, and none is shorter than
-/// 1 ms, so that a wrong one does not take the processor.
-pub fn beat_after(due: Instant, now: Instant, beat: Duration) -> (Instant, u64) {
-    let (late, beat) = (now.since(due), beat.max(BEAT_MIN));
-    if late < beat * CATCH_UP_BEATS {
-        return (due + beat, 0);
+/// Packets that are less than five ticks late are still sent, one right after the other; later ones are skipped, because
+/// the peer has played on without them. Ticks keep their phase. The interval is at least 1 ms, so that a wrong value does
+/// not occupy the processor.
+pub fn tick_after(due: Instant, now: Instant, interval: Duration) -> (Instant, u64) {
+    let (late, interval) = (now.since(due), interval.max(INTERVAL_MIN));
+    if late < interval * SKIP_FROM_TICKS {
+        return (due + interval, 0);
     }
-    let skipped = late.as_nanos() / beat.as_nanos();
+    let skipped = late.as_nanos() / interval.as_nanos();
     let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
-    (due + beat * skipped.saturating_add(1), u64::from(skipped))
+    (due + interval * skipped.saturating_add(1), u64::from(skipped))
 }
 
-/// Beats that are made up for.
-const CATCH_UP_BEATS: u32 = 5;
+/// Number of late ticks from which on they are skipped.
+const SKIP_FROM_TICKS: u32 = 5;
 
-const BEAT_MIN: Duration = Duration::from_millis(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_few_late_beats_are_made_up_for_and_many_are_left_out() {
-        let (due, beat) = (Instant::from_secs(1), Duration::from_millis(20));
+    fn a_few_late_packets_are_still_sent_and_many_are_skipped() {
+        let (due, interval) = (Instant::from_secs(1), Duration::from_millis(20));
         let after = |late_ms| {
-            let (next, skipped) = beat_after(due, due + Duration::from_millis(late_ms), beat);
+            let (next, skipped) = tick_after(due, due + Duration::from_millis(late_ms), interval);
             (next.since(due).as_millis(), skipped)
         };
         assert_eq!([after(0), after(19), after(99)], [(20, 0); 3]);
         assert_eq!([after(100), after(119), after(1000)], [(120, 5), (120, 5), (1020, 50)]);
-        assert_eq!(beat_after(due, due, Duration::ZERO), (due + BEAT_MIN, 0));
+        assert_eq!(tick_after(due, due, Duration::ZERO), (due + INTERVAL_MIN, 0));
     }
 }

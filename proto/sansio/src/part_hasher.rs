@@ -1,11 +1,11 @@
-//! A hash over several parts of a message.
+//! Buffer in front of a hasher, for several parts of a message.
 
 use core::hash::Hasher;
 
-/// Feeds a hasher with many short parts in one piece.
+/// Collects many short parts and passes them to a hasher in one piece.
 ///
-/// A keyed hash handles eight bytes at a time and spends most of its work on the seams of shorter writes. The result is that
-/// of the hasher for the same bytes.
+/// A keyed hash processes eight bytes at a time and is slow for shorter writes. The result equals that of the hasher for
+/// the same bytes.
 pub struct PartHasher<H> {
     hasher: H,
     buffer: [u8; BUFFER_LEN],
@@ -13,13 +13,13 @@ pub struct PartHasher<H> {
 }
 
 impl<H: Hasher> PartHasher<H> {
-    /// Begins with `hasher`, which holds the key.
+    /// Creates a buffer in front of `hasher`, which holds the key.
     #[inline]
     pub const fn new(hasher: H) -> Self {
         Self { hasher, buffer: [0; BUFFER_LEN], len: 0 }
     }
 
-    /// Adds bytes of a length that the reader of the hash has in mind: a number, an address.
+    /// Adds bytes whose length is fixed by their type: a number, an address.
     #[inline]
     pub fn fixed(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
@@ -32,28 +32,28 @@ impl<H: Hasher> PartHasher<H> {
         }
     }
 
-    /// Adds bytes of any length below 2^32 with that length, so that no two rows of parts give the same bytes.
+    /// Adds bytes with their length (below 2^32), so that different sequences of parts give different input.
     #[inline]
     pub fn part(&mut self, bytes: &[u8]) {
         self.fixed(&(bytes.len() as u32).to_le_bytes());
         self.fixed(bytes);
     }
 
-    /// Adds a [`part`](Self::part) in which upper and lower case letters of ASCII count as equal.
+    /// Adds a [`part`](Self::part) with ASCII letters in lower case, so that case is ignored.
     #[inline]
     pub fn part_without_case(&mut self, bytes: &[u8]) {
         self.fixed(&(bytes.len() as u32).to_le_bytes());
         for piece in bytes.chunks(32) {
             let mut lower = [0; 32];
-            if let Some(place) = lower.get_mut(..piece.len()) {
-                place.copy_from_slice(piece);
-                place.make_ascii_lowercase();
-                self.fixed(place);
+            if let Some(letters) = lower.get_mut(..piece.len()) {
+                letters.copy_from_slice(piece);
+                letters.make_ascii_lowercase();
+                self.fixed(letters);
             }
         }
     }
 
-    /// The hasher, fed with all parts.
+    /// Passes the rest to the hasher and returns it.
     #[inline]
     pub fn into_hasher(mut self) -> H {
         self.hasher.write(self.buffer.get(..self.len).unwrap_or_default());
@@ -68,7 +68,7 @@ impl<H: Hasher> PartHasher<H> {
     }
 }
 
-/// Bytes that are hashed in one piece: more than the parts of a usual message have.
+/// Size of the buffer; the parts of a usual message are shorter.
 const BUFFER_LEN: usize = 192;
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hasher_gets_all_bytes_in_order_whatever_their_number() {
+    fn the_hasher_gets_all_bytes_in_order_for_any_number() {
         for len in [0, 1, 31, 32, 33, 150, 191, 192, 193, 1000] {
             let part: Vec<u8> = (0..len).map(|at| b'A' + (at % 50) as u8).collect();
             let mut hash = PartHasher::new(Bytes::default());

@@ -1,13 +1,13 @@
-//! Transports: the one place that parses, prints and classifies them.
+//! Transports with their names, ports and properties.
 
 use core::fmt;
 
-/// How bytes travel.
+/// Transport protocol of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
-    /// Datagrams; a message may be lost, doubled or overtaken.
+    /// Datagrams; a message may be lost, duplicated or reordered.
     Udp,
-    /// A byte stream; messages arrive whole and in order, or the connection is closed.
+    /// Byte stream; messages arrive complete and in order, or the connection is closed.
     Tcp,
 }
 
@@ -25,7 +25,7 @@ impl Transport {
     /// All transports.
     pub const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
 
-    /// The transport of a `sip:` URI that names none (RFC 3263 §4.1, without NAPTR).
+    /// Transport of a `sip:` URI without a `transport` parameter (RFC 3263 §4.1, without NAPTR).
     pub const DEFAULT: Self = Self::Udp;
 
     const fn properties(self) -> &'static Properties {
@@ -51,42 +51,42 @@ impl Transport {
         }
     }
 
-    /// Parses the name as configuration writes it: `udp`, `tcp`.
+    /// Parses a name in the configuration: `udp`, `tcp`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
-    /// Parses the token of a Via or of a URI's `transport` parameter, which ignore case (RFC 3261 §7.3.1).
+    /// Parses the transport of a Via or of a URI's `transport` parameter; case is ignored (RFC 3261 §7.3.1).
     pub fn from_token(token: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name().as_bytes().eq_ignore_ascii_case(token))
     }
 
-    /// The transport with this [`Transport::code`].
+    /// Transport with this [`Transport::code`].
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.code() == code)
     }
 
-    /// The name as configuration and listings write it: `udp`, `tcp`.
+    /// Name in the configuration and in listings: `udp`, `tcp`.
     pub const fn name(self) -> &'static str {
         self.properties().name
     }
 
-    /// The token in a Via (RFC 3261 §20.42): `UDP`, `TCP`.
+    /// Token in a Via (RFC 3261 §20.42): `UDP`, `TCP`.
     pub const fn via_token(self) -> &'static str {
         self.properties().via_token
     }
 
-    /// The parameter of a URI that is reached by it, with its semicolon; empty for [`Transport::DEFAULT`].
+    /// URI parameter that selects this transport, with its semicolon; empty for [`Transport::DEFAULT`].
     pub const fn uri_parameter(self) -> &'static str {
         self.properties().uri_parameter
     }
 
-    /// The port where a URI or a Via names none (RFC 3261 §18.2.2, §19.1.2).
+    /// Default port of a URI or a Via (RFC 3261 §18.2.2, §19.1.2).
     pub const fn default_port(self) -> u16 {
         self.properties().default_port
     }
 
-    /// Its number in stored records. A number is never given to another transport.
+    /// Number in stored records. A number is never reused for another transport.
     pub const fn code(self) -> u8 {
         self.properties().code
     }
@@ -96,12 +96,12 @@ impl Transport {
         self.properties().is_stream
     }
 
-    /// True where the transport itself repeats what was lost, so that SIP must not (RFC 3261 §17).
+    /// True if the transport retransmits lost data itself, so that SIP does not (RFC 3261 §17).
     pub const fn is_reliable(self) -> bool {
         self.is_stream()
     }
 
-    /// True where the transport encrypts and authenticates.
+    /// True if the transport encrypts and authenticates.
     pub const fn is_secure(self) -> bool {
         self.properties().is_secure
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Names of SIP transports that this version does not have. Their users get a message of their own.
+/// SIP transports that this version does not support. Configuration and API report them by name.
 pub const TRANSPORTS_NOT_SUPPORTED: [&str; 3] = ["tls", "ws", "wss"];
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_transport_is_found_by_what_names_it() {
+    fn each_transport_is_found_by_its_names() {
         for transport in Transport::ALL {
             assert_eq!(Transport::from_name(transport.name()), Some(transport));
             assert_eq!(Transport::from_code(transport.code()), Some(transport));

@@ -17,7 +17,7 @@ pub struct TimerKey {
 }
 
 impl TimerKey {
-    /// A key that names no timer.
+    /// Key of no timer.
     pub const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 

@@ -1,4 +1,4 @@
-//! The wheel against the simplest thing that can be right: a sorted list.
+//! Tests of the timer wheel, against a sorted list.
 
 use super::*;
 use crate::{Rng, Seed};

@@ -1,4 +1,4 @@
-//! The peer's answers to our offers (RFC 3264 §7).
+//! Handling of the peer's answers to our offers (RFC 3264 §7).
 
 use crate::answer::{allowed_towards, disabled, ptime_ms, remote};
 use crate::formats::Formats;
@@ -6,10 +6,13 @@ use crate::offer_answer::PendingOffer;
 use crate::{MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
 
 impl OfferAnswer {
-    /// Takes the answer to the offer that waits. Refused or not, the offer then waits no longer; after a refusal, what
-    /// was agreed before stays.
+    /// Handles the answer to the pending offer, which is no longer pending afterwards. An answer that is not
+    /// accepted leaves the earlier agreement in force.
     ///
-    /// An answer to a later offer that disables the audio leaves what was agreed, inactive and with port 0.
+    /// An answer to a later offer that disables the audio keeps the agreement, inactive and with port 0.
+    ///
+    /// # Errors
+    /// The reason why the answer is not accepted.
     pub fn accept_answer(&mut self, answer: &[u8]) -> Result<MediaParams, Refused> {
         let pending = self.pending.take().ok_or(Refused::NoOffer)?;
         let answer = SessionDescription::parse(answer, &self.limits)?;
@@ -41,7 +44,7 @@ impl OfferAnswer {
         }
         let remote = remote(answer, section, self.local.rtp).ok_or(Refused::Address)?;
         let protection = pending.offered.answered_by(&self.local.policy, section, self.before())?;
-        // We send with the answer's payload types, and hear our own (RFC 3264 §5.1).
+        // We send with the payload types of the answer and receive with those of our offer (RFC 3264 §5.1).
         let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
         let mut receive = pending.formats.clone();
         receive.codecs.retain(|(_, codec)| theirs.codecs.iter().any(|(_, other)| other == codec));

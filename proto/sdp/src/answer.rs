@@ -1,4 +1,4 @@
-//! Our answers to the peer's offers (RFC 3264 §6).
+//! Answers to the peer's offers (RFC 3264 §6).
 
 use crate::formats::Formats;
 use crate::offer::{RtcpMux, crypto_attribute};
@@ -11,7 +11,7 @@ use crate::{
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// What an offered section would come to.
+/// Result of an offered section, if it were used.
 struct Candidate {
     slot: usize,
     profile: Profile,
@@ -20,7 +20,7 @@ struct Candidate {
     chosen: ChosenProtection,
 }
 
-/// Where a section wants its packets.
+/// Addresses at which the peer receives a section's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) rtp: SocketAddr,
@@ -28,13 +28,15 @@ pub(crate) struct Remote {
 }
 
 impl OfferAnswer {
-    /// Answers an offer; `wanted` is what we would do if the peer let us. Of several audio sections the first that is
-    /// acceptable is used, a protected one before others; every other section is answered as disabled.
+    /// Answers an offer; `wanted` is the direction on our side, if the peer allows it. Of several audio
+    /// sections, the first acceptable one is used, with protected ones before others; all other sections are
+    /// rejected with port 0.
     ///
-    /// A later offer that disables the audio is answered in kind, and what was agreed goes on as inactive with port 0.
+    /// A later offer that disables the audio gets a disabled section in the answer; the agreement is kept,
+    /// inactive and with port 0.
     ///
     /// # Errors
-    /// [`Refused::status`] says what the request is answered with.
+    /// The reason why the offer is not accepted; [`Refused::status`] gives the SIP status code.
     pub fn answer(&mut self, offer: &[u8], wanted: Direction) -> Result<(Vec<u8>, MediaParams), Refused> {
         if self.is_offer_pending() {
             return Err(Refused::OfferPending);
@@ -79,7 +81,7 @@ impl OfferAnswer {
         Ok((self.publish(description), params))
     }
 
-    /// The section to use: the one in use comes first, and a protected one before any other.
+    /// Selects the section to use: the one in use comes first, then protected ones.
     fn candidate(&self, offer: &SessionDescription) -> Result<Candidate, Refused> {
         let in_use = self.agreed().map(|_| self.slot);
         let slots = in_use.into_iter().chain((0..offer.media.len()).filter(|slot| Some(*slot) != in_use));
@@ -119,7 +121,7 @@ impl OfferAnswer {
         Ok(Candidate { slot, profile, formats, remote, chosen })
     }
 
-    /// Our half of the protection: the key we answer with, and the line that tells it.
+    /// Our half of the protection: our send key, and the line of the answer that carries it.
     fn own_protection(
         &mut self,
         chosen: ChosenProtection,
@@ -159,7 +161,7 @@ impl OfferAnswer {
     }
 }
 
-/// Everything that crosses to the media session, where both directions use the same payload types.
+/// Parameters for the media session, with the same payload types in both directions.
 fn params(
     formats: &Formats,
     remote: Remote,
@@ -184,7 +186,7 @@ fn params(
     })
 }
 
-/// What was agreed, with the stream disabled: nothing is sent or heard, and the keys stay.
+/// The agreement with the stream disabled: nothing is sent or received, and the keys are kept.
 pub(crate) fn disabled(agreed: &MediaParams) -> MediaParams {
     let mut params = agreed.clone();
     params.remote.set_port(0);
@@ -193,8 +195,8 @@ pub(crate) fn disabled(agreed: &MediaParams) -> MediaParams {
     params
 }
 
-/// Where a section wants its packets, if we can send there from `local`. An unspecified address (on hold) has no
-/// family.
+/// Addresses at which a section's packets are received, if we can send there from `local`. An unspecified
+/// address (hold) has no family.
 pub(crate) fn remote(
     description: &SessionDescription,
     section: &MediaDescription,
@@ -208,7 +210,7 @@ pub(crate) fn remote(
     let is_ours = |ip: &core::net::IpAddr| ip.is_unspecified() || ip.is_ipv4() == local.is_ipv4();
     let ip = connection.unicast().filter(is_ours)?;
     let rtp = SocketAddr::new(ip, section.port);
-    // RTP at the last port leaves none for RTCP, which is then not sent.
+    // Behind RTP at port 65535 there is no port for RTCP, which is then not sent.
     let next = SocketAddr::new(ip, section.port.checked_add(1).unwrap_or(0));
     let rtcp = section
         .rtcp()
@@ -216,12 +218,12 @@ pub(crate) fn remote(
     Some(Remote { rtp, rtcp })
 }
 
-/// RFC 3264 §8.4: nothing is sent to 0.0.0.0.
+/// Direction that the peer's address permits: nothing is sent to 0.0.0.0 (RFC 3264 §8.4).
 pub(crate) fn allowed_towards(remote: Remote) -> Direction {
     Direction::from_parts(!remote.rtp.ip().is_unspecified(), true)
 }
 
-/// How much sound the peer wants in a packet: whole steps of 10 ms, no more than it takes at the most.
+/// Packet length for the peer in milliseconds: a multiple of 10, at most its `maxptime`.
 pub(crate) fn ptime_ms(section: &MediaDescription, otherwise_ms: u16) -> u16 {
     let wanted = section.ptime_ms().unwrap_or(otherwise_ms);
     let wanted = wanted.min(section.maxptime_ms().unwrap_or(PTIME_MS_MAX)).clamp(PTIME_MS_MIN, PTIME_MS_MAX);

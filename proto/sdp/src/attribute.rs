@@ -4,7 +4,7 @@ use crate::Direction;
 use crate::text::split_at_byte;
 use alloc::vec::Vec;
 
-/// One `a=` line.
+/// An `a=` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     pub(crate) name: Vec<u8>,
@@ -17,28 +17,28 @@ impl Attribute {
         Self { name: name.to_vec(), value: value.map(<[u8]>::to_vec) }
     }
 
-    /// An attribute that says something by being there.
+    /// A property attribute, which has no value.
     pub(crate) fn flag(name: &str) -> Self {
         Self { name: name.into(), value: None }
     }
 
-    /// An attribute with a value, which must have no line break in it.
+    /// A value attribute; the value must not contain a line break.
     pub(crate) fn with(name: &str, value: impl Into<Vec<u8>>) -> Self {
         Self { name: name.into(), value: Some(value.into()) }
     }
 
-    /// The name.
+    /// Name of the attribute.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// What follows the colon, if there is one.
+    /// Part after the colon, if there is one.
     pub fn value(&self) -> Option<&[u8]> {
         self.value.as_deref()
     }
 }
 
-/// Which way the media goes by these attributes. Where they contradict each other, what all of them allow.
+/// Direction by these attributes. Of contradicting ones, the intersection.
 pub(crate) fn direction(attributes: &[Attribute]) -> Option<Direction> {
     let named = attributes.iter().filter(|attribute| attribute.value.is_none());
     let directions = named.filter_map(|attribute| {

@@ -1,6 +1,6 @@
-//! The sounds a stream can carry, and which way.
+//! Codecs and directions of a stream.
 
-/// How sound is coded in a packet.
+/// Audio codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// G.711 µ-law, 8,000 Hz, 8 bits a sample; static payload type 0 (RFC 3551 §4.5.14).
@@ -10,7 +10,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The encoding name of `a=rtpmap` (RFC 3551 §6); names are compared without regard to case.
+    /// Encoding name in `a=rtpmap` (RFC 3551 §6); compared case-insensitively.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pcmu => "PCMU",
@@ -18,7 +18,7 @@ impl Codec {
         }
     }
 
-    /// The payload type that needs no `a=rtpmap`.
+    /// Payload type that is valid without `a=rtpmap`.
     pub const fn static_payload_type(self) -> u8 {
         match self {
             Self::Pcmu => 0,
@@ -26,14 +26,14 @@ impl Codec {
         }
     }
 
-    /// Ticks of the RTP time stamp in a second, and samples of sound in a second.
+    /// RTP clock rate and sample rate, in Hz.
     pub const fn clock_rate_hz(self) -> u32 {
         match self {
             Self::Pcmu | Self::Pcma => 8000,
         }
     }
 
-    /// The codec with this encoding name and clock rate, if we have it.
+    /// The supported codec with this encoding name and clock rate.
     pub fn from_name(name: &str, clock_rate_hz: u32) -> Option<Self> {
         [Self::Pcmu, Self::Pcma]
             .into_iter()
@@ -41,42 +41,42 @@ impl Codec {
     }
 }
 
-/// Which way sound goes, seen from the side that says it (RFC 3264 §5.1).
+/// Direction of a stream, as seen from the side that sends the SDP (RFC 3264 §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Both ways.
+    /// Sends and receives.
     #[default]
     SendRecv,
-    /// We send and do not listen.
+    /// Sends only.
     SendOnly,
-    /// We listen and do not send.
+    /// Receives only.
     RecvOnly,
-    /// Neither.
+    /// Neither sends nor receives.
     Inactive,
 }
 
 impl Direction {
-    /// True when the side that says it sends sound.
+    /// True if this side sends.
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendRecv | Self::SendOnly)
     }
 
-    /// True when the side that says it listens.
+    /// True if this side receives.
     pub const fn receives(self) -> bool {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// The same seen from the other side.
+    /// The same direction as seen from the other side.
     pub const fn reversed(self) -> Self {
         Self::from_parts(self.receives(), self.sends())
     }
 
-    /// What is left when both sides must agree: sends what both let it send, hears what both let it hear.
+    /// Intersection: sends if both send, receives if both receive.
     pub const fn and(self, other: Self) -> Self {
         Self::from_parts(self.sends() && other.sends(), self.receives() && other.receives())
     }
 
-    /// From its two halves.
+    /// Combines sending and receiving.
     pub const fn from_parts(sends: bool, receives: bool) -> Self {
         match (sends, receives) {
             (true, true) => Self::SendRecv,
@@ -86,7 +86,7 @@ impl Direction {
         }
     }
 
-    /// The attribute's name in SDP (RFC 8866 §6.7).
+    /// Name of the SDP attribute (RFC 8866 §6.7).
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendRecv => "sendrecv",

@@ -1,21 +1,22 @@
-//! Where media is received: the `c=` line (RFC 8866 §5.7).
+//! Connection data: the `c=` line (RFC 8866 §5.7).
 
 use crate::text::fields;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a `c=` line names.
+/// Connection address of a `c=` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// One address. 0.0.0.0 and `::` mean that nothing may be sent there (RFC 3264 §8.4). An IPv4 address written as
-    /// IPv6 is the IPv4 address.
+    /// A unicast address. Nothing may be sent to 0.0.0.0 and `::` (RFC 3264 §8.4). An IPv4-mapped IPv6
+    /// address is converted to IPv4.
     Address(IpAddr),
-    /// A host name, a group with its time to live, or another kind of network, as written: nothing we send to.
+    /// A host name, a multicast group with its TTL, or another network type, not parsed. Media is never sent
+    /// there.
     Other(Vec<u8>),
 }
 
 impl Connection {
-    /// Reads the line's value.
+    /// Parses the value of the line.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let mut fields = fields(value);
         let (network, kind, address) = (fields.next()?, fields.next()?, fields.next()?);
@@ -34,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// The address to send to, when it is one that belongs to a single host. `Some` of an unspecified address: on hold.
+    /// The address, if it is a unicast address; an unspecified address means hold.
     pub fn unicast(&self) -> Option<IpAddr> {
         match self {
             Self::Address(IpAddr::V4(v4)) if v4.is_broadcast() || v4.is_multicast() => None,
@@ -45,7 +46,7 @@ impl Connection {
     }
 }
 
-/// An address of the kind that `IP4` or `IP6` announces.
+/// Parses an address of the type `IP4` or `IP6`.
 pub(crate) fn ip(kind: &[u8], address: &[u8]) -> Option<IpAddr> {
     let text = core::str::from_utf8(address).ok()?;
     match kind {
@@ -55,13 +56,14 @@ pub(crate) fn ip(kind: &[u8], address: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A host name: letters, digits, `-` and `.`, with a letter, so that no broken address passes for one.
+/// True for a host name: letters, digits, `-` and `.`, with at least one letter, so that a malformed address
+/// is not accepted.
 fn is_name(text: &[u8]) -> bool {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     text.iter().all(is_allowed) && text.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// An address with a time to live or a number of addresses behind it.
+/// True for a multicast address with a TTL or a number of addresses.
 fn is_group(kind: &[u8], text: &[u8]) -> bool {
     let mut parts = text.split(|&byte| byte == b'/');
     let is_address = parts.next().is_some_and(|address| ip(kind, address).is_some());

@@ -1,6 +1,6 @@
 //! SRTP crypto suites (RFC 4568 §6.2, RFC 6188 §4, RFC 7714 §14).
 
-/// What encrypts and authenticates a stream.
+/// Encryption and authentication algorithms of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CryptoSuite {
     /// AES in counter mode, 128 bits; HMAC-SHA1, tag of 80 bits (RFC 4568 §6.2.1).
@@ -22,7 +22,7 @@ pub enum CryptoSuite {
 }
 
 impl CryptoSuite {
-    /// Every suite, the one we like best first.
+    /// All suites, in our order of preference.
     pub const ALL: [Self; 8] = [
         Self::AeadAes256Gcm,
         Self::AeadAes128Gcm,
@@ -34,12 +34,12 @@ impl CryptoSuite {
         Self::AesCm128HmacSha1_32,
     ];
 
-    /// What is offered where nothing else was asked for: the best, and what every phone with SRTP has. Each takes about 95
-    /// bytes of an INVITE, which should fit a datagram.
+    /// Default suites of an offer: the preferred one, and those that every phone with SRTP supports. Each
+    /// takes about 95 bytes of an INVITE, which should fit into one datagram.
     pub const OFFERED: [Self; 3] =
         [Self::AeadAes256Gcm, Self::AesCm256HmacSha1_80, Self::AesCm128HmacSha1_80];
 
-    /// The name that the RFCs register, and that we write.
+    /// Registered name, which we write.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AesCm128HmacSha1_80 => "AES_CM_128_HMAC_SHA1_80",
@@ -53,8 +53,8 @@ impl CryptoSuite {
         }
     }
 
-    /// The suite of this name, in either case (RFC 4568 §9.1 has the names as literals of ABNF); the spelling from before RFC
-    /// 6188 (`AES_CM_256_HMAC_SHA1_80`) too.
+    /// Parses a name case-insensitively (the ABNF of RFC 4568 §9.1 has them as literals), including the
+    /// spelling used before RFC 6188 (`AES_CM_256_HMAC_SHA1_80`).
     pub fn from_name(name: &str) -> Option<Self> {
         let is_named = |suite: &Self| {
             let names = [Some(suite.name()), suite.legacy_name()];
@@ -63,7 +63,7 @@ impl CryptoSuite {
         Self::ALL.into_iter().find(is_named)
     }
 
-    /// The name that phones wrote before RFC 6188 registered another one.
+    /// Name that phones used before RFC 6188 registered another one.
     const fn legacy_name(self) -> Option<&'static str> {
         match self {
             Self::AesCm192HmacSha1_80 => Some("AES_CM_192_HMAC_SHA1_80"),
@@ -91,7 +91,7 @@ impl CryptoSuite {
         if self.is_aead() { 12 } else { 14 }
     }
 
-    /// Length of the tag behind an SRTP packet in bits: 32, 80 or 128.
+    /// Length of the tag of an SRTP packet in bits: 32, 80 or 128.
     pub const fn tag_bits(self) -> u16 {
         match self {
             Self::AesCm128HmacSha1_32 | Self::AesCm192HmacSha1_32 | Self::AesCm256HmacSha1_32 => 32,
@@ -100,7 +100,7 @@ impl CryptoSuite {
         }
     }
 
-    /// True when one operation encrypts and authenticates.
+    /// True if one operation encrypts and authenticates (AEAD).
     pub const fn is_aead(self) -> bool {
         matches!(self, Self::AeadAes128Gcm | Self::AeadAes256Gcm)
     }

@@ -1,41 +1,45 @@
-//! A whole description (RFC 8866 §5).
+//! Session descriptions (RFC 8866 §5).
 
 use crate::text::{RawLine, fields, is_number, lines, number};
 use crate::{Attribute, Connection, Direction, Fault, Limits, Line, Malformed, MediaDescription};
 use alloc::vec::Vec;
 
-/// A session description: what it says, and every line that is not understood, so that it can be written again.
+/// A session description. Unknown lines are kept and written again.
 ///
-/// Strict where two readers could disagree on what counts (a second `c=`, a lone carriage return), forgiving where
-/// phones are known to be careless (order of the session's lines, blanks, a missing `s=` or `t=`).
+/// The parser is strict if two implementations could interpret the text differently (a second `c=`, a lone
+/// carriage return), and lenient for known defects of phones (order of the session lines, extra spaces, a
+/// missing `s=` or `t=`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionDescription {
     pub(crate) origin: Origin,
     pub(crate) session_name: Vec<u8>,
     pub(crate) connection: Option<Connection>,
-    /// `t=`, `r=` and `z=`, in their order.
+    /// `t=`, `r=` and `z=` lines, in their order.
     pub(crate) times: Vec<Line>,
-    /// Every line of another letter.
+    /// Lines of all other letters.
     pub(crate) others: Vec<Line>,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) media: Vec<MediaDescription>,
 }
 
-/// Who made a description, and which version of it this is (RFC 8866 §5.2).
+/// Creator and version of a description (RFC 8866 §5.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The user name; `-` for none.
+    /// User name; `-` for none.
     pub username: Vec<u8>,
-    /// The session's number, in digits.
+    /// Session identifier, in digits.
     pub session_id: Vec<u8>,
-    /// The version, in digits.
+    /// Session version, in digits.
     pub version: Vec<u8>,
-    /// Network, address type and address, as written: nothing is ever sent there.
+    /// Network type, address type and address, not parsed: nothing is ever sent there.
     pub address: Vec<u8>,
 }
 
 impl SessionDescription {
-    /// Reads a description.
+    /// Parses a description.
+    ///
+    /// # Errors
+    /// The first fault, with its line number; exceeding one of `limits` is a fault.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Malformed> {
         let lines = lines(bytes, limits)?;
         let start = Malformed { line: 1, fault: Fault::Start };
@@ -66,7 +70,7 @@ impl SessionDescription {
         Ok(description)
     }
 
-    /// A description of nothing.
+    /// A description without attributes and media.
     pub(crate) const fn empty(origin: Origin) -> Self {
         Self {
             origin,
@@ -79,39 +83,39 @@ impl SessionDescription {
         }
     }
 
-    /// Who made it.
+    /// The `o=` line.
     pub const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Where media is received, unless a section says otherwise.
+    /// Connection data of the session, for sections without their own.
     pub const fn connection(&self) -> Option<&Connection> {
         self.connection.as_ref()
     }
 
-    /// The session's attributes, known or not, in their order.
+    /// Attributes of the session, in their order.
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
     }
 
-    /// The lines of the session that say nothing to us, in their order.
+    /// Lines of the session that are not parsed, in their order.
     pub fn other_lines(&self) -> &[Line] {
         &self.others
     }
 
-    /// When the session begins and ends, in seconds since 1900; zeroes: now, and without an end.
+    /// Start and stop time in seconds since 1900; zeros mean an unbounded session.
     pub fn time(&self) -> (u64, u64) {
         let first = self.times.iter().find(|line| line.letter == b't');
         first.and_then(|line| time(&line.value)).unwrap_or_default()
     }
 
-    /// The media sections, in their order.
+    /// Media sections, in their order.
     pub fn media(&self) -> &[MediaDescription] {
         &self.media
     }
 
-    /// Which way a section's media goes, seen from who wrote this: the section says it, or the session for all of its
-    /// sections, or nobody and it is both ways (RFC 8866 §6.7).
+    /// Direction of a section, as seen from the sender of the description: from the section, else from the
+    /// session, else `sendrecv` (RFC 8866 §6.7).
     pub fn direction_of(&self, section: &MediaDescription) -> Direction {
         let of_section = crate::attribute::direction(&section.attributes);
         of_section.or_else(|| crate::attribute::direction(&self.attributes)).unwrap_or_default()
@@ -141,7 +145,7 @@ impl SessionDescription {
 }
 
 impl Origin {
-    /// Reads from the end, because there are phones whose user names have blanks in them.
+    /// Parses from the end, because some phones send user names with spaces.
     fn parse(value: &[u8]) -> Option<Self> {
         let mut fields = fields(value).rev();
         let (address, kind, network) = (fields.next()?, fields.next()?, fields.next()?);

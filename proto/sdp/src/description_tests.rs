@@ -1,5 +1,6 @@
-//! Tested: what is read is written again; the lines of RFC 8866 and of careless phones; each fault and each limit;
-//! every truncation and single-bit error. Not tested here: what is negotiated (`offer_answer_tests`).
+//! Tested: parsed text is written again unchanged; the lines of RFC 8866 and of non-conforming phones; each
+//! fault and each limit; every truncation and single-bit error. Not tested here: negotiation
+//! (`offer_answer_tests`).
 
 use super::*;
 use crate::phones_tests::PHONES;
@@ -22,7 +23,7 @@ fn fault(text: &str) -> (usize, Fault) {
     (malformed.line, malformed.fault)
 }
 
-/// RFC 8866 §5, with the lines that nobody uses.
+/// RFC 8866 §5, with rarely used lines.
 const EXAMPLE: &str = "v=0\r\no=jdoe 3724394400 3724394405 IN IP4 198.51.100.1\r\ns=Call to John Smith\r\n\
     i=SDP Offer #1\r\nu=http://www.jdoe.example.com/home.html\r\ne=Jane Doe <jane@jdoe.example.com>\r\n\
     p=+1 617 555-6011\r\nc=IN IP4 198.51.100.1\r\nb=AS:64\r\nt=0 0\r\nr=7d 1h 0 25h\r\nz=3730928400 -1h\r\n\
@@ -31,19 +32,19 @@ const EXAMPLE: &str = "v=0\r\no=jdoe 3724394400 3724394405 IN IP4 198.51.100.1\r
     m=video 51372 RTP/AVP 99\r\na=rtpmap:99 h263-1998/90000\r\n";
 
 #[test]
-fn what_is_read_is_written_again() {
+fn parsed_text_is_written_again() {
     let description = parse(EXAMPLE).unwrap();
     assert_eq!(written(&description), EXAMPLE);
     for phone in PHONES {
         let crlf = phone.replace('\n', "\r\n");
         let (one, two) = (parse(phone).unwrap(), parse(&crlf).unwrap());
-        assert_eq!(one, two, "LF and CRLF are the same");
+        assert_eq!(one, two, "LF and CRLF are equivalent");
         assert_eq!(written(&one), crlf);
     }
 }
 
 #[test]
-fn an_example_is_understood() {
+fn the_example_is_parsed() {
     let description = parse(EXAMPLE).unwrap();
     assert_eq!(description.origin().username, b"jdoe");
     assert_eq!(description.origin().version, b"3724394405");
@@ -61,7 +62,7 @@ fn an_example_is_understood() {
 }
 
 #[test]
-fn attributes_say_what_they_mean() {
+fn attributes_are_parsed() {
     let text = "v=0\no=- 1 1 IN IP4 192.0.2.1\ns=-\nc=IN IP4 192.0.2.1\nt=0 0\na=inactive\n\
         m=audio 4000 rtp/avp 0 98 98\na=rtpmap:98 L16/16000/2\na=rtpmap:97 a/1\na=rtpmap:97 b/1\n\
         a=fmtp:98 a=b; c\na=ptime:20.5\na=maxptime:40\na=rtcp:53020 IN IP4 126.16.64.4\na=rtcp-mux\n\
@@ -72,7 +73,7 @@ fn attributes_say_what_they_mean() {
     let section = &description.media()[0];
     assert_eq!(section.profile(), Some(Profile::Avp));
     assert_eq!(section.rtpmap(98), Some(RtpMap { encoding: "L16", clock_rate_hz: 16_000, channels: 2 }));
-    assert_eq!(section.rtpmap(97), None, "two lines that differ say nothing");
+    assert_eq!(section.rtpmap(97), None, "two different lines are ambiguous");
     assert_eq!(section.fmtp(98), Some(&b"a=b; c"[..]));
     assert_eq!((section.ptime_ms(), section.maxptime_ms()), (Some(20), Some(40)));
     let address = Some(Ipv4Addr::new(126, 16, 64, 4).into());
@@ -84,7 +85,7 @@ fn attributes_say_what_they_mean() {
 }
 
 #[test]
-fn contradicting_directions_allow_what_all_of_them_allow() {
+fn contradicting_directions_give_their_intersection() {
     let text = "v=0\no=- 1 1 IN IP4 192.0.2.1\nc=IN IP4 192.0.2.1\nm=audio 4000 RTP/AVP 0\n";
     let direction = |attributes: &str| {
         let description = parse(&[text, attributes].concat()).unwrap();
@@ -92,11 +93,15 @@ fn contradicting_directions_allow_what_all_of_them_allow() {
     };
     assert_eq!(direction("a=sendonly\na=recvonly\n"), Direction::Inactive);
     assert_eq!(direction("a=sendrecv\na=recvonly\n"), Direction::RecvOnly);
-    assert_eq!(direction("a=sendonly:1\n"), Direction::SendRecv, "an attribute with a value is another");
+    assert_eq!(
+        direction("a=sendonly:1\n"),
+        Direction::SendRecv,
+        "an attribute with a value is a different one"
+    );
 }
 
 #[test]
-fn careless_phones_are_understood() {
+fn known_defects_of_phones_are_accepted() {
     let text = "v=0 \no=John Doe the 3rd 1 2 IN IP4 pbx\nt=0  0 \ns=\nc=IN  IP4 192.0.2.1 \n\
         m=audio  4000 RTP/AVP  0  8 \na=rtpmap:0  PCMU/8000 \na=\nm=video 0 RTP/AVP\ny=0100000001\n\r\n\n";
     let description = parse(text).unwrap();
@@ -111,7 +116,7 @@ fn careless_phones_are_understood() {
 }
 
 #[test]
-fn each_fault_is_found_where_it_is() {
+fn each_fault_has_the_number_of_its_line() {
     let start = "v=0\no=- 1 1 IN IP4 192.0.2.1\n";
     let with = |rest: &str| fault(&[start, rest].concat());
     assert_eq!(fault(""), (1, Fault::Start));
@@ -144,7 +149,7 @@ fn each_fault_is_found_where_it_is() {
 }
 
 #[test]
-fn only_a_hosts_own_address_is_sent_to() {
+fn only_unicast_addresses_are_used() {
     let unicast = |value: &str| Connection::parse(value.as_bytes()).unwrap().unicast();
     assert!(unicast("IN IP4 192.0.2.1").is_some() && unicast("IN IP6 2001:db8::1").is_some());
     assert!(unicast("IN IP4 0.0.0.0").is_some_and(|ip| ip.is_unspecified()));
@@ -163,7 +168,7 @@ fn only_a_hosts_own_address_is_sent_to() {
 }
 
 #[test]
-fn every_limit_is_a_fault_of_its_own() {
+fn every_limit_has_its_own_fault() {
     let limits = Limits { bytes_max: 2000, lines_max: 20, media_max: 2, attributes_max: 3, formats_max: 4 };
     let start = "v=0\no=- 1 1 IN IP4 192.0.2.1\n";
     let fault = |rest: String| {
@@ -184,7 +189,7 @@ fn every_limit_is_a_fault_of_its_own() {
 }
 
 #[test]
-fn no_truncation_and_no_flipped_bit_is_more_than_a_fault() {
+fn every_truncation_and_flipped_bit_is_handled() {
     for phone in PHONES.iter().chain(&[EXAMPLE]) {
         let bytes = phone.as_bytes();
         for end in 0..bytes.len() {
@@ -199,7 +204,7 @@ fn no_truncation_and_no_flipped_bit_is_more_than_a_fault() {
     }
 }
 
-/// What was written is read as the same.
+/// Asserts that the written description is parsed as the same.
 fn holds(bytes: &[u8]) {
     if let Ok(description) = SessionDescription::parse(bytes, &Limits::default()) {
         let mut out = Vec::new();

@@ -1,11 +1,11 @@
-//! Payload types: which number stands for which sound (RFC 3264 §5.1, §6.1).
+//! Mapping of payload types to codecs (RFC 3264 §5.1, §6.1).
 
 use crate::text::number;
 use crate::{Attribute, Codec, MediaDescription};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What a section lists and we know, in its order.
+/// Supported formats of a section, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Formats {
     pub(crate) codecs: Vec<(u8, Codec)>,
@@ -13,7 +13,7 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// Reads a section.
+    /// Reads the formats of a section.
     pub(crate) fn of(section: &MediaDescription) -> Self {
         let mut formats = Self::default();
         for payload_type in payload_types(section) {
@@ -30,19 +30,20 @@ impl Formats {
         formats
     }
 
-    /// Only what one of `codecs` is, and telephone events only if `telephone_event`.
+    /// Keeps the formats of `codecs`, and telephone events only if `telephone_event`.
     pub(crate) fn limited_to(mut self, codecs: &[Codec], telephone_event: bool) -> Self {
         self.codecs.retain(|(_, codec)| codecs.contains(codec));
         self.telephone_event = self.telephone_event.filter(|_| telephone_event);
         self
     }
 
-    /// All payload types, as an `m=` line lists them.
+    /// All payload types, for an `m=` line.
     pub(crate) fn list(&self) -> Vec<Vec<u8>> {
         self.payload_types().map(|payload_type| format!("{payload_type}").into_bytes()).collect()
     }
 
-    /// `a=rtpmap` for each, the static ones too (RFC 3264 §6.1 would like to see them), and what events we take.
+    /// Appends `a=rtpmap` for each format, also the static ones (RFC 3264 §6.1 recommends it), and the
+    /// supported telephone events.
     pub(crate) fn describe(&self, attributes: &mut Vec<Attribute>) {
         for (payload_type, codec) in &self.codecs {
             let (name, rate) = (codec.name(), codec.clock_rate_hz());
@@ -55,7 +56,7 @@ impl Formats {
         }
     }
 
-    /// True when RTCP can be told from these by its second byte (RFC 5761 §4).
+    /// True if RTCP can be distinguished from these payload types by its second byte (RFC 5761 §4).
     pub(crate) fn allow_rtcp_mux(&self) -> bool {
         !self.payload_types().any(|payload_type| (64..=95).contains(&payload_type))
     }
@@ -69,8 +70,8 @@ impl Formats {
     }
 }
 
-/// The dynamic payload types to which a section gives another meaning than telephone events: for the rest of the call
-/// they are taken (RFC 3264 §8.3.2). Bit n: payload type n.
+/// Dynamic payload types that a section maps to something other than telephone events; they stay reserved for
+/// the rest of the call (RFC 3264 §8.3.2). Bit n: payload type n.
 pub(crate) fn taken_by(section: &MediaDescription) -> u128 {
     let others = payload_types(section).filter(|&payload_type| {
         DYNAMIC.contains(&payload_type) && meaning(section, payload_type) != Some(Meaning::TelephoneEvent)
@@ -78,7 +79,7 @@ pub(crate) fn taken_by(section: &MediaDescription) -> u128 {
     others.fold(0, |taken, payload_type| taken | 1 << payload_type)
 }
 
-/// The payload type for telephone events: `wanted`, or the first dynamic one that is not taken.
+/// Payload type for telephone events: `wanted`, or the first dynamic one that is not reserved.
 pub(crate) fn telephone_event_type(wanted: u8, taken: u128) -> Option<u8> {
     core::iter::once(wanted).chain(DYNAMIC).find(|payload_type| taken & 1 << payload_type == 0)
 }
@@ -89,7 +90,7 @@ enum Meaning {
     TelephoneEvent,
 }
 
-/// What stands for `payload_type`: the section says it, or it is static. Where both speak and differ, nothing.
+/// Meaning of `payload_type` by `a=rtpmap`, or the static one; `None` if both exist and differ.
 fn meaning(section: &MediaDescription, payload_type: u8) -> Option<Meaning> {
     let fixed =
         [Codec::Pcmu, Codec::Pcma].into_iter().find(|codec| codec.static_payload_type() == payload_type);
@@ -104,7 +105,7 @@ fn meaning(section: &MediaDescription, payload_type: u8) -> Option<Meaning> {
     (fixed.is_none() || fixed == Some(codec)).then_some(Meaning::Codec(codec))
 }
 
-/// The formats that are numbers of 7 bits, each once.
+/// Formats that are 7-bit numbers, without duplicates.
 fn payload_types(section: &MediaDescription) -> impl Iterator<Item = u8> {
     let mut seen = 0_u128;
     section.formats().filter_map(number).filter(move |&payload_type: &u8| {
@@ -116,11 +117,11 @@ fn payload_types(section: &MediaDescription) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The payload type that phones use for telephone events when nothing stands against it.
+/// Usual payload type of telephone events, used if it is free.
 pub(crate) const TELEPHONE_EVENT_TYPE: u8 = 101;
 
 const TELEPHONE_EVENT: &str = "telephone-event";
 const EVENT_RATE_HZ: u32 = 8000;
-/// The sixteen keys and the hook flash (RFC 4733 §3.2).
+/// The sixteen DTMF events and the hook flash (RFC 4733 §3.2).
 const EVENTS: &str = "0-16";
 const DYNAMIC: core::ops::RangeInclusive<u8> = 96..=127;

@@ -4,8 +4,8 @@
 //! Does: parses descriptions of untrusted peers within [`Limits`]; negotiates one audio stream with G.711, telephone events,
 //! direction and protection. The result is a [`MediaParams`], the one value that signalling hands to media.
 //!
-//! Does not: encrypt anything or agree on ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), know SIP, or accept video,
-//! DTLS-SRTP and ICE.
+//! Does not: encrypt anything or negotiate ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), handle SIP,
+//! or accept video, DTLS-SRTP and ICE.
 //!
 //! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
 //!

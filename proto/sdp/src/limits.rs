@@ -1,17 +1,17 @@
-//! How much of a description is read at most.
+//! Limits of the parser.
 
-/// Bounds on what a peer can make the parser work on. Each is a [`Fault`](crate::Fault) of its own where it is passed.
+/// Limits on the size of a description; exceeding one is a [`Fault`](crate::Fault).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a whole description.
+    /// Maximum length of a description in bytes.
     pub bytes_max: usize,
-    /// Lines of a whole description.
+    /// Maximum number of lines of a description.
     pub lines_max: usize,
-    /// Media sections (`m=`).
+    /// Maximum number of media sections (`m=`).
     pub media_max: usize,
-    /// Attributes (`a=`) of the session, and of each media section.
+    /// Maximum number of attributes (`a=`) of the session, and of each media section.
     pub attributes_max: usize,
-    /// Formats in one `m=` line.
+    /// Maximum number of formats in one `m=` line.
     pub formats_max: usize,
 }
 

@@ -1,17 +1,17 @@
-//! Why bytes are not a description.
+//! Errors of parsing a description.
 
 use core::fmt;
 
-/// The first thing that was wrong with a description, and where.
+/// First fault of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Kind of the fault.
     pub fault: Fault,
 }
 
-/// What can be wrong with a line of a description.
+/// Fault of a line of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// More bytes than [`Limits::bytes_max`](crate::Limits::bytes_max).
@@ -26,28 +26,29 @@ pub enum Fault {
     TooManyFormats,
     /// Not a letter, `=` and a value.
     Line,
-    /// A NUL, or a carriage return that ends no line: readers would not agree on where the line ends.
+    /// A NUL, or a carriage return that does not end a line: implementations would disagree on the end of the
+    /// line.
     ControlCharacter,
-    /// The description does not begin with `v=0` and an `o=` line, or one of them comes again.
+    /// The description does not begin with `v=0` and an `o=` line, or one of them is repeated.
     Start,
-    /// An `o=` line without its six fields, or whose numbers are none.
+    /// An `o=` line without its six fields, or with fields that must be numbers and are not.
     Origin,
-    /// A second line of a kind that may stand once, of which nobody could say which one counts.
+    /// A second line of a type that may occur once; it is ambiguous which one applies.
     Repeated,
-    /// A line of the session's inside a media section.
+    /// A line of the session inside a media section.
     Misplaced,
-    /// A `c=` line without network, address type and address, or whose address is neither address nor name.
+    /// A `c=` line without network type, address type and address, or with an invalid address.
     Connection,
     /// A `t=` line without two numbers.
     Time,
     /// An `m=` line without medium, port and protocol, or whose port is not 0-65,535.
     Media,
-    /// A media section in use with no `c=` line, neither its own nor the session's (RFC 8866 §5.7).
+    /// A media section in use without a `c=` line of its own or of the session (RFC 8866 §5.7).
     NoConnection,
 }
 
 impl Fault {
-    /// True where the description may well be good, but is more than is read.
+    /// True for faults of descriptions that may be valid but exceed a limit.
     pub const fn is_limit(self) -> bool {
         match self {
             Self::TooManyBytes
@@ -79,7 +80,7 @@ impl Fault {
             Self::ControlCharacter => "a control character inside a line",
             Self::Start => "v=0 and o= must come first, once",
             Self::Origin => "bad o= line",
-            Self::Repeated => "a line that may stand once stands twice",
+            Self::Repeated => "a line that may occur once occurs twice",
             Self::Misplaced => "a session line inside a media section",
             Self::Connection => "bad c= line",
             Self::Time => "bad t= line",

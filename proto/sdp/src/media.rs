@@ -1,4 +1,4 @@
-//! One media section (RFC 8866 §5.14).
+//! Media sections (RFC 8866 §5.14).
 
 use crate::text::{RawLine, fields, is_number, number, split_at_byte};
 use crate::{Attribute, Connection, Fault, Limits, Line, Malformed, Profile};
@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 pub struct MediaDescription {
     pub(crate) medium: Vec<u8>,
     pub(crate) port: u16,
-    /// How many ports in a row, as written.
+    /// Number of ports, not parsed.
     pub(crate) ports: Option<Vec<u8>>,
     pub(crate) protocol: Vec<u8>,
     pub(crate) formats: Vec<Vec<u8>>,
     pub(crate) connections: Vec<Connection>,
-    /// Every line that is neither `c=` nor `a=`.
+    /// Lines other than `c=` and `a=`.
     pub(crate) others: Vec<Line>,
     pub(crate) attributes: Vec<Attribute>,
 }
@@ -50,7 +50,7 @@ impl MediaDescription {
         Ok(section)
     }
 
-    /// A section of its own with nothing but its first line.
+    /// A section that consists of its `m=` line.
     pub(crate) fn new(medium: &[u8], port: u16, protocol: &[u8], formats: Vec<Vec<u8>>) -> Self {
         Self {
             medium: medium.to_vec(),
@@ -64,53 +64,54 @@ impl MediaDescription {
         }
     }
 
-    /// The same stream, not wanted: port 0, one format, no attributes (RFC 3264 §6, §8.2).
+    /// The same section, disabled: port 0, one format, no attributes (RFC 3264 §6, §8.2).
     pub(crate) fn disabled(&self) -> Self {
         let format = self.formats.first().cloned().unwrap_or_else(|| b"0".to_vec());
         Self::new(&self.medium, 0, &self.protocol, vec![format])
     }
 
-    /// `audio`, `video`, …
+    /// Media type: `audio`, `video`, …
     pub fn medium(&self) -> &[u8] {
         &self.medium
     }
 
-    /// The port media is received at; 0: the stream is not wanted (RFC 3264 §5.1).
+    /// Port at which media is received; 0 if the stream is disabled (RFC 3264 §5.1).
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// True when the line names a row of ports: layered streams, of which we know none.
+    /// True if the line has a number of ports, which is used by layered encodings and not supported.
     pub fn has_several_ports(&self) -> bool {
         self.ports.as_deref().is_some_and(|ports| number(ports) != Some(1_u8))
     }
 
-    /// The protocol, if it is RTP of a profile that we know.
+    /// Protocol of the `m=` line, if it is a known RTP profile.
     pub fn profile(&self) -> Option<Profile> {
         Profile::from_name(&self.protocol)
     }
 
-    /// The formats, the one liked best first.
+    /// Formats, in order of preference.
     pub fn formats(&self) -> impl Iterator<Item = &[u8]> {
         self.formats.iter().map(Vec::as_slice)
     }
 
-    /// The section's own `c=` lines. More than one belong to groups.
+    /// `c=` lines of the section; more than one only for multicast groups.
     pub fn connections(&self) -> &[Connection] {
         &self.connections
     }
 
-    /// The attributes, known or not, in their order.
+    /// Attributes of the section, in their order.
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
     }
 
-    /// The lines that say nothing to us, in their order.
+    /// Lines of the section that are not parsed, in their order.
     pub fn other_lines(&self) -> &[Line] {
         &self.others
     }
 
-    /// Reads the `m=` line. It may list no format, as some do to say that a stream is not wanted.
+    /// Parses the `m=` line. The list of formats may be empty, because some phones send none in a disabled
+    /// section.
     fn parse_line(value: &[u8]) -> Option<Self> {
         let mut fields = fields(value);
         let (medium, port, protocol) = (fields.next()?, fields.next()?, fields.next()?);

@@ -1,4 +1,4 @@
-//! Our offers (RFC 3264 §5, §8), and what our sections say in offers and answers alike.
+//! Offers (RFC 3264 §5, §8), and the parts that our offers and answers have in common.
 
 use crate::formats::{Formats, taken_by, telephone_event_type};
 use crate::offer_answer::PendingOffer;
@@ -13,14 +13,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl OfferAnswer {
-    /// The first offer of a call, or another one. An offer that still waits is replaced by this one.
+    /// Makes the first or a further offer of a call. It replaces an offer that is still pending.
     pub fn offer(&mut self, direction: Direction) -> Vec<u8> {
         let formats = self.own_formats();
         let lines = self.own_lines();
         let offered = OfferedProtection { lines, profile: self.profile };
         let mut section = self.own_section(&formats, self.local.ptime_ms, RtcpMux::from(self.local.rtcp_mux));
         section.attributes.extend(offered.lines.iter().filter_map(crypto_attribute));
-        // ZRTP begins in plain RTP (RFC 6189 §8).
+        // ZRTP starts in plain RTP (RFC 6189 §8).
         let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
@@ -39,9 +39,9 @@ impl OfferAnswer {
         self.publish(description)
     }
 
-    /// The first offer once more, as RTP/SAVP: for a peer that refuses RTP/AVP with keys (RFC 8643) because it insists on SRTP.
-    /// Only an answer with a key is accepted then. `None`: SRTP is not optional here, there is no suite to offer, something
-    /// has been agreed, or this has been offered before.
+    /// Makes the first offer again as RTP/SAVP, for a peer that requires SRTP and rejects RTP/AVP with keys
+    /// (RFC 8643). Only an answer with a key is then accepted. Returns `None` if SRTP is not optional by
+    /// policy, there is no suite to offer, an agreement exists, or this offer was made before.
     pub fn offer_as_savp(&mut self, direction: Direction) -> Option<Vec<u8>> {
         let has_optional_suites = match &self.local.policy {
             SecurityPolicy::Opportunistic { suites, .. } => !suites.is_empty(),
@@ -55,7 +55,7 @@ impl OfferAnswer {
         Some(self.offer(direction))
     }
 
-    /// Our section's first line, formats and ports.
+    /// Our section with its first line, formats and ports.
     pub(crate) fn own_section(&self, formats: &Formats, ptime_ms: u16, mux: RtcpMux) -> MediaDescription {
         let (port, profile) = (self.local.rtp.port(), self.profile.name().as_bytes());
         let mut section = MediaDescription::new(b"audio", port, profile, formats.list());
@@ -71,8 +71,8 @@ impl OfferAnswer {
         section
     }
 
-    /// Notes what the peer's section means, so that our next offer gives no payload type another meaning (RFC 3264
-    /// §8.3.2).
+    /// Records the meaning of the payload types in the peer's section, so that our next offer does not change
+    /// it (RFC 3264 §8.3.2).
     pub(crate) fn note_formats_of(&mut self, section: &MediaDescription, formats: &Formats) {
         self.taken |= taken_by(section);
         if let Some(payload_type) = formats.telephone_event {
@@ -88,7 +88,8 @@ impl OfferAnswer {
         Formats { codecs, telephone_event: events.filter(|_| self.local.telephone_event) }
     }
 
-    /// A key line for each suite, the one in use first, so that a peer that takes the first it knows stays with it.
+    /// One key line for each suite, the suite in use first, so that a peer that chooses the first supported
+    /// line keeps it.
     fn own_lines(&mut self) -> Vec<CryptoLine> {
         let in_use = match self.agreed().map(|agreed| &agreed.protection) {
             Some(Protection::Sdes { suite, .. }) => Some(*suite),
@@ -110,7 +111,7 @@ impl OfferAnswer {
     }
 }
 
-/// Whether a section lets RTP and RTCP share the port.
+/// Multiplexing of RTP and RTCP on one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RtcpMux {
     Shared,
@@ -123,7 +124,8 @@ impl From<bool> for RtcpMux {
     }
 }
 
-/// A key line as an attribute; `None` for a key that does not fit its suite, which ours do.
+/// A key line as an attribute; `None` for a key that does not match its suite, which cannot happen with our
+/// keys.
 pub(crate) fn crypto_attribute(line: &CryptoLine) -> Option<Attribute> {
     let mut value = String::new();
     line.write(&mut value).ok()?;

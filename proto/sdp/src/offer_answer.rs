@@ -1,4 +1,4 @@
-//! The negotiation of one call's audio (RFC 3264).
+//! Offer/answer negotiation of the audio of one call (RFC 3264).
 //!
 //! ```text
 //!              offer()             accept_answer(), abandon_offer(), retract_offer()
@@ -6,7 +6,8 @@
 //!   Stable ── answer() ───► Stable
 //! ```
 //!
-//! What was agreed stays until something else is agreed: a refused offer, ours or theirs, changes nothing.
+//! An agreement stays in force until the next one: an offer that is rejected, ours or the peer's, changes
+//! nothing.
 
 use crate::formats::TELEPHONE_EVENT_TYPE;
 use crate::protect::{OfferedProtection, PriorProtection};
@@ -20,28 +21,29 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Entropy, Flow, Seed};
 
-/// Our side of a stream, as we offer it and answer with it.
+/// Our side of a stream, for offers and answers.
 #[derive(Clone, Debug)]
 pub struct LocalMedia {
-    /// Where we listen for RTP, as the peer must write it (behind a NAT, the address that STUN found).
+    /// Our RTP address as the peer must use it (behind a NAT, the address that STUN found).
     pub rtp: SocketAddr,
-    /// The port we listen at for RTCP, at the same address.
+    /// Our RTCP port, at the same address.
     pub rtcp_port: u16,
-    /// What we can send and hear, the one liked best first; at least one.
+    /// Supported codecs in order of preference; at least one.
     pub codecs: Vec<Codec>,
-    /// Milliseconds of sound we like in a packet: 10-200.
+    /// Preferred packet length in milliseconds: 10 to 200.
     pub ptime_ms: u16,
-    /// Whether we send and take DTMF as telephone events (RFC 4733).
+    /// Support for DTMF as telephone events (RFC 4733).
     pub telephone_event: bool,
-    /// What must protect the stream, and what may.
+    /// Required and permitted protection.
     pub policy: SecurityPolicy,
-    /// Whether RTCP may come to the port of RTP (RFC 5761).
+    /// Support for RTP and RTCP on one port (RFC 5761).
     pub rtcp_mux: bool,
 }
 
 impl LocalMedia {
-    /// Behind a NAT: our ports as STUN found them. Where RTCP's is not known, or at another address, the peer is told
-    /// nothing of it and takes the next port (RFC 3550 §11), which is a guess, but nobody else's port.
+    /// Sets the addresses that STUN found behind a NAT. If the RTCP mapping is unknown or has another
+    /// address, `a=rtcp` is omitted and the peer uses the next port (RFC 3550 §11), which may not be mapped,
+    /// but belongs to nobody else.
     pub fn seen_as(&mut self, rtp: SocketAddr, rtcp: Option<SocketAddr>) {
         let rtcp = rtcp.filter(|rtcp| rtcp.ip() == rtp.ip());
         self.rtcp_port = rtcp.map_or(rtp.port().wrapping_add(1), |rtcp| rtcp.port());
@@ -49,11 +51,11 @@ impl LocalMedia {
     }
 }
 
-/// One call's negotiation: every offer and answer of the call, in order, ours and theirs.
+/// Negotiation of one call: all offers and answers of both sides, in order.
 ///
-/// Send keys stay the same from offer to offer, one for each suite, so that the SRTP contexts and their rollover
-/// counters live on. A key that was in use and is no longer is never used again. As answerer we change our key when the
-/// peer changes its own: a peer that begins anew does not know our rollover counter.
+/// Send keys stay the same from offer to offer, one for each suite, so that the SRTP contexts and their
+/// rollover counters are kept. A key that is no longer in use is never used again. As answerer, our key
+/// changes when the peer's key changes, because a peer that restarts does not have our rollover counter.
 pub struct OfferAnswer {
     pub(crate) local: LocalMedia,
     pub(crate) entropy: Entropy,
@@ -62,40 +64,40 @@ pub struct OfferAnswer {
     username: Vec<u8>,
     session_id: u64,
     pub(crate) version: u64,
-    /// The last description we gave the peer; empty before the first.
+    /// Last description sent to the peer; empty before the first.
     pub(crate) sent: Vec<u8>,
-    /// Our send key for each suite that we have offered or answered with.
+    /// Our send key for each suite that was offered or answered.
     keys: Vec<(CryptoSuite, MasterKey)>,
-    /// All media sections of the session, in order, each as it is written when it is not used (RFC 3264 §8: sections
-    /// are never removed).
+    /// All media sections of the session in their order, each as it is written when it is not used (RFC 3264
+    /// §8: sections are never removed).
     pub(crate) sections: Vec<MediaDescription>,
-    /// Which of them is ours.
+    /// Index of our section.
     pub(crate) slot: usize,
-    /// The protocol of our section.
+    /// Protocol of our section.
     pub(crate) profile: Profile,
-    /// The payload type we last used for telephone events.
+    /// Payload type last used for telephone events.
     pub(crate) telephone_event_type: u8,
-    /// Dynamic payload types that stand for something else in this call, a bit each.
+    /// Dynamic payload types that are reserved in this call, one bit each.
     pub(crate) taken: u128,
     pub(crate) pending: Option<PendingOffer>,
-    /// The suite that was last taken from the peer under another name than ours, and that name.
+    /// Suite last accepted under another name than ours, and that name.
     pub(crate) spelling: Option<(CryptoSuite, String)>,
     agreed: Option<MediaParams>,
 }
 
-/// An offer of ours that has no answer yet.
+/// Our offer that has no answer yet.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingOffer {
     pub(crate) direction: Direction,
     pub(crate) formats: crate::formats::Formats,
     pub(crate) offered: OfferedProtection,
-    /// The version before it, and the description that went with that.
+    /// Version and description before the offer.
     pub(crate) published: (u64, Vec<u8>),
 }
 
 impl OfferAnswer {
-    /// A negotiation that has not begun. `username` goes into `o=` (`-` tells nothing); `session_id` should be unlike
-    /// any other of ours, and is cut to 62 bits (RFC 3264 §5); `entropy` makes the keys.
+    /// Creates a negotiation. `username` goes into `o=` (`-` for none); `session_id` should be unique among
+    /// our calls and is truncated to 62 bits (RFC 3264 §5); `entropy` generates the keys.
     pub fn new(mut local: LocalMedia, username: &str, session_id: u64, entropy: Entropy) -> Self {
         local.rtp = Flow::canonical(local.rtp);
         let is_plain = !username.is_empty() && username.bytes().all(|byte| byte.is_ascii_graphic());
@@ -126,8 +128,8 @@ impl OfferAnswer {
         }
     }
 
-    /// A negotiation of its own for another answer to the offer that is pending: a forked call (RFC 3261 §12.1) has one
-    /// for each dialog. The forks know the same send keys, as RFC 4568 §7.3 has it, until one of them renews its own.
+    /// Creates the negotiation for a further answer to the pending offer: a forked call (RFC 3261 §12.1) has
+    /// one for each dialog. The forks share the send keys (RFC 4568 §7.3) until one of them renews its own.
     pub fn fork(&mut self) -> Self {
         Self {
             local: self.local.clone(),
@@ -150,42 +152,42 @@ impl OfferAnswer {
         }
     }
 
-    /// Says whether the user lets the call go on unprotected after it was protected.
+    /// Sets whether the user permits continuing without protection.
     pub const fn set_downgrade(&mut self, downgrade: Downgrade) {
         self.downgrade = downgrade;
     }
 
-    /// From the next offer or answer on, we listen elsewhere. New keys come with it: the peer cannot know whether who
-    /// listens there has the old rollover counters (RFC 4568 §7.1.4).
+    /// Sets a new local address for the next offer or answer. It also renews the keys, because the peer
+    /// cannot tell whether the receiver at the new address has the old rollover counters (RFC 4568 §7.1.4).
     pub fn relocate(&mut self, rtp: SocketAddr, rtcp_port: u16) {
         self.local.rtp = Flow::canonical(rtp);
         self.local.rtcp_port = rtcp_port;
         self.renew_keys();
     }
 
-    /// The next offer or answer has new send keys: for a key at the end of its life.
+    /// Renews the send keys in the next offer or answer, for a key at the end of its lifetime.
     pub fn renew_keys(&mut self) {
         self.keys.clear();
     }
 
-    /// Our offer was refused (488, 491, …): what was agreed before stays (RFC 3264 §8).
+    /// Reports that our offer was rejected (488, 491, …): the earlier agreement stays in force (RFC 3264 §8).
     pub fn abandon_offer(&mut self) {
         self.pending = None;
     }
 
-    /// Our offer never left: it is as if it had not been made, and the next description has its version (RFC 3264 §8).
+    /// Reports that our offer was not sent: the next description has its version (RFC 3264 §8).
     pub fn retract_offer(&mut self) {
         if let Some(pending) = self.pending.take() {
             (self.version, self.sent) = pending.published;
         }
     }
 
-    /// What was agreed last.
+    /// Current agreement.
     pub const fn agreed(&self) -> Option<&MediaParams> {
         self.agreed.as_ref()
     }
 
-    /// True while our own offer waits for its answer.
+    /// True while our offer is pending.
     pub const fn is_offer_pending(&self) -> bool {
         self.pending.is_some()
     }
@@ -198,7 +200,7 @@ impl OfferAnswer {
         }
     }
 
-    /// Our send key for `suite`, made if there is none.
+    /// Our send key for `suite`; generated if there is none.
     pub(crate) fn key_for(&mut self, suite: CryptoSuite) -> MasterKey {
         if let Some((_, key)) = self.keys.iter().find(|(of, _)| *of == suite) {
             return key.clone();
@@ -211,17 +213,17 @@ impl OfferAnswer {
         key
     }
 
-    /// Forgets the send key for `suite`, so that the next use makes another.
+    /// Removes the send key for `suite`, so that the next use generates another.
     pub(crate) fn forget_key_for(&mut self, suite: CryptoSuite) {
         self.keys.retain(|(of, _)| *of != suite);
     }
 
-    /// True for a key that we send with or have offered.
+    /// True for a key that we use or have offered.
     pub(crate) fn is_ours(&self, key: &MasterKey) -> bool {
         self.keys.iter().any(|(_, ours)| ours.key == key.key)
     }
 
-    /// A description of ours with every section disabled.
+    /// A description of ours with all sections disabled.
     pub(crate) fn description(&self) -> SessionDescription {
         let origin = Origin {
             username: self.username.clone(),
@@ -235,7 +237,7 @@ impl OfferAnswer {
         description
     }
 
-    /// RFC 3264 §8: another version exactly when something else has changed.
+    /// Sets the version: it increases exactly if something else has changed (RFC 3264 §8).
     pub(crate) fn publish(&mut self, mut description: SessionDescription) -> Vec<u8> {
         let mut bytes = Vec::new();
         description.write_to(&mut bytes);
@@ -249,7 +251,7 @@ impl OfferAnswer {
         bytes
     }
 
-    /// Both sides have spoken.
+    /// Stores an agreement.
     pub(crate) fn agree(&mut self, params: &MediaParams) {
         let before = self.agreed.as_ref().map(|agreed| &agreed.protection);
         if let Some(Protection::Sdes { suite, send, .. }) = before {

@@ -1,5 +1,5 @@
-//! Tested: RFC 3264 with its examples (§10): formats, direction, hold, sections, versions, refused offers, RTCP. Not
-//! tested here: what protects a stream (`protect_tests`), and whole phones' offers (`phones_tests`).
+//! Tested: RFC 3264 with its examples (§10): formats, direction, hold, sections, versions, rejected offers,
+//! RTCP. Not tested here: protection (`protect_tests`), and complete offers of phones (`phones_tests`).
 
 use super::*;
 use crate::{Mismatch, Refused};
@@ -36,7 +36,7 @@ fn plain(number: u8) -> OfferAnswer {
     phone(number, SecurityPolicy::None)
 }
 
-/// One whole exchange. What each side has agreed to.
+/// Performs one exchange; returns the parameters of both sides.
 pub(crate) fn exchange(
     offerer: &mut OfferAnswer,
     offers: Direction,
@@ -67,7 +67,7 @@ fn offer(formats: &str, attributes: &str) -> String {
 }
 
 #[test]
-fn an_offer_says_all_and_an_answer_fits_it() {
+fn an_offer_is_complete_and_an_answer_matches_it() {
     let (mut alice, mut bob) = (plain(1), plain(2));
     let offer = alice.offer(BOTH);
     assert_eq!(
@@ -86,7 +86,7 @@ fn an_offer_says_all_and_an_answer_fits_it() {
     assert_eq!(MediaParams { remote: ours.remote, remote_rtcp: ours.remote_rtcp, ..theirs }, ours);
 }
 
-/// RFC 3264 §10.1, with addresses in the place of host names.
+/// RFC 3264 §10.1, with addresses instead of host names.
 #[test]
 fn sections_that_are_not_ours_are_disabled_in_order() {
     let first = "v=0\no=alice 2890844526 2890844526 IN IP4 198.51.100.1\ns=\nc=IN IP4 198.51.100.1\n\
@@ -114,9 +114,9 @@ fn sections_that_are_not_ours_are_disabled_in_order() {
     assert_eq!(kinds[1..], disabled, "sections are never removed");
 }
 
-/// RFC 3264 §10.2, with PCMU as the codec that is left.
+/// RFC 3264 §10.2, with PCMU only.
 #[test]
-fn an_inactive_stream_is_woken_by_the_next_offer() {
+fn an_inactive_stream_is_activated_by_the_next_offer() {
     let mut bob = plain(2);
     let (answer, params) =
         answered(&mut bob, &offer("0 4 18", "a=rtpmap:4 G723/8000\r\na=inactive\r\n")).unwrap();
@@ -127,14 +127,14 @@ fn an_inactive_stream_is_woken_by_the_next_offer() {
 }
 
 #[test]
-fn the_offerers_order_and_numbers_count() {
+fn the_offerers_order_and_payload_types_are_used() {
     let mut bob = plain(2);
     let maps = "a=rtpmap:98 pcma/8000/1\r\na=rtpmap:97 telephone-event/8000\r\na=rtpmap:99 PCMU/16000\r\n";
     let (answer, params) = answered(&mut bob, &offer("99 18 97 98 0 98", maps)).unwrap();
     assert!(answer.contains("m=audio 7078 RTP/AVP 98 0 97\r\na=rtpmap:98 PCMA/8000\r\n"), "{answer}");
     assert_eq!((params.codec, params.payload_type), (Codec::Pcma, 98));
     assert_eq!((params.telephone_event, params.receive_telephone_event), (Some(97), Some(97)));
-    // 101 was never given a meaning, but 97 was.
+    // 101 has no meaning in this call, but 97 has one.
     assert!(text(bob.offer(BOTH)).contains("a=rtpmap:97 telephone-event/8000"));
 }
 
@@ -156,7 +156,7 @@ fn a_static_number_with_another_meaning_is_not_used() {
 }
 
 #[test]
-fn we_send_with_the_answers_numbers_and_hear_our_own() {
+fn we_send_with_the_answers_payload_types_and_receive_with_our_own() {
     let mut alice = plain(1);
     alice.offer(BOTH);
     let maps = "a=rtpmap:97 PCMA/8000\r\na=rtpmap:96 telephone-event/8000\r\n";
@@ -166,7 +166,7 @@ fn we_send_with_the_answers_numbers_and_hear_our_own() {
 }
 
 #[test]
-fn directions_answer_each_other() {
+fn directions_are_answered_by_their_reverse() {
     use Direction::{Inactive, RecvOnly, SendOnly, SendRecv};
     let table = [
         (SendRecv, SendRecv, SendRecv),
@@ -190,7 +190,7 @@ fn hold_and_resume_both_ways() {
     exchange(&mut alice, BOTH, &mut bob, BOTH);
     let (one, two) = exchange(&mut alice, Direction::SendOnly, &mut bob, BOTH);
     assert_eq!((one.direction, two.direction), (Direction::SendOnly, Direction::RecvOnly));
-    // Bob holds as well, and Alice resumes: Bob's hold goes on.
+    // Bob holds as well, and Alice resumes: Bob's hold continues.
     let (two, one) = exchange(&mut bob, Direction::Inactive, &mut alice, Direction::SendOnly);
     assert_eq!((one.direction, two.direction), (Direction::Inactive, Direction::Inactive));
     let (one, two) = exchange(&mut alice, BOTH, &mut bob, Direction::SendOnly);
@@ -214,25 +214,25 @@ fn nothing_is_sent_to_an_unspecified_address() {
 }
 
 #[test]
-fn the_version_grows_when_something_changes_and_only_then() {
+fn the_version_increases_only_with_a_change() {
     let version = |sdp: Vec<u8>| text(sdp).split(' ').nth(2).unwrap().parse::<u64>().unwrap();
     let (mut alice, mut bob) = (plain(1), plain(2));
     assert_eq!(version(alice.offer(BOTH)), 1);
-    assert_eq!(version(alice.offer(BOTH)), 1, "said again");
+    assert_eq!(version(alice.offer(BOTH)), 1, "repeated");
     let first = alice.offer(BOTH);
     let (answer, _) = bob.answer(&first, BOTH).unwrap();
     alice.accept_answer(&answer).unwrap();
     assert_eq!(version(alice.offer(Direction::SendOnly)), 2);
     alice.abandon_offer();
-    assert_eq!(version(alice.offer(BOTH)), 3, "unlike what was said last, though that was refused");
+    assert_eq!(version(alice.offer(BOTH)), 3, "differs from the last one, although that was rejected");
     alice.abandon_offer();
     assert_eq!(version(alice.offer(Direction::SendOnly)), 4);
     alice.retract_offer();
     assert!(!alice.is_offer_pending());
-    assert_eq!(version(alice.offer(Direction::RecvOnly)), 4, "nobody has seen the one before");
+    assert_eq!(version(alice.offer(Direction::RecvOnly)), 4, "the previous one was never sent");
     alice.abandon_offer();
     alice.retract_offer();
-    assert_eq!(version(alice.offer(BOTH)), 5, "nothing is left to take back");
+    assert_eq!(version(alice.offer(BOTH)), 5, "nothing is left to retract");
     assert_eq!(version(bob.answer(&first, BOTH).unwrap().0), 1, "the same answer again");
     assert_eq!(version(bob.answer(&first, Direction::SendOnly).unwrap().0), 2);
     assert_eq!(version(bob.offer(BOTH)), 3);
@@ -259,7 +259,7 @@ fn a_refused_offer_changes_nothing() {
 fn a_disabled_stream_is_inactive_and_comes_back() {
     let mut bob = plain(2);
     let disabled = offer("0", "").replace("audio 4000", "audio 0");
-    assert_eq!(answered(&mut bob, &disabled).unwrap_err(), Refused::NoAudio, "no call begins like that");
+    assert_eq!(answered(&mut bob, &disabled).unwrap_err(), Refused::NoAudio, "not in the first offer");
     answered(&mut bob, &offer("0", "")).unwrap();
     let (answer, params) = answered(&mut bob, &disabled).unwrap();
     assert!(answer.ends_with("m=audio 0 RTP/AVP 0\r\n"), "{answer}");
@@ -274,7 +274,7 @@ fn a_disabled_stream_is_inactive_and_comes_back() {
     alice.accept_answer(offer("0", "").as_bytes()).unwrap();
     alice.offer(BOTH);
     assert_eq!(alice.accept_answer(disabled.as_bytes()).unwrap().direction, Direction::Inactive);
-    assert!(text(alice.offer(BOTH)).contains("m=audio 7078 "), "the place is used again");
+    assert!(text(alice.offer(BOTH)).contains("m=audio 7078 "), "the section is used again");
 }
 
 #[test]
@@ -285,13 +285,13 @@ fn of_several_audio_sections_the_first_acceptable_is_used() {
     assert_eq!(params.remote.port(), 4002);
     assert!(answer.contains("m=audio 0 RTP/AVP 18\r\nm=audio 7078 RTP/AVP 8\r\n"), "{answer}");
     assert!(answer.ends_with("m=audio 0 RTP/AVP 0\r\n"), "{answer}");
-    // The one in use stays in use, though an earlier one has become acceptable.
+    // The section in use stays in use, although an earlier one has become acceptable.
     let (_, params) = answered(&mut bob, &two.replace("RTP/AVP 18", "RTP/AVP 0")).unwrap();
     assert_eq!(params.remote.port(), 4002);
 }
 
 #[test]
-fn what_cannot_be_accepted_is_refused_with_its_reason() {
+fn an_unacceptable_offer_is_rejected_with_its_reason() {
     let table = [
         (offer("0", "").replace("m=audio", "m=video"), Refused::NoAudio),
         (offer("0", "").replace("RTP/AVP", "TCP/MSRP"), Refused::Transport),
@@ -310,11 +310,11 @@ fn what_cannot_be_accepted_is_refused_with_its_reason() {
     let refused = answered(&mut plain(2), "v=0\r\nhello").unwrap_err();
     assert_eq!(refused.status(), 400);
     let refused = answered(&mut plain(2), &"v".repeat(40_000)).unwrap_err();
-    assert_eq!(refused.status(), 488, "too much is not wrong");
+    assert_eq!(refused.status(), 488, "exceeding a limit is not a syntax error");
 }
 
 #[test]
-fn answers_that_lie_are_refused() {
+fn answers_that_do_not_match_the_offer_are_rejected() {
     let table = [
         (offer("18", ""), Refused::Codec),
         (offer("0", "m=video 0 RTP/AVP 31\r\n"), Refused::Mismatch(Mismatch::Sections)),
@@ -328,7 +328,7 @@ fn answers_that_lie_are_refused() {
         assert_eq!(alice.accept_answer(answer.as_bytes()), Err(reason), "{answer}");
         assert_eq!(alice.agreed(), None);
     }
-    // Both say that they only send: neither hears anything.
+    // Both send only: neither receives.
     let mut alice = plain(1);
     alice.offer(Direction::SendOnly);
     let params = alice.accept_answer(offer("0", "a=sendonly\r\n").as_bytes()).unwrap();
@@ -336,7 +336,7 @@ fn answers_that_lie_are_refused() {
 }
 
 #[test]
-fn rtcp_goes_where_it_is_wanted() {
+fn rtcp_is_sent_to_the_announced_port() {
     let rtcp = |attributes: &str| answered(&mut plain(2), &offer("0", attributes)).unwrap().1.remote_rtcp;
     assert_eq!(rtcp(""), "198.51.100.1:4001".parse().unwrap());
     assert_eq!(rtcp("a=rtcp:5000\r\n"), "198.51.100.1:5000".parse().unwrap());
@@ -354,7 +354,7 @@ fn rtcp_goes_where_it_is_wanted() {
 }
 
 #[test]
-fn behind_a_nat_rtcp_is_wanted_where_it_gets_in() {
+fn behind_a_nat_the_mapped_rtcp_port_is_announced() {
     let rtp: SocketAddr = "203.0.113.7:31000".parse().unwrap();
     for (rtcp, line) in [
         (Some("203.0.113.7:40404"), Some("a=rtcp:40404\r\n")),
@@ -372,7 +372,7 @@ fn behind_a_nat_rtcp_is_wanted_where_it_gets_in() {
 }
 
 #[test]
-fn a_port_is_shared_with_rtcp_where_both_say_so() {
+fn rtcp_is_multiplexed_if_both_sides_support_it() {
     let sharing = |number, rtcp_mux| {
         let mut phone = plain(number);
         phone.local.rtcp_mux = rtcp_mux;
@@ -395,7 +395,7 @@ fn a_port_is_shared_with_rtcp_where_both_say_so() {
 }
 
 #[test]
-fn a_packet_is_as_long_as_the_peer_wants_within_bounds() {
+fn the_packet_length_is_the_peers_within_limits() {
     let ptime_ms = |attributes: &str| answered(&mut plain(2), &offer("0", attributes)).unwrap().1.ptime_ms;
     let table = [
         ("", 20),
@@ -414,7 +414,7 @@ fn a_packet_is_as_long_as_the_peer_wants_within_bounds() {
 }
 
 #[test]
-fn ipv6_is_written_and_read() {
+fn ipv6_is_written_and_parsed() {
     let sixes = |number: u8| {
         let mut phone = plain(number);
         let ip = core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(number));
@@ -428,7 +428,7 @@ fn ipv6_is_written_and_read() {
 }
 
 #[test]
-fn a_name_with_blanks_is_not_told() {
+fn an_invalid_user_name_is_not_sent() {
     let with = |name| {
         text(OfferAnswer::new(plain(1).local, name, 7, Entropy::new(&Seed::from_number(1))).offer(BOTH))
     };

@@ -1,36 +1,36 @@
-//! The one value that crosses from signalling to media.
+//! Negotiated media parameters.
 
 use crate::{Codec, CryptoSuite, Direction, MasterKey};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-/// What both sides agreed on for one stream: made by offer/answer, taken by the media session.
+/// Negotiated parameters of one stream: the result of offer/answer and the input of the media session.
 ///
-/// A hold, a re-INVITE or a transfer makes a new one for the same session.
+/// A hold, a re-INVITE or a transfer gives new parameters for the same session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaParams {
-    /// Where the peer's signalling says it listens for RTP.
+    /// RTP address of the peer from its SDP.
     pub remote: SocketAddr,
-    /// Where it listens for RTCP; the same as `remote` with `rtcp_mux` (RFC 5761).
+    /// RTCP address of the peer; equal to `remote` with `rtcp_mux` (RFC 5761).
     pub remote_rtcp: SocketAddr,
-    /// RTP and RTCP share a port.
+    /// RTP and RTCP share one port.
     pub rtcp_mux: bool,
-    /// What we send.
+    /// Codec that we send.
     pub codec: Codec,
-    /// As which payload type (0-127).
+    /// Payload type that we send (0 to 127).
     pub payload_type: u8,
-    /// What the peer may send: payload type and codec.
+    /// Payload types and codecs that the peer may send.
     pub receive: Vec<(u8, Codec)>,
-    /// The payload type by which we send DTMF (RFC 4733), if the peer takes it.
+    /// Payload type of the DTMF that we send (RFC 4733), if the peer supports it.
     pub telephone_event: Option<u8>,
-    /// The payload type by which the peer may send DTMF.
+    /// Payload type of the DTMF that the peer may send.
     pub receive_telephone_event: Option<u8>,
-    /// Milliseconds of sound in a packet: 10-200.
+    /// Packet length in milliseconds: 10 to 200.
     pub ptime_ms: u16,
-    /// Which way sound goes, seen from us.
+    /// Direction, as seen from us.
     pub direction: Direction,
-    /// What protects it.
+    /// Protection of the stream.
     pub protection: Protection,
 }
 
@@ -44,16 +44,16 @@ impl MediaParams {
 /// Key management for SRTP (RFC 3711 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyManagement {
-    /// The SDP carries the keys (RFC 4568): they are as secret as the signalling.
+    /// Keys in the SDP (RFC 4568); they are only as secret as the signalling.
     Sdes,
-    /// The two ends agree on keys in the media path (RFC 6189).
+    /// Key agreement in the media path (RFC 6189).
     Zrtp,
 }
 
-/// Negotiated protection of a stream, with what SRTP or ZRTP needs to start.
+/// Negotiated protection of a stream, with the input of SRTP or ZRTP.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Protection {
-    /// RTP in the clear.
+    /// Unencrypted RTP.
     None,
     /// SRTP with keys from the SDP.
     Sdes {
@@ -66,7 +66,7 @@ pub enum Protection {
     },
     /// SRTP with keys from ZRTP.
     Zrtp {
-        /// The hash of the peer's Hello as its signalling announced it (§8).
+        /// Hash of the peer's Hello from its SDP (RFC 6189 §8).
         peer_hello_hash: Option<[u8; 32]>,
     },
 }

@@ -1,14 +1,14 @@
-//! Offers as phones write them, each answered.
+//! Offers of real phones, each answered.
 //!
-//! Tested: baresip 1.0 (SRTP if possible, SRTP, DTLS), linphone 5.1 (plain, SDES, ZRTP, DTLS), and a phone that wants 30 ms
-//! in a packet. Not tested here: what they make of our answers, for which real ones are called.
+//! Tested: baresip 1.0 (optional SRTP, SRTP, DTLS), linphone 5.1 (plain, SDES, ZRTP, DTLS), and a phone that
+//! requests 30 ms packets. Not tested here: their handling of our answers, which the interop tests check.
 
 use crate::offer_answer::tests::{opportunistic, phone, sdes, zrtp};
 use crate::{Codec, CryptoSuite, Direction, MediaParams, Protection, Refused, SecurityPolicy};
 use alloc::string::String;
 
 #[test]
-fn baresip_with_a_key_beside_rtp_avp_is_answered_in_kind() {
+fn baresip_with_a_key_and_rtp_avp_gets_a_key_in_rtp_avp() {
     let (answer, params) = answered(BARESIP_SRTP, opportunistic());
     assert!(answer.contains("m=audio 7078 RTP/AVP 0 8 101\r\n"), "{answer}");
     assert!(answer.contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"), "{answer}");
@@ -21,7 +21,7 @@ fn baresip_with_a_key_beside_rtp_avp_is_answered_in_kind() {
 }
 
 #[test]
-fn baresip_with_rtp_savp_is_protected_or_refused() {
+fn baresip_with_rtp_savp_is_protected_or_rejected() {
     let (answer, params) = answered(BARESIP_SRTP_MANDATORY, sdes());
     assert!(answer.contains("m=audio 7078 RTP/SAVP 0 8 101\r\n"), "{answer}");
     assert!(matches!(params.protection, Protection::Sdes { .. }));
@@ -30,7 +30,7 @@ fn baresip_with_rtp_savp_is_protected_or_refused() {
 }
 
 #[test]
-fn dtls_is_refused_by_name() {
+fn dtls_is_rejected_with_its_own_reason() {
     for policy in [opportunistic(), sdes(), zrtp(), SecurityPolicy::None] {
         for offer in [BARESIP_DTLS, LINPHONE_DTLS] {
             let refused = refused(offer, policy.clone());
@@ -38,11 +38,11 @@ fn dtls_is_refused_by_name() {
         }
     }
     let savp = LINPHONE_DTLS.replace("UDP/TLS/RTP/SAVP", "RTP/SAVP");
-    assert_eq!(refused(&savp, sdes()), Refused::Dtls, "a fingerprint, and no key");
+    assert_eq!(refused(&savp, sdes()), Refused::Dtls, "a fingerprint and no key");
 }
 
 #[test]
-fn linphone_offers_codecs_and_events_that_are_not_ours() {
+fn linphone_offers_unsupported_codecs_and_events() {
     let (answer, params) = answered(LINPHONE_PLAIN, opportunistic());
     assert!(answer.contains("m=audio 7078 RTP/AVP 0 8 101\r\n"), "{answer}");
     assert_eq!((params.codec, params.payload_type), (Codec::Pcmu, 0));
@@ -52,7 +52,7 @@ fn linphone_offers_codecs_and_events_that_are_not_ours() {
 }
 
 #[test]
-fn linphone_gets_the_first_of_its_suites_that_we_take() {
+fn linphone_gets_the_first_of_its_suites_that_is_supported() {
     let (answer, _) = answered(LINPHONE_SDES, sdes());
     assert!(answer.contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"), "{answer}");
     let policy = SecurityPolicy::Sdes { suites: alloc::vec![CryptoSuite::AesCm256HmacSha1_80] };
@@ -65,7 +65,7 @@ fn linphone_gets_the_first_of_its_suites_that_we_take() {
 }
 
 #[test]
-fn linphones_zrtp_hash_is_taken_where_zrtp_is_ours_too() {
+fn linphones_zrtp_hash_is_used_if_zrtp_is_enabled() {
     let (answer, params) = answered(LINPHONE_ZRTP, zrtp());
     assert!(answer.contains("a=zrtp-hash:1.10 abababab"), "{answer}");
     let Protection::Zrtp { peer_hello_hash: Some(hash) } = params.protection else { panic!("{params:?}") };
@@ -77,14 +77,14 @@ fn linphones_zrtp_hash_is_taken_where_zrtp_is_ours_too() {
 }
 
 #[test]
-fn a_phone_gets_the_packet_length_it_wants() {
+fn a_phone_gets_the_packet_length_it_requests() {
     let (answer, params) = answered(THIRTY_MS, opportunistic());
     assert!(answer.contains("a=ptime:30\r\n") && answer.contains("RTP/AVP 8 0 101\r\n"), "{answer}");
     assert_eq!((params.codec, params.ptime_ms), (Codec::Pcma, 30));
 }
 
 #[test]
-fn no_truncation_and_no_flipped_bit_of_an_offer_or_an_answer_does_harm() {
+fn every_truncation_and_flipped_bit_of_an_offer_or_an_answer_is_handled() {
     for offer in PHONES {
         for end in 0..offer.len() {
             let _ = phone(1, opportunistic()).answer(&offer.as_bytes()[..end], Direction::SendRecv);

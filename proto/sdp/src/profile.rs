@@ -1,28 +1,29 @@
-//! What carries a stream: the protocol of an `m=` line (RFC 8866 §8.2.3).
+//! RTP profile: the protocol of an `m=` line (RFC 8866 §8.2.3).
 
-/// The RTP profiles that a phone meets.
+/// RTP profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// `RTP/AVP` (RFC 3551).
     Avp,
-    /// `RTP/AVPF`: with quick feedback (RFC 4585).
+    /// `RTP/AVPF`: with early feedback (RFC 4585).
     Avpf,
     /// `RTP/SAVP`: SRTP (RFC 3711).
     Savp,
     /// `RTP/SAVPF` (RFC 5124).
     Savpf,
-    /// `UDP/TLS/RTP/SAVP`: SRTP with keys from DTLS (RFC 5764). Known, to be refused by name.
+    /// `UDP/TLS/RTP/SAVP`: SRTP with keys from DTLS (RFC 5764). Recognised only to reject it with its own
+    /// reason.
     DtlsSavp,
     /// `UDP/TLS/RTP/SAVPF`.
     DtlsSavpf,
 }
 
 impl Profile {
-    /// Every profile.
+    /// All profiles.
     pub const ALL: [Self; 6] =
         [Self::Avp, Self::Avpf, Self::Savp, Self::Savpf, Self::DtlsSavp, Self::DtlsSavpf];
 
-    /// As an `m=` line writes it.
+    /// Name in an `m=` line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Avp => "RTP/AVP",
@@ -34,12 +35,12 @@ impl Profile {
         }
     }
 
-    /// The profile of this name, in either case.
+    /// Parses a name case-insensitively.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// True where every packet is SRTP, whatever the attributes say.
+    /// True if every packet is SRTP.
     pub const fn is_secure(self) -> bool {
         match self {
             Self::Avp | Self::Avpf => false,
@@ -47,7 +48,7 @@ impl Profile {
         }
     }
 
-    /// True where the keys come from DTLS.
+    /// True if the keys come from DTLS.
     pub const fn is_dtls(self) -> bool {
         match self {
             Self::Avp | Self::Avpf | Self::Savp | Self::Savpf => false,

@@ -32,13 +32,13 @@ pub(crate) struct PriorProtection {
     pub(crate) is_agreed: bool,
     /// Key management in use.
     pub(crate) key_management: Option<KeyManagement>,
-    /// Permission to give it up.
+    /// Permission to continue without protection.
     pub(crate) downgrade: Downgrade,
 }
 
 impl PriorProtection {
-    /// A call that was protected stays protected, and by the same method: with the other one, packets could cross
-    /// unprotected until it is done.
+    /// A protected call stays protected with the same key management; after a change, packets could be sent
+    /// unprotected until the new one is ready.
     fn check(self, after: Option<KeyManagement>) -> Result<(), Refused> {
         match (self.downgrade, self.key_management) {
             (Downgrade::Allowed, _) | (_, None) => Ok(()),
@@ -48,7 +48,7 @@ impl PriorProtection {
     }
 }
 
-/// Chooses what protects an offered section.
+/// Chooses the protection of an offered section.
 pub(crate) fn choose(
     policy: &SecurityPolicy,
     profile: Profile,
@@ -64,7 +64,8 @@ pub(crate) fn choose(
         Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
             if !profile.is_secure() && before.is_agreed =>
         {
-            // Only where the user gave the protection up does a call go on without what its policy wants.
+            // A call continues without the protection that its policy requires only if the user has permitted
+            // it.
             before.check(None).map(|()| ChosenProtection::Nothing)
         }
         Err(refused) => Err(refused),
@@ -74,9 +75,9 @@ pub(crate) fn choose(
 /// Protection that our offer proposed.
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedProtection {
-    /// The key lines, as they were written.
+    /// Key lines as written.
     pub(crate) lines: Vec<CryptoLine>,
-    /// The section's protocol.
+    /// Protocol of the section.
     pub(crate) profile: Profile,
 }
 
@@ -106,8 +107,8 @@ impl OfferedProtection {
         if must && after.is_none() { Err(Refused::Unprotected) } else { Ok(protection) }
     }
 
-    /// RFC 4568 §5.1.3: an answer takes exactly one of the offered suites, under its tag, with a key of its own. Where
-    /// none was offered, a key in the answer says nothing: there are phones that always write one.
+    /// RFC 4568 §5.1.3: an answer has exactly one of the offered suites, its tag, and a key. If no key was
+    /// offered, a key in the answer is ignored, because some phones always send one.
     fn answered_line(&self, section: &MediaDescription) -> Result<Option<Protection>, Refused> {
         let mut values = section.values("crypto");
         let Some(value) = values.next().filter(|_| !self.lines.is_empty()) else { return Ok(None) };
@@ -160,7 +161,7 @@ fn by_policy(
     }
 }
 
-/// SDES first, unless the call is under ZRTP already.
+/// SDES first, unless the call uses ZRTP.
 fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
     match before.key_management {
         Some(KeyManagement::Zrtp) => zrtp.or(sdes),
@@ -168,18 +169,19 @@ fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Opt
     }
 }
 
-/// RFC 4568 §5.1.2: the first line, in the offerer's order, that is valid and that we support.
+/// First valid and supported line, in the offerer's order (RFC 4568 §5.1.2).
 fn first_line(section: &MediaDescription, suites: &[CryptoSuite]) -> Option<CryptoLine> {
     let mut lines = section.values("crypto").filter_map(usable_line);
     lines.find(|line| suites.contains(&line.suite))
 }
 
-/// A key line that is valid and has one key: with several, packets could come under one that nobody here follows.
+/// Parses a valid key line with one key. Lines with several keys are not supported, because packets could
+/// change to a key that is not tracked.
 fn usable_line(value: &[u8]) -> Option<CryptoLine> {
     CryptoLine::parse(value).ok().filter(|line| line.more_keys.is_empty())
 }
 
-/// Why a section has no key for us.
+/// Reason why a section has no usable key.
 fn no_key(offer: &SessionDescription, section: &MediaDescription) -> Refused {
     let is_fingerprint = |attribute: &Attribute| attribute.name == b"fingerprint";
     if section.has("crypto") {

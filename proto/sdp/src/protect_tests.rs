@@ -1,5 +1,5 @@
-//! Tested: RFC 4568 with its example (§7.1.5), RFC 8643, every policy against every other, keys across re-offers and
-//! forks, protection that is taken away, answers that lie about keys. Not tested here: the key line's syntax.
+//! Tested: RFC 4568 with its example (§7.1.5), RFC 8643, every combination of policies, keys across re-offers
+//! and forks, removal of protection, answers with wrong keys. Not tested here: the syntax of the key line.
 
 use crate::offer_answer::tests::{exchange, opportunistic, phone, sdes, text, zrtp};
 use crate::*;
@@ -27,7 +27,7 @@ fn keys(params: &MediaParams) -> (CryptoSuite, &MasterKey, &MasterKey) {
     }
 }
 
-/// The values of a description's key lines.
+/// Values of a description's key lines.
 fn lines(sdp: &str) -> Vec<&str> {
     sdp.lines().filter_map(|line| line.strip_prefix("a=crypto:")).collect()
 }
@@ -51,9 +51,9 @@ fn usual(key: &str) -> String {
     crypto(1, "AES_CM_128_HMAC_SHA1_80", key)
 }
 
-/// What two policies come to: `-` none, `s` SDES, `z` ZRTP, `!` refused.
+/// Result of two policies: `-` none, `s` SDES, `z` ZRTP, `!` rejected.
 #[test]
-fn every_policy_meets_every_other() {
+fn every_combination_of_policies() {
     let expected = ["ss-s-", "ss-sz", "---!-", "ss!s!", "-z-!z"];
     for (offers, row) in policies().iter().zip(expected) {
         for (answers, expected) in policies().iter().zip(row.chars()) {
@@ -72,7 +72,7 @@ fn every_policy_meets_every_other() {
                     assert_ne!(send.key, receive.key);
                     's'
                 }
-                // One side may do without the other's hash.
+                // One side may have no hash from the other.
                 (Ok(Protection::Zrtp { .. }), Protection::Zrtp { .. }) => 'z',
                 (Ok(Protection::Zrtp { peer_hello_hash: None }), Protection::None) => '-',
                 (Ok(Protection::None), Protection::Zrtp { peer_hello_hash: None }) => '-',
@@ -84,10 +84,10 @@ fn every_policy_meets_every_other() {
 }
 
 #[test]
-fn each_offered_suite_has_a_key_and_a_tag_of_its_own() {
+fn each_offered_suite_has_its_own_key_and_tag() {
     let mut alice = phone(1, opportunistic());
     let offer = text(alice.offer(BOTH));
-    assert!(offer.contains("RTP/AVP"), "RFC 8643: protected if the other side can");
+    assert!(offer.contains("RTP/AVP"), "RFC 8643: protected if the peer supports it");
     let lines = lines(&offer);
     assert_eq!(lines.len(), CryptoSuite::ALL.len());
     for (index, (line, suite)) in lines.iter().zip(CryptoSuite::ALL).enumerate() {
@@ -101,7 +101,7 @@ fn each_offered_suite_has_a_key_and_a_tag_of_its_own() {
     assert!(zrtp.contains(&format!("a=zrtp-hash:1.10 {}\r\n", "ab".repeat(32))), "{zrtp}");
 }
 
-/// RFC 4568 §7.1.5: F8 is not ours, and of the rest the first line is taken, under its tag.
+/// RFC 4568 §7.1.5: F8 is not supported; of the other lines the first is accepted, with its tag.
 #[test]
 fn the_rfcs_example_is_answered() {
     let offer = "v=0\r\no=sam 2890844526 2890842807 IN IP4 10.47.16.5\r\ns=SRTP Discussion\r\n\
@@ -123,7 +123,7 @@ fn the_rfcs_example_is_answered() {
 }
 
 #[test]
-fn the_offerers_order_of_suites_counts() {
+fn the_offerers_order_of_suites_is_used() {
     let offer = [
         sdp("RTP/SAVP", ""),
         crypto(7, "AES_CM_128_HMAC_SHA1_32", KEY_1),
@@ -156,7 +156,7 @@ fn a_suite_is_answered_and_offered_again_as_the_peer_spells_it() {
         let answer = text(answer);
         assert!(matches!(lines(&answer).as_slice(), [line] if line.starts_with(&start)), "{answer}");
         assert_eq!(keys(&params).0, suite);
-        // A hold of ours is read by the same phone.
+        // Our hold must be readable for the same phone.
         let hold = text(bob.offer(Direction::SendOnly));
         assert!(
             lines(&hold).first().is_some_and(|line| line.starts_with(&format!("1 {name} inline:"))),
@@ -182,7 +182,7 @@ fn profiles_with_feedback_are_answered_as_they_were_offered() {
         let (answer, params) = bob.answer(offer.as_bytes(), BOTH).unwrap();
         let answer = text(answer);
         assert!(answer.contains(&format!("m=audio 7078 {profile} 0\r\n")), "{answer}");
-        assert!(!answer.contains("rtcp-fb"), "no feedback is promised: {answer}");
+        assert!(!answer.contains("rtcp-fb"), "no feedback is announced: {answer}");
         assert_eq!(matches!(params.protection, Protection::Sdes { .. }), key);
         assert!(text(bob.offer(BOTH)).contains(&format!(" {profile} 0")));
     }
@@ -191,7 +191,7 @@ fn profiles_with_feedback_are_answered_as_they_were_offered() {
 }
 
 #[test]
-fn an_offer_that_was_refused_is_made_again_as_savp_and_then_insists() {
+fn a_rejected_offer_is_repeated_as_savp_and_then_requires_srtp() {
     let policy = SecurityPolicy::Opportunistic {
         suites: vec![CryptoSuite::AesCm128HmacSha1_80],
         hello_hash: Some([1; 32]),
@@ -213,7 +213,7 @@ fn an_offer_that_was_refused_is_made_again_as_savp_and_then_insists() {
     let (answer, _) = phone(2, sdes()).answer(&second, BOTH).unwrap();
     assert!(matches!(alice.accept_answer(&answer).unwrap().protection, Protection::Sdes { .. }));
     assert!(text(alice.offer(BOTH)).contains(" RTP/SAVP 0"));
-    assert!(alice.offer_as_savp(BOTH).is_none(), "something is agreed");
+    assert!(alice.offer_as_savp(BOTH).is_none(), "an agreement exists");
 
     let without_suites = SecurityPolicy::Opportunistic { suites: vec![], hello_hash: Some([1; 32]) };
     for policy in [SecurityPolicy::None, sdes(), zrtp(), without_suites] {
@@ -224,7 +224,7 @@ fn an_offer_that_was_refused_is_made_again_as_savp_and_then_insists() {
 }
 
 #[test]
-fn keys_live_on_through_hold_and_resume_and_both_sides_offers() {
+fn keys_are_kept_through_hold_and_resume_and_offers_of_both_sides() {
     for policy in [opportunistic(), sdes()] {
         let (mut alice, mut bob) = (phone(1, policy.clone()), phone(2, policy));
         let (first, _) = exchange(&mut alice, BOTH, &mut bob, BOTH);
@@ -245,7 +245,7 @@ fn the_suite_in_use_is_offered_first() {
     let offer = [sdp("RTP/SAVP", ""), usual(KEY_1)].concat();
     let (answer, params) = bob.answer(offer.as_bytes(), BOTH).unwrap();
     let offered = text(bob.offer(BOTH));
-    assert!(offered.contains("RTP/SAVP"), "the call has become one of SRTP only");
+    assert!(offered.contains("RTP/SAVP"), "the call now requires SRTP");
     assert_eq!(lines(&offered)[0], lines(&text(answer))[0], "and the key is the same");
     assert_eq!(keys(&params).0, CryptoSuite::AesCm128HmacSha1_80);
 }
@@ -262,15 +262,15 @@ fn we_change_our_key_when_the_peer_changes_its_own() {
     let second = answered(KEY_2);
     assert_ne!(second, first);
     let third = answered(KEY_1);
-    assert!(third != first && third != second, "a key that was in use never comes back");
+    assert!(third != first && third != second, "an old key is never used again");
 }
 
 #[test]
-fn a_key_that_was_in_use_never_comes_back() {
+fn an_old_key_is_never_used_again() {
     let mut alice = phone(1, sdes());
     let mut agreed = |suite: &str| {
         let offer = text(alice.offer(BOTH));
-        // The suite in use comes first, so that tags move.
+        // The suite in use comes first, so its tag changes.
         let tag = lines(&offer).iter().position(|line| line.contains(suite)).unwrap() as u32 + 1;
         let key = if suite.ends_with("80") { KEY_1 } else { KEY_2 };
         let answer = [sdp("RTP/SAVP", ""), crypto(tag, suite, key)].concat();
@@ -297,7 +297,7 @@ fn new_keys_come_with_a_new_address_or_on_demand() {
 }
 
 #[test]
-fn protection_is_never_taken_away_without_a_word() {
+fn protection_is_never_removed_silently() {
     for policy in [opportunistic(), sdes()] {
         let plain = [sdp("RTP/AVP", ""), sdp("RTP/AVP", "a=zrtp-hash:1.10 00\r\n")];
         let mut bob = phone(2, policy.clone());
@@ -307,8 +307,8 @@ fn protection_is_never_taken_away_without_a_word() {
             let refused = bob.answer(offer.as_bytes(), BOTH).unwrap_err();
             assert_eq!((refused, refused.status()), (Refused::Downgrade, 488));
         }
-        // A suite that is not ours is no protection, a new section beside the old one no way around, and a stream
-        // that was disabled is still the same call.
+        // An unsupported suite is no protection; a new section must not bypass the old one; and a disabled
+        // stream belongs to the same call.
         let unknown = [sdp("RTP/AVP", ""), crypto(1, "F8_128_HMAC_SHA1_80", KEY_1)].concat();
         let beside = sdp("RTP/AVP", "")
             .replace("m=audio 4000 RTP/AVP 0", "m=audio 0 RTP/AVP 0\r\nm=audio 4002 RTP/AVP 0");
@@ -322,17 +322,17 @@ fn protection_is_never_taken_away_without_a_word() {
         bob.set_downgrade(Downgrade::Allowed);
         let (answer, params) = bob.answer(sdp("RTP/AVP", "").as_bytes(), BOTH).unwrap();
         assert_eq!((params.protection, lines(&text(answer)).len()), (Protection::None, 0));
-        // It goes on like that, whoever offers.
+        // The call continues like that with offers of either side.
         bob.answer(sdp("RTP/AVP", "a=sendonly\r\n").as_bytes(), BOTH).unwrap();
         bob.offer(BOTH);
         bob.accept_answer(sdp("RTP/AVP", "").as_bytes()).unwrap();
         let (_, again) = bob.answer(protected.as_bytes(), BOTH).unwrap();
-        assert_ne!(keys(&again).1, keys(&before).1, "the old key has done its work");
+        assert_ne!(keys(&again).1, keys(&before).1, "the old key is not used again");
     }
 }
 
 #[test]
-fn an_answer_cannot_take_protection_away_either() {
+fn an_answer_cannot_remove_protection_either() {
     let (mut alice, mut bob) = (phone(1, opportunistic()), phone(2, opportunistic()));
     let (before, _) = exchange(&mut alice, BOTH, &mut bob, BOTH);
     alice.offer(Direction::SendOnly);
@@ -344,7 +344,7 @@ fn an_answer_cannot_take_protection_away_either() {
 }
 
 #[test]
-fn a_call_stays_with_its_method() {
+fn a_call_keeps_its_key_management() {
     let both = SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([1; 32]) };
     let hash = format!("a=zrtp-hash:1.10 {}\r\n", "0f".repeat(32));
     let mut bob = phone(2, both.clone());
@@ -357,7 +357,7 @@ fn a_call_stays_with_its_method() {
     let mut bob = phone(2, both);
     bob.answer(sdp("RTP/AVP", &usual(KEY_1)).as_bytes(), BOTH).unwrap();
     assert_eq!(bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap_err(), Refused::Downgrade);
-    // Whoever asked for ZRTP has it with or without a hash.
+    // A policy of ZRTP gets it with or without a hash.
     let mut bob = phone(2, zrtp());
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();
     let (_, params) = bob.answer(sdp("RTP/AVP", "").as_bytes(), BOTH).unwrap();
@@ -365,7 +365,7 @@ fn a_call_stays_with_its_method() {
 }
 
 #[test]
-fn a_protected_section_is_taken_before_others() {
+fn a_protected_section_is_preferred() {
     let offer = [sdp("RTP/AVP", ""), "m=audio 4002 RTP/SAVP 0\r\n".into(), usual(KEY_1)].concat();
     let (answer, params) = phone(2, opportunistic()).answer(offer.as_bytes(), BOTH).unwrap();
     assert_eq!(params.remote.port(), 4002);
@@ -375,7 +375,7 @@ fn a_protected_section_is_taken_before_others() {
 }
 
 #[test]
-fn keys_that_are_not_keys_are_not_taken() {
+fn invalid_keys_are_not_accepted() {
     let bad = [
         crypto(1, "AES_CM_128_HMAC_SHA1_80", "c2hvcnQ="),
         crypto(1, "AES_CM_128_HMAC_SHA1_80", "!"),
@@ -396,21 +396,21 @@ fn keys_that_are_not_keys_are_not_taken() {
             "{line}"
         );
         let (_, params) = phone(2, opportunistic()).answer(sdp("RTP/AVP", &line).as_bytes(), BOTH).unwrap();
-        assert_eq!(params.protection, Protection::None, "RFC 8643: what is not understood is not there");
+        assert_eq!(params.protection, Protection::None, "RFC 8643: an unusable line is ignored");
     }
     let several = usual(&format!("{KEY_1}|1:4;inline:{KEY_2}|2:4"));
     assert_eq!(
         phone(2, sdes()).answer(sdp("RTP/SAVP", &several).as_bytes(), BOTH).unwrap_err(),
         Refused::Crypto,
-        "we could not follow from one key to the next"
+        "several keys are not supported"
     );
-    // A key for the whole session is none (RFC 4568 §4).
+    // A key at session level is not allowed (RFC 4568 §4).
     let session = sdp("RTP/SAVP", "").replace("t=0 0\r\n", &["t=0 0\r\n", &usual(KEY_1)].concat());
     assert_eq!(phone(2, sdes()).answer(session.as_bytes(), BOTH).unwrap_err(), Refused::Unprotected);
 }
 
 #[test]
-fn answers_that_lie_about_keys_are_refused() {
+fn answers_with_wrong_keys_are_rejected() {
     use Mismatch::{Crypto, KeyReused};
     let mut alice = phone(1, sdes());
     let offer = text(alice.offer(BOTH));
@@ -435,7 +435,7 @@ fn answers_that_lie_about_keys_are_refused() {
 }
 
 #[test]
-fn a_key_that_answers_no_key_says_nothing() {
+fn a_key_in_an_answer_to_no_key_is_ignored() {
     for policy in [SecurityPolicy::None, zrtp()] {
         let mut alice = phone(1, policy.clone());
         alice.offer(BOTH);
@@ -445,7 +445,7 @@ fn a_key_that_answers_no_key_says_nothing() {
 }
 
 #[test]
-fn our_own_key_in_an_offer_is_refused() {
+fn our_own_key_in_an_offer_is_rejected() {
     let mut bob = phone(2, sdes());
     let (answer, _) = bob.answer(sdp("RTP/SAVP", &usual(KEY_1)).as_bytes(), BOTH).unwrap();
     let answer = text(answer);
@@ -455,7 +455,7 @@ fn our_own_key_in_an_offer_is_refused() {
 }
 
 #[test]
-fn forks_know_the_same_keys_and_make_different_ones() {
+fn forks_share_keys_and_renew_them_separately() {
     let mut alice = phone(1, sdes());
     let offer = alice.offer(BOTH);
     let mut second = alice.fork();
@@ -470,7 +470,7 @@ fn forks_know_the_same_keys_and_make_different_ones() {
 }
 
 #[test]
-fn nothing_that_is_printed_has_a_key_in_it() {
+fn debug_output_contains_no_key() {
     let (mut alice, mut bob) = (phone(1, sdes()), phone(2, sdes()));
     exchange(&mut alice, BOTH, &mut bob, BOTH);
     let shown = format!("{alice:?}");

@@ -1,62 +1,62 @@
-//! Why an offer or an answer is not accepted.
+//! Reasons to reject an offer or an answer.
 
 use crate::Malformed;
 use core::fmt;
 
-/// Why an offer or an answer is not accepted. Whatever was agreed before stays.
+/// Reason why an offer or an answer is not accepted. An earlier agreement stays in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is no description, or more than is read.
+    /// The body is not a valid description, or exceeds a limit.
     Malformed(Malformed),
-    /// An offer arrived while our own waits for its answer (RFC 3261 §14.2).
+    /// An offer arrived while our own is pending (RFC 3261 §14.2).
     OfferPending,
-    /// An answer arrived, and no offer waits for one.
+    /// An answer arrived without a pending offer.
     NoOffer,
-    /// No audio section that is in use.
+    /// No audio section is in use.
     NoAudio,
-    /// The answer rejects the audio: its port is 0.
+    /// The answer rejects the audio with port 0.
     Rejected,
-    /// A protocol other than RTP, or several ports in a row.
+    /// A protocol other than RTP, or several ports.
     Transport,
-    /// Media is wanted at a host name, a group, or an address of the other family than ours.
+    /// A host name, a multicast group, or an address of another family than ours.
     Address,
-    /// No codec in common.
+    /// No common codec.
     Codec,
-    /// Its keys come from DTLS, which is not there yet.
+    /// Keys from DTLS, which is not supported.
     Dtls,
-    /// It offers SRTP only, and protection is switched off.
+    /// The offer requires SRTP, which is disabled by policy.
     ProtectionUnwanted,
-    /// It offers no protection, and protection is asked for.
+    /// The offer has no protection, which is required by policy.
     Unprotected,
-    /// No `a=crypto` line with a suite and parameters that we accept.
+    /// No `a=crypto` line with a supported suite and parameters.
     Crypto,
-    /// It takes the protection away that the call had.
+    /// The protection of the call would be removed.
     Downgrade,
-    /// The answer does not fit the offer.
+    /// The answer does not match the offer.
     Mismatch(Mismatch),
 }
 
-/// How an answer does not fit its offer.
+/// Mismatch between an answer and its offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// Another number of media sections (RFC 3264 §6).
+    /// Different number of media sections (RFC 3264 §6).
     Sections,
-    /// Another medium in a section.
+    /// Different media type of a section.
     Medium,
-    /// Another protocol in the section's `m=` line.
+    /// Different protocol in an `m=` line.
     Profile,
-    /// A key for a suite or tag that was not offered, or more than one (RFC 4568 §5.1.3).
+    /// A key for a suite or tag that was not offered, or more than one key (RFC 4568 §5.1.3).
     Crypto,
-    /// A key of our own, which would encrypt two streams with one key stream (RFC 4568 §7.1.2).
+    /// Our own key, which would encrypt two streams with the same key stream (RFC 4568 §7.1.2).
     KeyReused,
 }
 
 impl Refused {
-    /// How many different [`Refused::index`] values there are.
+    /// Number of [`Refused::index`] values.
     pub const COUNT: usize = 15;
 
-    /// The status code that an offer is refused with: 400 for what cannot be read, 488 for what is not acceptable here
-    /// (RFC 3261 §13.3.1.3), 491 while our own offer waits.
+    /// SIP status code of the response: 400 for a malformed body, 488 for an unacceptable offer (RFC 3261
+    /// §13.3.1.3), 491 while our own offer is pending.
     pub const fn status(&self) -> u16 {
         match self {
             Self::Malformed(malformed) if malformed.fault.is_limit() => 488,
@@ -77,7 +77,7 @@ impl Refused {
         }
     }
 
-    /// The code of the Warning header that says why (RFC 3261 §20.43).
+    /// Warning code (RFC 3261 §20.43).
     pub const fn warning(&self) -> u16 {
         match self {
             Self::Address => 301,
@@ -96,7 +96,7 @@ impl Refused {
         }
     }
 
-    /// The place of this reason in a table of counters.
+    /// Index of this reason in a table of counters.
     pub const fn index(&self) -> usize {
         match self {
             Self::Malformed(malformed) if malformed.fault.is_limit() => 1,
@@ -128,22 +128,22 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self {
             Self::Malformed(malformed) => return malformed.fmt(f),
-            Self::OfferPending => "an offer of ours still waits for its answer",
-            Self::NoOffer => "an answer to no offer",
+            Self::OfferPending => "our own offer is still pending",
+            Self::NoOffer => "an answer without an offer",
             Self::NoAudio => "no audio is offered",
             Self::Rejected => "the peer rejected the audio",
             Self::Transport => "the audio is not carried by RTP",
-            Self::Address => "no address that media can be sent to from here",
-            Self::Codec => "no codec in common: only PCMU and PCMA are here",
+            Self::Address => "no address that media can be sent to",
+            Self::Codec => "no codec in common: only PCMU and PCMA are supported",
             Self::Dtls => "DTLS-SRTP is not supported yet; SDES and ZRTP are",
-            Self::ProtectionUnwanted => "SRTP is switched off here",
-            Self::Unprotected => "only calls protected by SRTP are taken here",
+            Self::ProtectionUnwanted => "SRTP is disabled",
+            Self::Unprotected => "SRTP is required",
             Self::Crypto => "no SRTP crypto suite in common",
-            Self::Downgrade => "this would take the call's SRTP protection away",
+            Self::Downgrade => "this would remove the SRTP protection of the call",
             Self::Mismatch(Mismatch::Sections) => "the answer has another number of media sections",
             Self::Mismatch(Mismatch::Medium) => "the answer changes a section's medium",
             Self::Mismatch(Mismatch::Profile) => "the answer changes the RTP profile",
-            Self::Mismatch(Mismatch::Crypto) => "the answer has an SRTP key that does not fit the offer",
+            Self::Mismatch(Mismatch::Crypto) => "the answer has an SRTP key that does not match the offer",
             Self::Mismatch(Mismatch::KeyReused) => "the peer sends our own SRTP key back",
         };
         f.write_str(words)

@@ -1,8 +1,8 @@
-//! Keys in SDP: the lines `a=crypto` (RFC 4568), read and written.
+//! SDES: parsing and writing of `a=crypto` attributes (RFC 4568).
 //!
-//! Does: one line at a time, into a [`CryptoLine`] that can be used as it stands, or into the reason why it cannot.
+//! Does: parses one line into a usable [`CryptoLine`] or the reason why it is unusable; writes lines.
 //!
-//! Does not: choose among lines, or make keys.
+//! Does not: choose among lines, or generate keys.
 //!
 //! Start reading at [`CryptoLine::parse`].
 
@@ -12,74 +12,74 @@ use alloc::vec::Vec;
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use core::fmt::{self, Write as _};
 
-/// The longest value that is read, in bytes: room for every key a line may have, each with the longest MKI.
+/// Maximum length of an `a=crypto` value in bytes: enough for all keys of a line with the longest MKI.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// How many session parameters a line may have.
+/// Maximum number of session parameters of a line.
 pub const PARAMETERS_MAX: usize = 16;
 
-/// The longest key and salt: of AES-256 in counter mode, in bytes.
+/// Maximum length of key and salt in bytes, that of AES-256 in counter mode.
 const KEY_AND_SALT_BYTES_MAX: usize = 46;
 
-/// One way to protect a stream, as its sender declares it: the suite, and the keys of what *it* sends.
+/// An `a=crypto` attribute: suite, keys and parameters of the packets that its sender sends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CryptoLine {
-    /// The line's number, by which an answer names it: 0-999,999,999 (§4.1).
+    /// Tag, by which an answer refers to the line: 0 to 999,999,999 (RFC 4568 §4.1).
     pub tag: u32,
-    /// What encrypts.
+    /// Crypto suite of all keys.
     pub suite: CryptoSuite,
-    /// The suite's name as it is written; `None`: [`CryptoSuite::name`].
+    /// Name of the suite as written; `None` for [`CryptoSuite::name`].
     pub suite_name: Option<String>,
-    /// The key that packets come under first.
+    /// First key.
     pub key: MasterKey,
-    /// Further keys, told apart by their MKI: up to [`MASTER_KEYS_MAX`] with the first.
+    /// Further keys, which differ in their MKI: up to [`MASTER_KEYS_MAX`] including the first.
     pub more_keys: Vec<MasterKey>,
-    /// The replay window that the sender hints at, in packets (§6.3.6); a receiver may use another.
+    /// Replay window in packets that the sender recommends (RFC 4568 §6.3.6); a receiver may use another.
     pub window_packets: Option<u32>,
 }
 
-/// Why a line cannot be used.
+/// Reason why a line is unusable.
 ///
-/// All of these but [`Self::UnknownSuite`] and [`Self::UnsupportedParameter`] make the line invalid; these two are
-/// lines that another implementation might use. None of them speaks against the other lines.
+/// [`Self::UnknownSuite`] and [`Self::UnsupportedParameter`] are valid lines that another implementation
+/// might support; the others are invalid. No error affects other lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CryptoLineError {
-    /// It is longer than [`LINE_BYTES_MAX`].
+    /// Longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// It has other characters than those of RFC 4568 §9.1, or fewer than three parts.
+    /// Characters other than those of RFC 4568 §9.1, or fewer than three fields.
     Malformed,
     /// The tag is not a number of one to nine digits.
     Tag,
-    /// We do not have this suite.
+    /// The suite is not supported.
     UnknownSuite,
-    /// The key is not given `inline:`.
+    /// The key method is not `inline:`.
     KeyMethod,
-    /// The key is not base64, or not as long as the suite says.
+    /// The key is not base64, or does not have the length that the suite needs.
     Key,
-    /// The lifetime is 0, has a leading zero, or is more than the suite allows.
+    /// The lifetime is 0, has a leading zero, or exceeds the suite's maximum.
     Lifetime,
-    /// The MKI has no length, a length outside 1-128, or does not fit its length.
+    /// The MKI has no length, a length outside 1 to 128, or does not fit its length.
     Mki,
-    /// Several keys, but not with MKIs that differ and are of one length; or more than [`MASTER_KEYS_MAX`].
+    /// Several keys without distinct MKIs of one length, or more than [`MASTER_KEYS_MAX`].
     SeveralKeys,
-    /// A session parameter that we know has a value that it cannot have, or stands there twice.
+    /// A known session parameter is invalid or occurs twice.
     Parameter,
-    /// A session parameter that changes what is protected or how, and that we do not support: a key derivation rate,
-    /// no encryption, no authentication, error correction after encryption or with a key of its own, or one that
-    /// nobody here knows and that must not be ignored (§6.3.7).
+    /// An unsupported session parameter that changes the protection: a key derivation rate, no encryption, no
+    /// authentication, error correction after encryption or with its own key, or an unknown one that must not
+    /// be ignored (RFC 4568 §6.3.7).
     UnsupportedParameter,
 }
 
 impl CryptoLine {
-    /// A line with one key and no session parameters.
+    /// Creates a line with one key and no session parameters.
     pub fn new(tag: u32, suite: CryptoSuite, key: MasterKey) -> Self {
         Self { tag, suite, suite_name: None, key, more_keys: Vec::new(), window_packets: None }
     }
 
-    /// Reads what stands behind `a=crypto:`.
+    /// Parses the value of an `a=crypto` attribute.
     ///
     /// # Errors
-    /// The line cannot be used: the stream may have others.
+    /// The line is unusable; other lines of the stream may be usable.
     pub fn parse(value: &[u8]) -> Result<Self, CryptoLineError> {
         if value.len() > LINE_BYTES_MAX {
             return Err(CryptoLineError::TooLong);
@@ -101,18 +101,18 @@ impl CryptoLine {
         Ok(Self { tag, suite, suite_name, key, more_keys, window_packets })
     }
 
-    /// Appends what stands behind `a=crypto:`.
+    /// Appends the value of the `a=crypto` attribute.
     ///
     /// # Errors
-    /// The name is not the suite's, a key is not as long as the suite says, or its MKI or lifetime is one that [`Self::parse`] would refuse; then
-    /// part of the line may have been appended.
+    /// The name is not the suite's, a key does not have the length that the suite needs, or its MKI or
+    /// lifetime is invalid. Part of the line may have been appended.
     pub fn write(&self, out: &mut String) -> Result<(), CryptoLineError> {
         if self.tag > TAG_MAX {
             return Err(CryptoLineError::Tag);
         }
         check_several(&self.key, &self.more_keys)?;
         let name = self.suite_name.as_deref().unwrap_or(self.suite.name());
-        // A name of another suite would make the keys wrong, and one that is no name would break the line.
+        // The name of another suite would make the keys invalid, and an invalid name could break the line.
         if CryptoSuite::from_name(name) != Some(self.suite) {
             return Err(CryptoLineError::UnknownSuite);
         }
@@ -141,13 +141,13 @@ impl fmt::Display for CryptoLineError {
             Self::TooLong => "the crypto line is too long",
             Self::Malformed => "the crypto line is not `tag suite inline:key`",
             Self::Tag => "the tag is not a number of one to nine digits",
-            Self::UnknownSuite => "the crypto suite is not one of ours",
+            Self::UnknownSuite => "the crypto suite is not supported",
             Self::KeyMethod => "the key is not given `inline:`",
             Self::Key => "the key is not base64 of the suite's length",
             Self::Lifetime => "the key's lifetime is not 1 to 2^48 packets",
             Self::Mki => "the master key identifier does not fit its length of 1 to 128 bytes",
             Self::SeveralKeys => "several keys need different master key identifiers of the same length",
-            Self::Parameter => "a session parameter has a value it cannot have",
+            Self::Parameter => "a session parameter has an invalid value",
             Self::UnsupportedParameter => "a session parameter is not supported",
         })
     }
@@ -155,10 +155,10 @@ impl fmt::Display for CryptoLineError {
 
 impl core::error::Error for CryptoLineError {}
 
-/// Nine digits.
+/// Largest number of nine digits.
 const TAG_MAX: u32 = 999_999_999;
 
-/// RFC 4568 §9.1: 1*9DIGIT.
+/// Parses the tag (RFC 4568 §9.1: 1*9DIGIT).
 fn tag_of(text: &str) -> Result<u32, CryptoLineError> {
     match (text.len(), digits(text)) {
         (1..=9, Some(number)) => u32::try_from(number).map_err(|_| CryptoLineError::Tag),
@@ -166,7 +166,7 @@ fn tag_of(text: &str) -> Result<u32, CryptoLineError> {
     }
 }
 
-/// RFC 4568 §9.1: key-params, the first key and the others.
+/// Parses key-params into the first key and the others (RFC 4568 §9.1).
 fn keys_of(suite: CryptoSuite, text: &str) -> Result<(MasterKey, Vec<MasterKey>), CryptoLineError> {
     let mut keys = text.split(';').map(|key| key_of(suite, key));
     let first = keys.next().ok_or(CryptoLineError::Malformed)??;
@@ -181,7 +181,7 @@ fn keys_of(suite: CryptoSuite, text: &str) -> Result<(MasterKey, Vec<MasterKey>)
     Ok((first, more))
 }
 
-/// RFC 4568 §6.1: several keys must have MKIs, all of one length; and they must differ to be of any use.
+/// RFC 4568 §6.1: several keys must have MKIs of one length, and these must differ.
 fn check_several(first: &MasterKey, more: &[MasterKey]) -> Result<(), CryptoLineError> {
     let fits = |(at, key): (usize, &MasterKey)| {
         let mut before = core::iter::once(first).chain(more.iter().take(at));
@@ -194,7 +194,7 @@ fn check_several(first: &MasterKey, more: &[MasterKey]) -> Result<(), CryptoLine
     }
 }
 
-/// RFC 4568 §9.2: "inline:" key-salt ["|" lifetime] ["|" mki]. Only the MKI has a colon.
+/// Parses "inline:" key-salt ["|" lifetime] ["|" mki] (RFC 4568 §9.2). Only the MKI has a colon.
 fn key_of(suite: CryptoSuite, text: &str) -> Result<MasterKey, CryptoLineError> {
     let info = match text.split_once(':') {
         Some((method, info)) if method.eq_ignore_ascii_case("inline") => info,
@@ -215,7 +215,7 @@ fn key_of(suite: CryptoSuite, text: &str) -> Result<MasterKey, CryptoLineError> 
     Ok(MasterKey { key, salt, lifetime_packets, mki })
 }
 
-/// RFC 4568 §6.1: base64 of both; padding is not needed.
+/// Decodes key and salt from base64; padding is optional (RFC 4568 §6.1).
 fn key_and_salt(suite: CryptoSuite, text: &str) -> Result<(Vec<u8>, Vec<u8>), CryptoLineError> {
     let mut room = [0; KEY_AND_SALT_BYTES_MAX];
     let decoded = match Base64Unpadded::decode(text.trim_end_matches('='), &mut room) {
@@ -228,13 +228,13 @@ fn key_and_salt(suite: CryptoSuite, text: &str) -> Result<(Vec<u8>, Vec<u8>), Cr
     }
 }
 
-/// None at all, or exactly what base64 has for so many bytes.
+/// True for no padding, or the padding that base64 requires for this length.
 fn padding_is_right(text: &str, decoded_bytes: usize) -> bool {
     let padding = text.len() - text.trim_end_matches('=').len();
     padding == 0 || padding == (3 - decoded_bytes % 3) % 3
 }
 
-/// RFC 4568 §6.1: a decimal number, or "2^" and the power.
+/// Parses a lifetime: a decimal number, or "2^" and the exponent (RFC 4568 §6.1).
 fn lifetime_of(text: &str) -> Result<u64, CryptoLineError> {
     let packets = match text.strip_prefix("2^") {
         Some(power) => {
@@ -246,7 +246,7 @@ fn lifetime_of(text: &str) -> Result<u64, CryptoLineError> {
     packets.filter(|packets| (1..=SRTP_PACKETS_MAX).contains(packets)).ok_or(CryptoLineError::Lifetime)
 }
 
-/// RFC 4568 §6.1: a decimal number, and in how many bytes packets carry it.
+/// Parses an MKI: a decimal number, and its length in bytes (RFC 4568 §6.1).
 fn mki_of(text: &str) -> Result<Vec<u8>, CryptoLineError> {
     let (value, length) = text.split_once(':').ok_or(CryptoLineError::Mki)?;
     let length = number_without_leading_zero(length).and_then(|length| usize::try_from(length).ok());
@@ -272,7 +272,7 @@ fn mki_of(text: &str) -> Result<Vec<u8>, CryptoLineError> {
     Ok(mki)
 }
 
-/// RFC 4568 §6.3: what the line has behind its keys; the window it hints at.
+/// Parses the session parameters (RFC 4568 §6.3); returns the recommended replay window.
 fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, CryptoLineError> {
     let mut window_packets = None;
     let mut seen: Vec<&str> = Vec::new();
@@ -286,7 +286,7 @@ fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, C
         }
         seen.push(name);
         match (name, value) {
-            // The grammar has a rate of 0, which is the default, where §6.3.1 has none.
+            // The grammar permits a rate of 0, which is the default, although §6.3.1 does not.
             ("KDR", Some("0")) | ("FEC_ORDER", Some("FEC_SRTP")) => {}
             ("KDR", Some(power)) => {
                 let power = number_without_leading_zero(power).filter(|power| *power <= 24);
@@ -315,7 +315,7 @@ fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, C
                 | "WSH",
                 _,
             ) => return Err(CryptoLineError::Parameter),
-            // §6.3.7: what begins with a dash may be ignored, what does not must be understood.
+            // §6.3.7: a parameter with a leading dash may be ignored, any other must be supported.
             _ if name.starts_with('-') => {}
             _ => return Err(CryptoLineError::UnsupportedParameter),
         }
@@ -352,7 +352,7 @@ fn write_key(suite: CryptoSuite, key: &MasterKey, out: &mut String) -> Result<()
     Ok(())
 }
 
-/// The MKI's bytes as a decimal number, and how many they are.
+/// Writes the MKI as a decimal number, and its length.
 fn write_mki(mki: &[u8], out: &mut String) -> Result<(), CryptoLineError> {
     if mki.len() > MKI_BYTES_MAX || mki.iter().all(|byte| *byte == 0) {
         return Err(CryptoLineError::Mki);
@@ -372,7 +372,7 @@ fn write_mki(mki: &[u8], out: &mut String) -> Result<(), CryptoLineError> {
     write!(out, ":{}", mki.len()).map_err(|_| CryptoLineError::TooLong)
 }
 
-/// Digits and nothing else, as a number.
+/// Parses digits as a number.
 fn digits(text: &str) -> Option<u64> {
     let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if all { text.parse().ok() } else { None }

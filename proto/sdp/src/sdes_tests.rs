@@ -1,7 +1,8 @@
-//! Lines `a=crypto` that are right, that others write, and that nobody should.
+//! Valid `a=crypto` lines, lines of other implementations, and invalid ones.
 //!
-//! Tested: RFC 4568's own lines, every suite written and read again, other spellings and base64 without padding, every
-//! reason to refuse, noise and mutations that must not panic. Not tested: choosing among lines, which is the offer's.
+//! Tested: the lines of RFC 4568, every suite written and parsed, other spellings and base64 without padding,
+//! every error, random and mutated lines that must not panic. Not tested: the choice among lines
+//! (`protect_tests`).
 
 use super::*;
 use alloc::format;
@@ -26,7 +27,7 @@ fn written(line: &CryptoLine) -> String {
 }
 
 #[test]
-fn the_lines_of_rfc_4568_are_read() {
+fn the_lines_of_rfc_4568_are_parsed() {
     let line = parse(&format!("1 AES_CM_128_HMAC_SHA1_80 {KEY}|2^20|1:4")).unwrap();
     assert_eq!((line.tag, line.suite), (1, CryptoSuite::AesCm128HmacSha1_80));
     assert_eq!(line.key.key, b"wDfvg&T+)xG7@fb5");
@@ -39,7 +40,7 @@ fn the_lines_of_rfc_4568_are_read() {
     let line = parse(
         "1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz|2^20|1:4 FEC_ORDER=FEC_SRTP",
     );
-    assert!(line.is_ok(), "what it asks for is the default");
+    assert!(line.is_ok(), "the requested value is the default");
     let line = parse(
         "2 AES_CM_128_HMAC_SHA1_80 inline:MTIzNDU2Nzg5QUJDREUwMTIzNDU2Nzg5QUJjZGVm|2^20|1:4;\
          inline:QUJjZGVmMTIzNDU2Nzg5QUJDREUwMTIzNDU2Nzg5|2^20|2:4",
@@ -54,7 +55,7 @@ fn the_lines_of_rfc_4568_are_read() {
 }
 
 #[test]
-fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
+fn every_suite_is_written_as_registered_and_parsed_in_both_spellings() {
     for suite in CryptoSuite::ALL {
         let key = MasterKey {
             key: (0..suite.key_bytes() as u8).collect(),
@@ -96,7 +97,7 @@ fn every_suite_is_written_as_registered_and_read_in_both_spellings() {
 }
 
 #[test]
-fn a_256_bit_line_as_linphone_writes_it_is_read() {
+fn a_256_bit_line_of_linphone_is_parsed() {
     let line =
         "3 AES_256_CM_HMAC_SHA1_80 inline:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLQ";
     let padded = format!("{line}==");
@@ -237,7 +238,7 @@ fn session_parameters_are_honoured_ignored_or_refused() {
 }
 
 #[test]
-fn what_is_no_line_is_refused() {
+fn invalid_lines_are_rejected() {
     let malformed = CryptoLineError::Malformed;
     for (text, error) in [
         ("", malformed),
@@ -261,7 +262,7 @@ fn what_is_no_line_is_refused() {
 }
 
 #[test]
-fn a_key_that_does_not_fit_is_not_written() {
+fn a_key_of_a_wrong_length_is_not_written() {
     let good = with_key("").unwrap().key;
     let write = |key: MasterKey| {
         CryptoLine::new(1, CryptoSuite::AesCm128HmacSha1_80, key).write(&mut String::new()).err()
@@ -279,7 +280,7 @@ fn a_key_that_does_not_fit_is_not_written() {
 }
 
 #[test]
-fn no_key_is_printed() {
+fn debug_output_contains_no_key() {
     let line = with_key("|2^20|1:4").unwrap();
     let printed = format!("{line:?} {:?}", line.key);
     assert_eq!(printed, "CryptoLine(1 AES_CM_128_HMAC_SHA1_80, 1 keys) MasterKey(..)");
@@ -287,7 +288,7 @@ fn no_key_is_printed() {
 }
 
 #[test]
-fn mutated_lines_never_panic_and_what_is_read_is_written_the_same() {
+fn mutated_lines_never_panic_and_parsed_lines_are_written_again() {
     let line = format!("1 AES_CM_128_HMAC_SHA1_80 {KEY}|2^20|1:4;{KEY}|77|2:4 WSH=128 -X=1");
     let mut accepted = 0;
     for seed in 0..20_000 {

@@ -1,4 +1,4 @@
-//! The user's settings for the protection of a call.
+//! Policy for the protection of a call.
 
 use crate::CryptoSuite;
 use alloc::vec::Vec;
@@ -8,21 +8,21 @@ use alloc::vec::Vec;
 pub enum SecurityPolicy {
     /// Protection if the peer supports it: offers RTP/AVP with keys (RFC 8643), accepts any offer.
     Opportunistic {
-        /// The suites for SDES, in order of preference.
+        /// Suites for SDES, in order of preference.
         suites: Vec<CryptoSuite>,
-        /// The hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
+        /// Hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
         hello_hash: Option<[u8; 32]>,
     },
     /// No protection.
     None,
-    /// SDES (RFC 4568), or no call.
+    /// SDES (RFC 4568) is required.
     Sdes {
-        /// The suites, in order of preference; at least one.
+        /// Suites, in order of preference; at least one.
         suites: Vec<CryptoSuite>,
     },
-    /// ZRTP (RFC 6189), or no call.
+    /// ZRTP (RFC 6189) is required.
     Zrtp {
-        /// The hash of our Hello.
+        /// Hash of our Hello.
         hello_hash: [u8; 32],
     },
 }
@@ -47,9 +47,9 @@ impl SecurityPolicy {
 /// Permission to continue a protected call without protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Downgrade {
-    /// The offer or answer is refused.
+    /// Not permitted: the offer or answer is rejected.
     #[default]
     Refused,
-    /// The user has allowed it.
+    /// Permitted by the user.
     Allowed,
 }

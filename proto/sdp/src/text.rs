@@ -3,7 +3,7 @@
 use crate::{Fault, Limits, Malformed};
 use alloc::vec::Vec;
 
-/// One line: its number from 1, its letter, and what stands behind the `=`.
+/// A line: its number from 1, its letter, and its value after the `=`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawLine<'a> {
     pub(crate) number: usize,
@@ -17,17 +17,17 @@ impl RawLine<'_> {
     }
 }
 
-/// A line that is kept as it was.
+/// A line that is kept as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The letter before the `=`.
+    /// Letter before the `=`.
     pub letter: u8,
-    /// What follows it.
+    /// Value after the `=`.
     pub value: Vec<u8>,
 }
 
-/// Cuts a description into lines that end in CRLF or LF (RFC 8866 §5: a reader should take both). Blank lines are taken
-/// at the end only, where many phones leave some.
+/// Splits a description into lines that end in CRLF or LF (RFC 8866 §5 recommends to accept both). Empty
+/// lines are accepted only at the end, where many phones send some.
 pub(crate) fn lines<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<RawLine<'a>>, Malformed> {
     if bytes.len() > limits.bytes_max {
         return Err(Malformed { line: 1, fault: Fault::TooManyBytes });
@@ -60,12 +60,13 @@ pub(crate) fn lines<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vec<RawLine<
     Ok(lines)
 }
 
-/// The fields of a value. The grammar has one space between two; phones also write several, and one at the end.
+/// Fields of a value. The grammar has one space between two fields; phones also send several, and one at the
+/// end.
 pub(crate) fn fields(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.split(|&byte| byte == b' ' || byte == b'\t').filter(|field| !field.is_empty())
 }
 
-/// A number of decimal digits alone.
+/// Parses a number of decimal digits.
 pub(crate) fn number<T: core::str::FromStr>(digits: &[u8]) -> Option<T> {
     if !is_number(digits) {
         return None;
@@ -78,7 +79,7 @@ pub(crate) fn is_number(digits: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// `value` up to the first `byte`, and what follows it, if it has one.
+/// Splits `value` at the first `byte`.
 pub(crate) fn split_at_byte(value: &[u8], byte: u8) -> (&[u8], Option<&[u8]>) {
     let at = value.iter().position(|&other| other == byte).unwrap_or(value.len());
     match value.split_at_checked(at) {

@@ -1,17 +1,19 @@
-//! Descriptions as bytes: every line ends in CRLF, and the lines stand in the order of the grammar (RFC 8866 §9).
+//! Serialisation of descriptions: every line ends in CRLF, and the lines have the order of the grammar (RFC
+//! 8866 §9).
 
 use crate::{Attribute, Connection, Line, MediaDescription, SessionDescription};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 impl SessionDescription {
-    /// Appends the description to `out`. What was read from lines in the grammar's order is written as it was.
+    /// Appends the description to `out`. A description that was parsed from lines in the order of the grammar
+    /// is written unchanged.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         line(out, b'v', b"0");
         let origin = &self.origin;
         let fields: [&[u8]; 4] = [&origin.username, &origin.session_id, &origin.version, &origin.address];
         line(out, b'o', &fields.join(&b' '));
-        // The grammar wants something behind the `=`; RFC 3264 §5 recommends this where there is no subject.
+        // The grammar requires a value; RFC 3264 §5 recommends this one if there is no subject.
         let name: &[u8] = if self.session_name.is_empty() { b"-" } else { &self.session_name };
         line(out, b's', name);
         for letter in b"iuep" {
@@ -65,7 +67,7 @@ impl MediaDescription {
     }
 }
 
-/// An address with its network and type, as `c=` and `o=` have it.
+/// Network type, address type and address, for `c=` and `o=`.
 pub(crate) fn address(ip: IpAddr) -> Vec<u8> {
     let kind = if ip.is_ipv4() { "IP4" } else { "IP6" };
     alloc::format!("IN {kind} {ip}").into_bytes()

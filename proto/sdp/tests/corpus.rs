@@ -1,4 +1,5 @@
-//! Replay of the committed fuzzing corpora and of inputs that once failed, without a fuzzer; and random histories of offers and answers.
+//! Replay of the committed fuzz corpora and of past failures without a fuzzer, and random sequences of offers
+//! and answers.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/corpus.rs"]

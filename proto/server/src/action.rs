@@ -1,15 +1,15 @@
-//! Requests of the server to its driver.
+//! Actions that the server requests from its driver.
 
 use alloc::boxed::Box;
 
-/// A requested action that is neither a packet nor a question to [`Services`](crate::Services).
+/// Requested action: anything but a packet or a query to [`Services`](crate::Services).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look a host name up and answer with [`Event::Resolved`](ringway_sansio::Event::Resolved).
+    /// Look up the address of a host name; the result is [`Event::Resolved`](ringway_sansio::Event::Resolved).
     Resolve {
-        /// The number to answer with.
+        /// Number of the query, for the result.
         query: u64,
-        /// The host name.
+        /// Host name.
         host: Box<str>,
     },
 }

@@ -1,8 +1,8 @@
-//! Addresses-of-record, and the proof that somebody may change one.
+//! Addresses-of-record, and the proof that a client may change one.
 
 use alloc::vec::Vec;
 
-/// A user of one of our domains in the form it is compared in: user part with escapes undone, domain in lower case.
+/// Address-of-record in one of `domains`, in canonical form: user part without escapes, domain in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aor {
     /// `user@domain`.
@@ -11,14 +11,14 @@ pub struct Aor {
 }
 
 impl Aor {
-    /// From a user part without escapes and a domain of ours.
+    /// Creates it from a user part without escapes and a domain of `domains`.
     pub fn new(user: &[u8], domain: &[u8]) -> Self {
         let mut aor = Self::default();
         aor.set(|out| out.extend_from_slice(user), domain);
         aor
     }
 
-    /// Becomes another address, in the room it has.
+    /// Replaces the address in the allocated memory.
     pub(crate) fn set(&mut self, write_user: impl FnOnce(&mut Vec<u8>), domain: &[u8]) {
         self.bytes.clear();
         write_user(&mut self.bytes);
@@ -35,24 +35,24 @@ impl Aor {
         &self.bytes
     }
 
-    /// The user, escapes undone.
+    /// User part, without escapes.
     pub fn user(&self) -> &[u8] {
         self.bytes.get(..self.user_len).unwrap_or_default()
     }
 
-    /// The domain.
+    /// Domain.
     pub fn domain(&self) -> &[u8] {
         self.bytes.get(self.user_len + 1..).unwrap_or_default()
     }
 }
 
-/// Proof that whoever sent the request may act for `T`. Only the digest verifier makes it, or a configuration that says
-/// aloud that everyone is believed. The location table's `save` takes nothing else.
+/// Proof that the sender of a request may act for `T`. Created only by the digest verifier, or if authentication is off. A
+/// REGISTER changes bindings only with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Authenticated<T>(T);
 
 impl<T> Authenticated<T> {
-    /// What the proof is for.
+    /// Subject of the proof.
     pub const fn subject(&self) -> &T {
         &self.0
     }

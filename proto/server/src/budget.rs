@@ -1,4 +1,4 @@
-//! Memory that peers make a server keep for requests under way.
+//! Memory limits of pending requests.
 
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -7,17 +7,17 @@ use hashbrown::hash_map::Entry;
 use ringway_auth::SeededHash;
 use ringway_sansio::{MemoryBound, Seed, source_of};
 
-/// A bound on the bytes of all requests under way, and on those of each source (an IPv6 /64 network counts as one).
+/// Limits of the bytes of all pending requests, and of those of each source (an IPv6 /64 network counts as one).
 ///
-/// Several budgets can share the bound on all ([`MemoryBudget::of`]); each source belongs to one of them.
+/// Several budgets can share the limit of all ([`MemoryBudget::of`]); each source belongs to one of them.
 #[derive(Debug)]
 pub struct MemoryBudget {
     all: Arc<MemoryBound>,
-    /// Sources with requests under way. Keys come from peers: a seeded hash.
+    /// Sources with pending requests. Peers choose the keys: a seeded hash.
     sources: HashMap<IpAddr, Kept, SeededHash>,
 }
 
-/// What one source makes the server keep.
+/// Reserved memory of one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     bytes: usize,
@@ -25,26 +25,26 @@ struct Kept {
 }
 
 impl MemoryBudget {
-    /// Bytes for one source that proved nothing.
+    /// Maximum bytes of a source without a password.
     pub const STRANGER_BYTES_MAX: usize = 8 << 20;
-    /// Requests under way of one source that proved nothing.
+    /// Maximum pending requests of a source without a password.
     pub const STRANGER_REQUESTS_MAX: usize = 4000;
-    /// Any other source may have this part of all bytes.
+    /// Any other source may have 1 / `SOURCE_SHARE` of all bytes.
     pub const SOURCE_SHARE: usize = 4;
-    /// This part of all bytes is not taken for sources that proved nothing.
+    /// 1 / `RESERVED_SHARE` of all bytes is reserved for sources with a password.
     pub const RESERVED_SHARE: usize = 4;
 
-    /// A budget of `max` bytes.
+    /// Creates a budget of `max` bytes.
     pub fn new(max: usize, seed: &Seed) -> Self {
         Self::of(Arc::new(MemoryBound::new(max)), seed)
     }
 
-    /// A budget out of the bytes of `all`, which others may take from too.
+    /// Creates a budget that shares the bytes of `all`.
     pub fn of(all: Arc<MemoryBound>, seed: &Seed) -> Self {
         Self { all, sources: HashMap::with_hasher(SeededHash::new(seed)) }
     }
 
-    /// Takes `bytes` for a request from `source`; false when it has no more, or nobody has.
+    /// Reserves `bytes` for a request from `source`; false if the limit of the source or of all is reached.
     pub fn reserve(&mut self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
         let share = self.all.max() / Self::SOURCE_SHARE;
         let (bytes_max, requests_max) = match is_stranger {
@@ -68,7 +68,7 @@ impl MemoryBudget {
         true
     }
 
-    /// Gives back a part of what was reserved for a request that was answered.
+    /// Releases a part of the bytes of an answered request.
     pub fn shrink(&mut self, source: IpAddr, bytes: usize) {
         if let Some(kept) = self.sources.get_mut(&source_of(source)) {
             let given = bytes.min(kept.bytes);
@@ -77,7 +77,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Gives back what is reserved for one request, which is over.
+    /// Releases the bytes of a request at its end.
     pub fn release(&mut self, source: IpAddr, bytes: usize) {
         let source = source_of(source);
         let Entry::Occupied(mut entry) = self.sources.entry(source) else { return };
@@ -94,7 +94,7 @@ impl MemoryBudget {
         self.all.give(given);
     }
 
-    /// Bytes in use, by all who share the bound.
+    /// Bytes in use by all that share the limit.
     pub fn used(&self) -> usize {
         self.all.used()
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_have_the_bound_and_everything_comes_back() {
+    fn all_together_have_the_limit_and_everything_is_released() {
         let all = Arc::new(MemoryBound::new(1000));
         let mut one = MemoryBudget::of(Arc::clone(&all), &Seed::from_number(1));
         let mut other = MemoryBudget::of(all, &Seed::from_number(2));

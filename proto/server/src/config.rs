@@ -1,4 +1,4 @@
-//! What a server is told once, and again on a reload.
+//! Configuration of a server, set at the start and on a reload.
 
 use crate::auth::{Algorithm, Network, Strangers};
 use alloc::string::String;
@@ -8,24 +8,23 @@ use core::time::Duration;
 use ringway_sansio::{ListenerId, Transport};
 use ringway_transaction::{DEFAULT_PORT, Timers};
 
-/// All settings of a server. Every shard of a server has the same.
+/// Settings of a server, equal in every shard.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The domains this server is responsible for, in lower case; at least one. The first also stands for the addresses
-    /// it listens on.
+    /// Domains that this server is responsible for, in lower case; at least one. The listeners' addresses count as the
+    /// first.
     pub domains: Vec<String>,
-    /// The listeners, in the order of their [`ListenerId`]s.
+    /// Listeners, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
-    /// The addresses of this machine other than loopback: what is sent from one of them, or from loopback, comes from the
-    /// same place.
+    /// Addresses of this machine other than loopback: these and loopback count as the same host.
     pub machine_addresses: Vec<IpAddr>,
-    /// Whether requests are forwarded or redirected.
+    /// Forwarding or redirecting.
     pub mode: Mode,
-    /// False: forward without keeping state (RFC 3261 §16.11).
+    /// False: forward without state (RFC 3261 §16.11).
     pub stateful: bool,
-    /// Whether dialogs stay on this server's path (RFC 3261 §16.6 step 4).
+    /// True: requests inside dialogs pass this server (RFC 3261 §16.6 step 4).
     pub record_route: bool,
-    /// How long a Record-Route mark is good.
+    /// Lifetime of a Record-Route mark.
     pub dialog_lifetime: Duration,
     /// Authentication.
     pub auth: AuthConfig,
@@ -33,65 +32,65 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// T1, T2, T4.
     pub timers: Timers,
-    /// How long an INVITE may ring (RFC 3261 §16.6 step 11): over 3 minutes.
+    /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.
     pub timer_c: Duration,
-    /// What is read of a message at most.
+    /// Limits of the parser.
     pub message_limits: ringway_sip::Limits,
-    /// How many transactions there may be.
+    /// Maximum numbers of transactions.
     pub transaction_limits: ringway_transaction::Limits,
-    /// 32 secret bytes that stay the same over restarts: dialogs that go on carry what was made with them.
+    /// 32 secret bytes that must survive a restart: the marks of existing dialogs depend on them.
     pub secret: [u8; 32],
 }
 
-/// One listener.
+/// Listener of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Its transport.
+    /// Transport protocol.
     pub transport: Transport,
-    /// The address it is bound to; may be unspecified.
+    /// Address that it is bound to; may be unspecified.
     pub bound: SocketAddr,
-    /// The address peers are told in Via and Record-Route.
+    /// Address in Via and Record-Route.
     pub advertised: SocketAddr,
 }
 
-/// What is done with a request for a user.
+/// Handling of a request for a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It is forwarded to where the user is.
+    /// It is forwarded to the user's contacts.
     Proxy,
-    /// The caller is told where the user is (RFC 3261 §8.3).
+    /// The caller gets the user's contacts (RFC 3261 §8.3).
     Redirect,
 }
 
 /// `[auth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// False: everyone is believed.
+    /// False: no passwords, every sender is believed.
     pub enabled: bool,
-    /// Whose passwords are asked for.
+    /// Realm of the challenges.
     pub realm: String,
-    /// Offered in this order (RFC 8760 §2.4).
+    /// Algorithms, offered in this order (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
-    /// How long a nonce is good.
+    /// Lifetime of a nonce.
     pub nonce_lifetime: Duration,
-    /// Whether requests inside dialogs are challenged too.
+    /// True: requests inside dialogs are challenged too.
     pub in_dialog: bool,
-    /// Methods of callers without a password that reach our users.
+    /// Methods of callers without a password that reach users of `domains`.
     pub strangers: Strangers,
-    /// Networks of proxies whose word about contacts and callers is taken.
+    /// Networks of trusted proxies: their contacts and identities are believed.
     pub trusted: Vec<Network>,
 }
 
 /// `[registrar]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistrarConfig {
-    /// Below it: 423.
+    /// Minimum in seconds; a shorter expiry gets 423.
     pub min_expires_s: u32,
-    /// For contacts that say nothing.
+    /// Default in seconds, for contacts without an expiry.
     pub default_expires_s: u32,
-    /// Longer wishes are cut to it.
+    /// Maximum in seconds; longer expiries are reduced to it.
     pub max_expires_s: u32,
-    /// Contacts a user may have at once.
+    /// Maximum number of contacts of a user.
     pub max_contacts: usize,
 }
 
@@ -101,26 +100,26 @@ impl Config {
         self.auth.trusted.iter().any(|network| network.contains(ip))
     }
 
-    /// The listener with this number.
+    /// Listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))
     }
 
-    /// The first listener that can send by `transport` to `to`.
+    /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
         let fits =
             |listener: &Listener| listener.transport == transport && listener.bound.is_ipv4() == to.is_ipv4();
-        // A listener on loopback reaches nothing else.
+        // A listener on loopback reaches only loopback addresses.
         let reaches = |listener: &Listener| !listener.bound.ip().is_loopback() || to.is_loopback();
         self.listeners
             .iter()
             .position(|listener| fits(listener) && reaches(listener))
             .or_else(|| self.listeners.iter().position(fits))
-            .and_then(|place| u8::try_from(place).ok())
+            .and_then(|index| u8::try_from(index).ok())
             .map(ListenerId)
     }
 
-    /// What peers at `remote` are told as this listener's address.
+    /// Address of this listener for peers at `remote`.
     pub(crate) fn sent_by(&self, id: ListenerId, remote: IpAddr) -> SocketAddr {
         let Some(listener) = self.listener(id) else { return SocketAddr::new(remote, DEFAULT_PORT) };
         if listener.bound.ip().is_unspecified() && remote.is_loopback() {

@@ -1,23 +1,23 @@
-//! What a server counts.
+//! Counters of the server.
 
 use ringway_sip::Reason;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Everything one shard counted; values only grow.
+        /// Counters of one shard; values only increase.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
-            /// Messages that could not be accepted, by [`Reason::index`].
+            /// Messages that the parser rejected, by [`Reason::index`].
             pub rejected: [u64; Reason::COUNT],
         }
 
         impl Counters {
-            /// Tells each counter: its name, what it means, its value.
-            pub fn for_each(&self, mut tell: impl FnMut(&'static str, &'static str, u64)) {
-                $(tell(stringify!($name), concat!($($doc, " ",)+).trim(), self.$name);)+
+            /// Calls `each` with name, description and value of every counter.
+            pub fn for_each(&self, mut each: impl FnMut(&'static str, &'static str, u64)) {
+                $(each(stringify!($name), concat!($($doc, " ",)+).trim(), self.$name);)+
                 for ((name, meaning), value) in REJECTED.iter().zip(self.rejected) {
-                    tell(name, meaning, value);
+                    each(name, meaning, value);
                 }
             }
         }
@@ -25,11 +25,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests received, repetitions included.
+    /// Requests received, retransmissions included.
     requests,
     /// Responses received.
     responses,
-    /// Requests over a source's rate, not looked at.
+    /// Requests over a source's rate, not parsed.
     over_rate,
     /// REGISTER requests that changed bindings.
     registered,
@@ -53,15 +53,15 @@ counters! {
     unverified_limited,
     /// Requests forwarded, each branch counted.
     forwarded,
-    /// Requests answered with where the user is (302).
+    /// Requests answered with the user's contacts (302).
     redirected,
     /// Requests for users that do not exist (404).
     not_found,
-    /// Requests for users that are not there (480).
+    /// Requests for users without a binding (480).
     not_registered,
     /// Requests answered by this server with any other failure.
     refused,
-    /// Requests whose hops were used up, or that came back to this server too often (483).
+    /// Requests with Max-Forwards 0, or that came back to this server too often (483).
     too_many_hops,
     /// Requests with more targets than their Max-Breadth (440).
     too_broad,
@@ -69,21 +69,21 @@ counters! {
     loops,
     /// REGISTER requests refused because the store failed.
     store_refusals,
-    /// REGISTER requests refused because the store keeps no record so long.
+    /// REGISTER requests refused because the record is too long for the store.
     registration_too_large,
     /// Contacts refused because a user has as many as allowed.
     too_many_contacts,
     /// INVITEs cancelled because nobody answered in time.
     timer_c,
-    /// Requests refused because their source, or all sources together, keep as much memory as they may.
+    /// Requests refused because their source, or all sources together, reached their memory limit.
     over_memory,
-    /// Requests refused because too many of strangers wait for the same user.
+    /// Requests refused because too many strangers' requests for the same user are pending.
     over_user_requests,
-    /// Requests that could not be given a transaction or a way.
+    /// Requests without a free transaction or DNS lookup.
     overflow,
-    /// Responses and ACKs that belong to nothing and were dropped.
+    /// Responses and ACKs that match no transaction and were dropped.
     stray,
-    /// Responses that did not come from where their request went, and were dropped.
+    /// Responses from another address than the next hop of their request, dropped.
     responses_from_elsewhere,
     /// Responses to a forwarded request without a Via below ours; a final one counts as a failed branch (502).
     without_next_via,
@@ -92,9 +92,9 @@ counters! {
 const REJECTED: [(&str, &str); Reason::COUNT] = [
     ("rejected_start_line", "Messages without a readable first line."),
     ("rejected_version", "Messages of another SIP version."),
-    ("rejected_header_line", "Messages with a line that is no header field."),
+    ("rejected_header_line", "Messages with a line that is not a header field."),
     ("rejected_missing", "Messages without a mandatory header field."),
-    ("rejected_repeated", "Messages with a header field twice that may stand once."),
+    ("rejected_repeated", "Messages with a duplicated header field that may occur once."),
     ("rejected_header", "Messages with a malformed header value."),
     ("rejected_request_uri", "Requests with a malformed Request-URI."),
     ("rejected_cseq_method", "Requests whose CSeq names another method."),

@@ -1,10 +1,10 @@
-//! The Date header (RFC 3261 §20.17).
+//! Date header field (RFC 3261 §20.17).
 
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_sansio::Instant;
 
-/// The last second written out, because a busy server writes the same one thousands of times.
+/// Text of the last second: a busy server writes the same one thousands of times.
 #[derive(Debug, Default)]
 pub(crate) struct DateText {
     second: u64,
@@ -46,8 +46,8 @@ fn write_date(out: &mut Line<'_>, second: u64) -> core::fmt::Result {
     write!(out, "{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{rest:02} GMT")
 }
 
-/// Year, month from 0, day from 1, of a day since 1970-01-01 in the Gregorian calendar. Years are counted from March, so
-/// that the leap day comes last.
+/// Year, month from 0 and day from 1 of a day since 1970-01-01 (Gregorian calendar). Years begin in March, so that the
+/// leap day is last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let era = shifted / 146_097;

@@ -1,4 +1,4 @@
-//! Which URIs are ours.
+//! Recognition of this server's own domains and addresses.
 
 use crate::auth::is_private;
 use crate::{Aor, Config};
@@ -8,10 +8,10 @@ use ringway_sip::Uri;
 use ringway_transaction::DEFAULT_PORT;
 
 impl Config {
-    /// The domain of ours that `uri` is in, `None` for any other place.
+    /// Domain of `domains` that `uri` is in; `None` for any other URI.
     ///
-    /// A configured domain counts with no port or the port of a listener; an address counts when we listen there. So a
-    /// phone's contact on a machine that also runs the server is not taken for the server.
+    /// A domain name counts without a port or with a port of a listener; an address counts if it is an address of a
+    /// listener. The contact of a phone on the same machine is therefore not taken for the server.
     pub(crate) fn domain_of(&self, uri: &Uri<'_>) -> Option<&str> {
         if !uri.is_sip() {
             return None;
@@ -33,8 +33,8 @@ impl Config {
         if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
     }
 
-    /// True when whoever writes `uri` into From claims to be of a domain of ours: a port or a dot at the end does not make
-    /// it another one to whoever reads it.
+    /// True if a From with `uri` shows a domain of `domains` to its reader: a different port or a dot at the end looks
+    /// the same.
     pub(crate) fn is_claimed_by(&self, uri: &Uri<'_>) -> bool {
         let host = uri.host().as_bytes();
         let host = host.strip_suffix(b".").unwrap_or(host);
@@ -45,13 +45,13 @@ impl Config {
                 && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host)))
     }
 
-    /// True where a translator may forward an outside address to a listener: one has a private address that is not loopback.
+    /// True if a NAT may forward a public address to a listener: one has a private address that is not loopback.
     pub(crate) fn may_be_behind_translator(&self) -> bool {
         let mut addresses = self.listeners.iter().map(|listener| listener.advertised.ip());
         addresses.any(|ip| is_private(ip) && !ip.is_loopback() && !ip.is_unspecified())
     }
 
-    /// True for an address we listen on.
+    /// True for an address of a listener.
     pub(crate) fn is_own_address(&self, address: SocketAddr) -> bool {
         let address = Flow::canonical(address);
         self.listeners.iter().any(|listener| {
@@ -62,15 +62,15 @@ impl Config {
         })
     }
 
-    /// True when whoever sends from `source` can be reached at `contact`: it is the same address, or both are this machine.
-    pub(crate) fn is_same_place(&self, contact: IpAddr, source: IpAddr) -> bool {
+    /// True if the sender at `source` is reachable at `contact`: the addresses are equal, or both are of this machine.
+    pub(crate) fn is_same_host(&self, contact: IpAddr, source: IpAddr) -> bool {
         let contact = Flow::canonical(SocketAddr::new(contact, 0)).ip();
         contact == source
             || (self.machine_addresses.contains(&contact)
                 && (source.is_loopback() || self.machine_addresses.contains(&source)))
     }
 
-    /// Fills `aor` with the address-of-record of `uri`; false when it is not a user of ours.
+    /// Fills `aor` with the address-of-record of `uri`; false if that is not in `domains`.
     pub(crate) fn read_aor(&self, uri: &Uri<'_>, aor: &mut Aor) -> bool {
         let (Some(domain), Some(_)) = (self.domain_of(uri), uri.user()) else { return false };
         aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());

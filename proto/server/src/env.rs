@@ -1,4 +1,4 @@
-//! The environment of the components: configuration, services, keys, counters.
+//! Environment of the components: configuration, services, keys, counters.
 
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
@@ -6,7 +6,7 @@ use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
 use alloc::sync::Arc;
 use ringway_sansio::{Context, Instant};
 
-/// Owner of what every component of one shard uses.
+/// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
     config: Arc<Config>,
     services: S,
@@ -16,7 +16,7 @@ pub(crate) struct Environment<S> {
     started_s: u64,
 }
 
-/// The context and the environment of one input.
+/// Context and environment of one input.
 pub(crate) struct Env<'e, S> {
     pub(crate) cx: Context<'e, Action>,
     pub(crate) config: &'e Config,
@@ -28,12 +28,12 @@ pub(crate) struct Env<'e, S> {
     pub(crate) started_s: u64,
 }
 
-/// Keys of the server's own marks, each for one purpose, all from the one secret.
+/// Keys of the server's MACs, each for one purpose, all derived from the secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
-    /// To tags of responses that are sent without a transaction.
+    /// To tags of responses without a transaction.
     pub(crate) tag: [u8; 16],
-    /// Record-Route tokens.
+    /// Record-Route marks.
     pub(crate) route: [u8; 16],
     /// Loop marks in branches.
     pub(crate) looped: [u8; 16],

@@ -3,8 +3,8 @@
 //! Does: [`Server`], a [`Node`](ringway_sansio::Node) for one shard of the users: REGISTER by RFC 3261 §10.3, stateful and
 //! stateless proxying by §16, redirecting by §8.3, digest authentication by RFC 7616 and 8760, the location table.
 //!
-//! Does not: open sockets, read clocks, look up names or write files. What it needs of its surroundings it asks of
-//! [`Services`] (answered from memory, at once) or wishes for as an [`Action`].
+//! Does not: open sockets, read clocks, resolve names or write files. Data that it needs at once comes from [`Services`],
+//! which answers from memory; everything else is a requested [`Action`].
 //!
 //! Start reading at `server.rs`, then `server/dispatch.rs`, then the method.
 #![no_std]

@@ -1,96 +1,96 @@
-//! Events of the server that a log may show: borrowed and unformatted, so that an event nobody logs costs nothing.
+//! Events for a log, borrowed and unformatted, so that an event without a log costs nothing.
 
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
 
-/// One event. All bytes came from the network, and may hold anything.
+/// Event of the server. All bytes come from the network and can have any value.
 #[derive(Clone, Copy, Debug)]
 pub enum LogEvent<'a> {
-    /// Credentials that prove nothing.
+    /// Credentials were refused.
     LoginRefused {
-        /// The digest's `username`, escapes undone.
+        /// `username` of the digest, without escapes.
         user: &'a [u8],
-        /// Where the request came from.
+        /// Source address of the request.
         address: SocketAddr,
-        /// Why.
+        /// Reason.
         reason: LoginRefusal,
     },
     /// A REGISTER changed the bindings of a user.
     Registered {
         /// `user@domain`.
         aor: &'a [u8],
-        /// How.
+        /// Kind of change.
         change: BindingChange,
-        /// The REGISTER.
+        /// REGISTER request.
         message: &'a [u8],
-        /// How it came.
+        /// Flow of the REGISTER.
         flow: Flow,
     },
-    /// A binding ended by itself.
+    /// A binding ended without a REGISTER.
     BindingEnded {
         /// `user@domain`.
         aor: &'a [u8],
-        /// Its contact URI.
+        /// Contact URI.
         contact: &'a [u8],
-        /// How its REGISTER came.
+        /// Flow of its REGISTER.
         flow: Flow,
-        /// Why.
+        /// Reason.
         reason: BindingEnd,
     },
-    /// Something happened to a call.
+    /// Step of a call.
     Call {
-        /// What.
+        /// Kind of step.
         step: CallStep,
-        /// The request or response that it happened with.
+        /// Request or response that caused it.
         message: &'a [u8],
-        /// Where that came from, or for [`CallStep::Forwarded`] goes to.
+        /// Flow of that message; for [`CallStep::Forwarded`] the flow to the next hop.
         flow: Option<Flow>,
     },
 }
 
-/// How the bindings of a user changed.
+/// Change of a user's bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingChange {
-    /// There is one more.
+    /// A binding was added.
     Registered,
-    /// They stay longer, or say something else.
+    /// A binding was extended or replaced.
     Refreshed,
-    /// The phone, or an administrator, took one back.
+    /// A phone or an administrator removed a binding.
     Removed,
-    /// The time of one is over, or its connection is gone.
+    /// A binding expired, or its connection was closed.
     Ended,
 }
 
-/// Why a login is refused.
+/// Reason for refusing a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefusal {
-    /// The user exists and the digest is not that of its password.
+    /// The digest does not match the user's password.
     WrongPassword,
     /// There is no such user.
     UnknownUser,
-    /// The password is that of another user than the address is of.
+    /// The password is that of another user than the address-of-record's.
     NotItsAddress,
-    /// A digest that this server does not offer.
+    /// The digest has no algorithm or parameters that this server offers.
     Unusable,
-    /// The password was not checked: there were too many wrong ones.
+    /// The password was not checked, after too many wrong ones.
     Slowed,
 }
 
-/// Why a binding ended.
+/// Reason for the end of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingEnd {
     /// It was not refreshed.
     Expired,
-    /// The connection that it was registered over is gone.
+    /// The connection of its REGISTER was closed.
     ConnectionClosed,
 }
 
-/// What happened to a call. A proxy without dialog state sees no more of it.
+/// Step of a call. A proxy without dialog state recognises no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// Its INVITE came and may be forwarded.
+    /// The INVITE was accepted for forwarding.
     Begun,
-    /// Its INVITE was refused with this status before it was accepted.
+    /// The INVITE was refused with this status.
     Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
@@ -100,14 +100,14 @@ pub enum CallStep {
     Failed(u16),
     /// The caller gave up.
     Cancelled,
-    /// Nobody answered in time (timer C, RFC 3261 §16.8).
+    /// No final response in time (timer C, RFC 3261 §16.8).
     TimedOut,
     /// One side sent a BYE.
     Bye,
 }
 
 impl LoginRefusal {
-    /// As a log names it.
+    /// Name in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WrongPassword => "wrong-password",

@@ -1,4 +1,4 @@
-//! How many requests one address may send.
+//! Rate limit of requests by source address.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -6,22 +6,22 @@ use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, source_of};
 
-/// Token buckets by source address: `rate` requests a second, a second's worth at once. Sources that are quiet are
-/// forgotten; more than [`SourceRates::SOURCES_MAX`] at once share what is left.
+/// Token buckets by source: `rate` requests a second, and at most the requests of one second at once. Full buckets are
+/// removed; sources above [`SourceRates::SOURCES_MAX`] share one bucket.
 #[derive(Debug)]
 pub struct SourceRates {
     /// Time between two requests; zero: no limit.
     interval: Duration,
-    /// For each source, when its bucket is full again. Keys come from peers: a seeded hash.
+    /// Time at which the bucket of each source is full again. Peers choose the keys: a seeded hash.
     full_at: HashMap<IpAddr, Instant, SeededHash>,
     crowded_full_at: Instant,
 }
 
 impl SourceRates {
-    /// Sources remembered at once.
+    /// Maximum number of tracked sources.
     pub const SOURCES_MAX: usize = 65_536;
 
-    /// `per_second` = 0: no limit.
+    /// Creates it without tracked sources. `per_second` = 0: no limit.
     pub fn new(per_second: u32, seed: &Seed) -> Self {
         let interval = match per_second {
             0 => Duration::ZERO,
@@ -31,7 +31,7 @@ impl SourceRates {
         Self { interval, full_at: HashMap::with_hasher(hash), crowded_full_at: Instant::default() }
     }
 
-    /// Takes a token of `source`; false when it has none.
+    /// Takes a token of `source`; false if it has none.
     pub fn admit(&mut self, now: Instant, source: IpAddr) -> bool {
         if self.interval.is_zero() {
             return true;

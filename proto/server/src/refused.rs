@@ -1,10 +1,10 @@
-//! INVITEs inside dialogs that were refused without a transaction.
+//! In-dialog INVITEs that were refused without a transaction.
 
 use alloc::vec::Vec;
 use ringway_transaction::MatchKey;
 
-/// The last INVITEs inside dialogs that were refused, for matching their ACKs. An ACK that is not found is forwarded to the other
-/// side of its dialog, which ignores it.
+/// Keys of the last refused in-dialog INVITEs, for matching their ACKs. An ACK that is not found is forwarded to the
+/// other side of its dialog, which ignores it.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedInDialog {
     keys: Vec<MatchKey>,

@@ -10,8 +10,8 @@ use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, write_n
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow, to_tag};
 
 impl<S: Services> Env<'_, S> {
-    /// Answers without a transaction (RFC 3261 §8.2.7): the same request gets the same answer again. Towards an address that is not
-    /// verified a response over its allowance is not sent.
+    /// Answers without a transaction (RFC 3261 §8.2.7): a retransmitted request gets the same response. A response to an
+    /// unverified address that exceeds its allowance is not sent.
     pub(crate) fn reply(
         &mut self,
         request: &Request<'_, '_>,
@@ -29,8 +29,9 @@ impl<S: Services> Env<'_, S> {
         }
     }
 
-    /// Answers a request that goes no further, without a transaction: its client retransmits it until the response arrives. Our To
-    /// tag tells the ACK of an INVITE; inside a dialog the tag is the dialog's, and the last few such INVITEs are remembered.
+    /// Refuses a request without a transaction: its client retransmits it until the response arrives. The ACK of an
+    /// INVITE is recognised by our To tag; inside a dialog the tag is the dialog's, and the keys of the last few such
+    /// INVITEs are stored.
     pub(crate) fn refuse(
         &mut self,
         request: &Request<'_, '_>,
@@ -51,7 +52,7 @@ impl<S: Services> Env<'_, S> {
         self.reply(request, status, phrase, add);
     }
 
-    /// Refuses with a status alone.
+    /// Refuses with a status and a phrase only.
     pub(crate) fn refuse_plainly(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
         match status {
             403 => self.counters.forbidden += 1,
@@ -74,9 +75,9 @@ impl<S: Services> Env<'_, S> {
         self.refuse(request, status, phrase, |_| {});
     }
 
-    /// 420 with what is not understood (RFC 3261 §8.2.2.3, §16.3 step 5). This server understands no extension that must
-    /// be required. Towards an address that is not verified only as many are listed as the request has bytes for, so that the
-    /// response stays within its allowance.
+    /// Answers 420 with the unsupported option tags (RFC 3261 §8.2.2.3, §16.3 step 5). This server supports no extension
+    /// that can be required. For an unverified address the list is not longer than the request, so that the response
+    /// stays within its allowance.
     pub(crate) fn refuse_extensions(&mut self, request: &Request<'_, '_>, name: HeaderName) {
         let message = request.message;
         self.counters.refused += 1;
@@ -91,7 +92,7 @@ impl<S: Services> Env<'_, S> {
         });
     }
 
-    /// 404 or 480 for a user of ours without a binding.
+    /// Answers 404 or 480 for a user without a binding.
     pub(crate) fn refuse_absent(&mut self, request: &Request<'_, '_>, aor: &Aor) {
         if self.services.is_known(aor.user(), aor.domain()) {
             self.refuse_plainly(request, 480, "Temporarily Unavailable");
@@ -100,7 +101,7 @@ impl<S: Services> Env<'_, S> {
         }
     }
 
-    /// Answers a request that cannot be accepted, if it can be answered at all; drops responses and ACKs.
+    /// Answers a request that the parser rejected, if it has a response; drops responses and ACKs.
     pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow) {
         if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
             *count += 1;
@@ -108,7 +109,7 @@ impl<S: Services> Env<'_, S> {
         answer_rejected(rejected, flow, b"rejected", self.cx.out);
     }
 
-    /// A stream's client is over its rate.
+    /// Answers 503 on a stream whose source is over its rate.
     pub(crate) fn slow_down(&mut self, message: &Message<'_>, flow: Flow) {
         if message.is_response() || message.method() == Method::Ack {
             return;
@@ -122,14 +123,14 @@ impl<S: Services> Env<'_, S> {
         });
     }
 
-    /// True for the ACK of a refusal of ours.
+    /// True for the ACK of a response of [`Env::refuse`].
     pub(crate) fn acknowledges_us(&self, ack: &Message<'_>, key: MatchKey) -> bool {
         ack.to().tag().is_some_and(|tag| tag == to_tag(&self.keys.tag, ack))
             || self.refused_in_dialog.contains(key)
     }
 }
 
-/// Writes the response of [`Env::reply`], whatever its length.
+/// Writes the response of [`Env::reply`], of any length.
 pub(crate) fn write_reply(
     cx: &mut Context<'_, Action>,
     tag_key: &[u8; 16],
@@ -144,7 +145,7 @@ pub(crate) fn write_reply(
     cx.out.send_with(flow, Token::NONE, |arena| {
         let mut response = ResponseWriter::answer(arena, message, status, phrase, source, Some(&tag));
         add(&mut response);
-        // What was refused as unsafe is not sent: the client asks again and gives up.
+        // An unsafe value is not sent: the client retransmits and times out.
         let _ = response.finish();
     });
 }
@@ -154,23 +155,23 @@ pub(crate) fn write_unfolded(value: &[u8], out: &mut Vec<u8>) {
     out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
 }
 
-/// Appends the methods this server lets through or answers.
+/// Appends the methods that this server forwards or answers.
 pub(crate) fn write_allow(out: &mut Vec<u8>) {
     out.extend_from_slice(
         b"INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, SUBSCRIBE, NOTIFY, REFER, PUBLISH",
     );
 }
 
-/// Appends `;q=` where the preference is not the highest.
+/// Appends `;q=` unless it is 1.
 pub(crate) fn write_q(q: u16, out: &mut Vec<u8>) {
     if q >= 1000 {
         return;
     }
     out.extend_from_slice(b";q=0.");
-    for place in [100, 10, 1] {
-        write_number(out, u64::from(q / place % 10));
+    for divisor in [100, 10, 1] {
+        write_number(out, u64::from(q / divisor % 10));
     }
 }
 
-/// Options that a 420 lists.
+/// Maximum number of option tags in a 420.
 const UNSUPPORTED_MAX: usize = 100;

@@ -1,27 +1,26 @@
-//! A request on its way through the pipeline.
+//! Request in the pipeline.
 
 use crate::auth::Grant;
 use ringway_sansio::Flow;
 use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::MatchKey;
 
-/// A request that is being handled.
+/// Request that is being handled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'m, 'a> {
     pub(crate) message: &'m Message<'a>,
     pub(crate) method: Method<'a>,
-    /// The Request-URI as it came.
+    /// Request-URI as received.
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
-    /// Matches its transaction; `None` for a REGISTER that was not looked up among the transactions, and for a request that
-    /// was kept.
+    /// Key of its transaction; `None` for a REGISTER that is not matched to transactions, and for a stored request.
     pub(crate) key: Option<MatchKey>,
-    /// The permission of its sender: a stranger's, before the access rules were applied.
+    /// Permission of its sender: a stranger's until the access rules are applied.
     pub(crate) grant: Grant,
 }
 
 impl Request<'_, '_> {
-    /// True when its source is known to receive what is sent to it.
+    /// True if the source is verified.
     pub(crate) const fn is_verified(&self) -> bool {
         self.flow.transport.is_reliable() || self.grant.is_verified
     }

@@ -1,4 +1,4 @@
-//! Where a request goes: pure functions of the request, the configuration and the location table (RFC 3261 §16.4, §16.5).
+//! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
 use crate::token::{Mark, TOKEN, Token};
@@ -12,46 +12,46 @@ use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, Via, write_host
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
 
-/// The bytes before the loop mark in our branches.
+/// Prefix of the loop mark in our branches.
 pub(crate) const LOOP_MARK: &[u8] = b".l";
 
-/// A request after RFC 3261 §16.4: without what only leads to us.
+/// Result of RFC 3261 §16.4: a request without the Route values of this server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Routed<'a> {
-    /// The Request-URI; what a strict router had moved to the last Route is back in its place.
+    /// Request-URI; if a strict router moved it to the last Route, it is restored.
     pub(crate) uri: Uri<'a>,
-    /// How many Route values at the top are ours.
+    /// Number of Route values of this server at the top.
     pub(crate) own_routes: usize,
-    /// True when the last Route was moved back into the Request-URI.
+    /// True if the Request-URI was restored from the last Route.
     pub(crate) from_last_route: bool,
-    /// The next Route after ours: where the request goes, whatever its Request-URI.
+    /// First Route of another server: the next hop for any Request-URI.
     pub(crate) next_route: Option<Uri<'a>>,
-    /// What our Route says of this request, when it was ours for it.
+    /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        // Of several marks the last is that of the side that the request is for.
+        // Of several marks the last is that of the recipient's side.
         self.mark = read.or(self.mark);
     }
 }
 
-/// Where a message can be sent.
+/// Next hop of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hop<'a> {
+pub(crate) enum NextHop<'a> {
     Flow(Flow),
-    /// A host whose address is to be looked up first.
+    /// Host name whose address must be looked up first.
     Name {
         host: &'a str,
         port: u16,
         transport: Transport,
     },
-    /// No transport or listener of ours gets there.
+    /// No transport or listener can reach it.
     Unreachable,
 }
 
-/// Takes away what only leads to us.
+/// Removes the Route values of this server (RFC 3261 §16.4).
 pub(crate) fn preprocess<'a>(
     config: &Config,
     key: &[u8; 16],
@@ -79,7 +79,7 @@ pub(crate) fn preprocess<'a>(
             routed.next_route = Some(route.uri);
         }
     }
-    // RFC 3261 §16.4: a strict router put our own URI into the Request-URI and the target into the last Route.
+    // RFC 3261 §16.4: a strict router moved our URI into the Request-URI and the target into the last Route.
     if is_ours(config, &request_uri)
         && request_uri.params().has(TOKEN)
         && let Some(last) = last
@@ -94,15 +94,15 @@ pub(crate) fn preprocess<'a>(
     Ok(routed)
 }
 
-/// The way to a URI that is not ours to look up (RFC 3263, as far as it needs no SRV and NAPTR records).
-pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
+/// Next hop of a URI outside the location table (RFC 3263, without SRV and NAPTR records).
+pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
     let transport = match uri.params().value(b"transport") {
         Some(name) => Transport::from_token(name),
         None => Some(Transport::DEFAULT),
     };
-    let Some(transport) = transport else { return Hop::Unreachable };
+    let Some(transport) = transport else { return NextHop::Unreachable };
     if uri.scheme() != ringway_sip::Scheme::Sip {
-        return Hop::Unreachable;
+        return NextHop::Unreachable;
     }
     let port = uri.port().unwrap_or(transport.default_port());
     if config.domain_of(uri).is_some() {
@@ -111,33 +111,36 @@ pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> Hop<'a> {
     match uri.host().ip() {
         Some(ip) => hop_to(config, SocketAddr::new(ip, port), transport),
         None => match core::str::from_utf8(uri.host().as_bytes()) {
-            Ok(host) => Hop::Name { host, port, transport },
-            Err(_) => Hop::Unreachable,
+            Ok(host) => NextHop::Name { host, port, transport },
+            Err(_) => NextHop::Unreachable,
         },
     }
 }
 
-/// The way to an address.
-pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transport) -> Hop<'a> {
+/// Next hop of an address.
+pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transport) -> NextHop<'a> {
     let remote = Flow::canonical(remote);
     if !may_send_to(remote.ip()) || remote.port() == 0 {
-        return Hop::Unreachable;
+        return NextHop::Unreachable;
     }
     match config.listener_for(transport, remote.ip()) {
-        Some(listener) => Hop::Flow(Flow { transport, listener, remote, connection: None }),
-        None => Hop::Unreachable,
+        Some(listener) => NextHop::Flow(Flow { transport, listener, remote, connection: None }),
+        None => NextHop::Unreachable,
     }
 }
 
-/// A request for another user of ours comes back to us by our own listener: it may belong to another shard.
-fn own_hop<'a>(config: &Config, transport: Transport) -> Hop<'a> {
-    let place = config
+/// Next hop of a request for another user of `domains`: this server's own listener, because another shard may be
+/// responsible.
+fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
+    let index = config
         .listeners
         .iter()
         .position(|listener| listener.transport == transport)
         .or(if config.listeners.is_empty() { None } else { Some(0) });
-    let Some(listener) = place.and_then(|place| config.listeners.get(place)) else { return Hop::Unreachable };
-    let id = ListenerId(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(0));
+    let Some(listener) = index.and_then(|index| config.listeners.get(index)) else {
+        return NextHop::Unreachable;
+    };
+    let id = ListenerId(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0));
     let mut remote = listener.advertised;
     if listener.bound.ip().is_unspecified() {
         let loopback = if remote.is_ipv4() {
@@ -147,10 +150,10 @@ fn own_hop<'a>(config: &Config, transport: Transport) -> Hop<'a> {
         };
         remote = SocketAddr::new(loopback, listener.bound.port());
     }
-    Hop::Flow(Flow { transport: listener.transport, listener: id, remote, connection: None })
+    NextHop::Flow(Flow { transport: listener.transport, listener: id, remote, connection: None })
 }
 
-/// Appends the value of our Record-Route (or Route, towards ourselves).
+/// Appends the value of our Record-Route, or of a Route to this server.
 pub(crate) fn write_own_route(
     out: &mut Vec<u8>,
     key: &[u8; 16],
@@ -168,14 +171,14 @@ pub(crate) fn write_own_route(
     out.push(b'>');
 }
 
-/// What stays the same when a request comes back to us unchanged (RFC 3261 §16.6 step 8, RFC 5393 §4.2): a request with
-/// the same value in one of our Vias is in a loop.
+/// Hash of everything that is equal when a request comes back unchanged (RFC 3261 §16.6 step 8, RFC 5393 §4.2): a request
+/// whose hash is in one of our Vias is in a loop.
 ///
-/// It is made of what a request shares with its ACK and its CANCEL too, because without state their branch must be the
-/// same (RFC 3261 §16.11). So the To tag is left out, and the credentials: with others a request has another CSeq.
+/// It covers only fields that a request shares with its ACK and its CANCEL, because without state their branch must be
+/// the same (RFC 3261 §16.11). It therefore excludes the To tag, and credentials: a request with others has another CSeq.
 pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
-    // A user of ours is looked up by name: other parameters of its URI do not make it another target, nor do escapes.
+    // A user of `domains` is looked up by name: other parameters or escapes in its URI do not make another target.
     match (config.domain_of(&routed.uri), routed.uri.user()) {
         (Some(domain), Some(user)) => {
             hash.part(domain.as_bytes());
@@ -186,12 +189,12 @@ pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, 
     hash.part(message.from().tag().unwrap_or_default());
     hash.part(message.call_id());
     hash.fixed(&message.cseq().number.to_le_bytes());
-    // A service that a Route led to sends the request back to us, and then the Route is shorter: that is no loop.
+    // A service in a Route sends the request back with a shorter Route: that is no loop.
     message.values(HeaderName::Route).skip(routed.own_routes).for_each(|route| hash.part(route));
     hash.into_hasher().finish()
 }
 
-/// The Vias that this server wrote, the latest first.
+/// Vias of this server, the latest first.
 pub(crate) fn own_vias<'m>(config: &Config, message: &'m Message<'_>) -> impl Iterator<Item = Via<'m>> {
     let is_marked = |value: &&[u8]| memchr::memmem::find(value, LOOP_MARK).is_some();
     let vias = message.values(HeaderName::Via).take(VIAS_LOOKED_AT_MAX).filter(is_marked);
@@ -212,7 +215,7 @@ fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// One spelling of a URI for all that RFC 3261 §19.1.4 compares as equal, but for the order of parameters.
+/// Canonical spelling of a URI (RFC 3261 §19.1.4), except for the order of parameters.
 fn canonical<'u>(uri: &Uri<'u>) -> Cow<'u, [u8]> {
     let raw = uri.as_bytes();
     if !raw.iter().any(|&byte| byte == b'%' || byte.is_ascii_uppercase()) {
@@ -229,7 +232,7 @@ fn canonical<'u>(uri: &Uri<'u>) -> Cow<'u, [u8]> {
     Cow::Owned(text)
 }
 
-/// A request has at most as many Vias as hops that RFC 3261 §8.1.1.6 gives it.
+/// Maximum number of Vias that are examined: the default of Max-Forwards (RFC 3261 §8.1.1.6).
 const VIAS_LOOKED_AT_MAX: usize = 70;
 
 fn is_ours(config: &Config, uri: &Uri<'_>) -> bool {

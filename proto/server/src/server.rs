@@ -1,4 +1,4 @@
-//! The server: holds the components, and gives each input to the one that it is for.
+//! Server: owns the components and dispatches each input to one of them.
 
 mod dispatch;
 
@@ -25,16 +25,16 @@ pub struct Server<S> {
     proxy: Proxy,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<BranchId>>,
-    /// The reason why nothing new is begun, as the phrase of a 503.
+    /// Reason to refuse new requests, as the phrase of a 503.
     refuses: Option<&'static str>,
-    /// When what is still under way then is given up.
+    /// Time at which pending requests are given up.
     gives_up_at: Option<Instant>,
     shard: u16,
 }
 
 impl<S: Services> Server<S> {
-    /// Shard `shard` of a server. `seed` is its only source of chance, and the same for all shards, which take each other's
-    /// nonces; everything that must survive a restart is made from [`Config::secret`].
+    /// Creates shard `shard` of a server. `seed` is its only source of randomness; it is the same for all shards, which
+    /// accept each other's nonces. Everything that must survive a restart is derived from [`Config::secret`].
     pub fn new(config: Arc<Config>, services: S, shard: u16, seed: Seed, now: Instant) -> Self {
         let authenticator = Authenticator::new(&config, &seed, shard);
         let seed = seed.part(u64::from(shard));
@@ -56,48 +56,46 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// Takes another configuration. Listeners and the secret must be the same; transactions under way go on with the
-    /// timers they have.
+    /// Replaces the configuration. Listeners and secret must not change; existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.environment.reconfigure(config);
     }
 
-    /// From now on nothing new is begun: it is answered 503. What is under way goes on, and is given up at `until`: who rings
-    /// is cancelled, who waits is told.
+    /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
         self.refuse_new_work(Some("Stopping"));
     }
 
-    /// While there is a reason, nothing new is begun: it is answered 503 with the reason as its phrase and a Retry-After.
-    /// What is under way goes on.
+    /// Refuses new requests with 503 while there is a `reason`, which is the phrase of the response. Pending requests are
+    /// not affected.
     pub const fn refuse_new_work(&mut self, reason: Option<&'static str>) {
         self.refuses = reason;
     }
 
-    /// Brings a user's bindings back after a restart; `record` is what [`Services::store`] was given. A binding that ends
-    /// later than one made now could ends then.
+    /// Restores the bindings of a user after a restart; `record` was passed to [`Services::store`]. No binding ends later
+    /// than a new one could.
     pub fn restore(&mut self, aor: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
         self.registrar.restore(self.environment.config(), aor, record, now)
     }
 
-    /// Puts an administrator's contacts for `user@domain` in place of those there were.
+    /// Replaces the administrator's contacts of `user@domain`.
     pub fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.registrar.set_permanent_contacts(aor, contacts);
     }
 
-    /// Drops every binding of a subscriber who was removed.
+    /// Removes all bindings of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
         self.registrar.remove_user(self.environment.services(), aor);
     }
 
-    /// The location table, for listings and snapshots.
+    /// Location table, for listings and snapshots.
     pub const fn location(&self) -> &LocationTable {
         self.registrar.table()
     }
 
-    /// What was counted.
+    /// Counters since the start.
     pub const fn counters(&self) -> &Counters {
         self.environment.counters()
     }
@@ -112,23 +110,22 @@ impl<S: Services> Server<S> {
         self.transactions.counters()
     }
 
-    /// Calls and other requests that are being forwarded.
+    /// Number of requests that are being forwarded.
     pub fn contexts_len(&self) -> usize {
         self.proxy.contexts_len()
     }
 
-    /// How many calls nobody has answered yet.
+    /// Number of calls without a final response.
     pub const fn ringing_calls_len(&self) -> usize {
         self.proxy.ringing_calls_len()
     }
 
-    /// Calls that nobody has answered yet, in up to `count` places from place `from` on; returns the place to go on from,
-    /// `None` at the end.
+    /// Calls without a final response, in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
     pub fn ringing_calls(&self, from: u32, count: u32, each: impl FnMut(RingingCall<'_>)) -> Option<u32> {
         self.proxy.ringing_calls(&self.environment.config().message_limits, from, count, each)
     }
 
-    /// True when nothing waits for an answer: stopping now fails nobody.
+    /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
         self.transactions.is_idle()
     }
@@ -153,7 +150,7 @@ impl<S: Services> Node for Server<S> {
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
-        // Looked at where it is: a message is a kilobyte.
+        // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
@@ -218,15 +215,15 @@ impl<S> core::fmt::Debug for Server<S> {
     }
 }
 
-/// Counts a request, and checks the rate of its source. False when it was dropped or answered.
+/// Counts a request and checks the rate of its source. False if it was dropped or answered.
 fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
     env.counters.requests += 1;
-    // What this server sends to itself was admitted before.
+    // Requests of this server to itself were admitted before.
     if env.services.admit(env.cx.now, flow.remote.ip()) || env.config.is_own_address(flow.remote) {
         return true;
     }
     env.counters.over_rate += 1;
-    // A datagram is dropped: the client retransmits it. A stream's client does not.
+    // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
     if flow.transport.is_reliable()
         && let Ok(message) = Message::parse(bytes, &env.config.message_limits)
     {
@@ -235,5 +232,5 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
     false
 }
 
-/// The part of a shard's seed that keys the matching of transactions.
+/// Part of a shard's seed that is the key of transaction matching.
 const MATCH_KEY: u64 = 0;

@@ -1,4 +1,4 @@
-//! What a server asks of its surroundings, answered from memory and at once.
+//! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{BindingChange, LogEvent};
@@ -7,73 +7,74 @@ use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::Ha1;
 
-/// The store cannot keep a promise now.
+/// Error of a store that cannot write at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
 
-/// Shared by all shards. No method may wait for a disk, a network or a lock that somebody holds while waiting.
+/// Services that all shards share. No method may wait for a disk, a network, or a lock whose holder waits for one.
 pub trait Services {
-    /// H(A1) of a subscriber of ours.
+    /// H(A1) of a subscriber.
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1>;
 
-    /// True for a subscriber of ours, registered or not.
+    /// True for a subscriber, registered or not.
     fn is_known(&self, user: &[u8], domain: &[u8]) -> bool;
 
     /// Marks a nonce count as used (see [`ReplayWindows`](crate::auth::ReplayWindows)).
     fn use_nonce(&self, now: Instant, nonce: NonceId, count: u32, request: u64) -> NonceUse;
 
-    /// False when this source sent more requests than it may (see [`SourceRates`](crate::SourceRates)).
+    /// False if this source is over its rate (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
 
-    /// Takes memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false: there is none.
+    /// Reserves memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false if there is
+    /// none.
     fn reserve(&self, _source: IpAddr, _bytes: usize, _is_stranger: bool) -> bool {
         true
     }
 
-    /// Gives back a part of what was reserved for a request.
+    /// Releases a part of the memory that a request reserved.
     fn shrink(&self, _source: IpAddr, _bytes: usize) {}
 
-    /// Gives back what is reserved for one request, which is over.
+    /// Releases the memory that a request reserved, at its end.
     fn release(&self, _source: IpAddr, _bytes: usize) {}
 
-    /// Moves the end of a dialog's Record-Route mark (see [`DialogExtensions`](crate::auth::DialogExtensions)).
+    /// Extends a dialog's Record-Route mark until `until` (see [`DialogExtensions`](crate::auth::DialogExtensions)).
     fn extend_dialog(&self, _now: Instant, _mark: u64, _until: Instant) {}
 
-    /// True when the end of this mark was moved and has not come yet.
+    /// True if this mark was extended and has not ended.
     fn is_dialog_extended(&self, _now: Instant, _mark: u64) -> bool {
         false
     }
 
-    /// False when too many passwords were guessed of this user or from this source (see
-    /// [`GuessLimits`](crate::auth::GuessLimits)): then the password is not checked.
+    /// False after too many wrong passwords of this user or from this source (see
+    /// [`GuessLimits`](crate::auth::GuessLimits)): the password is then not checked.
     fn may_log_in(&self, _now: Instant, _login: &Login<'_>) -> bool {
         true
     }
 
-    /// Takes note of how an attempt to log in ended.
+    /// Notes the result of a login.
     fn on_login(&self, _now: Instant, _login: &Login<'_>, _result: LoginResult) {}
 
-    /// False when nothing is kept over a restart: then no records need to be made.
+    /// False if bindings are not stored, so that no records are needed.
     fn keeps_bindings(&self) -> bool {
         true
     }
 
-    /// The longest record of `aor` that [`Services::store`] can keep, in bytes. Asked before bindings change: a REGISTER
-    /// that cannot be stored changes nothing.
+    /// Maximum length in bytes of a record of `aor` that [`Services::store`] can write. Called before bindings change: a
+    /// REGISTER that cannot be stored changes nothing.
     ///
     /// # Errors
-    /// Nothing can be kept now, and whoever is told 200 must be able to rely on it.
+    /// Nothing can be stored at present. A REGISTER must not get a 200 then.
     fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
         Ok(usize::MAX)
     }
 
-    /// Keeps the bindings of an address-of-record over a restart; an empty record: it has none any more.
+    /// Stores the bindings of an address-of-record; an empty record removes them.
     fn store(&self, aor: &[u8], record: &[u8]);
 
-    /// Takes note of a change, for a listing that follows them; `flow` is that of the REGISTER, where one was the reason.
+    /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 
-    /// Takes note of an event for a log.
+    /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 }
 

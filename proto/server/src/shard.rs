@@ -1,7 +1,8 @@
-//! Which shard a message belongs to, read by a cheap peek.
+//! Shard of a message, found without parsing it.
 //!
-//! A REGISTER belongs to the user of its To, any other request to the user of its Request-URI, a response to the shard
-//! named in our branch. Users are spread by a keyed hash, so that nobody chooses whose shard it loads. A CANCEL and the ACK of a failure have the Request-URI of their INVITE, so they meet it.
+//! A REGISTER belongs to the user of its To, any other request to the user of its Request-URI, a response to the shard in
+//! our branch. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
+//! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
 use core::hash::Hasher;
 use ringway_sansio::ShardKey;
@@ -9,7 +10,7 @@ use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{HeaderName, NameAddr, Uri, peek_header, peek_last_header};
 use siphasher::sip::SipHasher13;
 
-/// The shard of a user, given without escapes.
+/// Shard of a user, whose name has no escapes.
 pub fn shard_of_user(key: &ShardKey, user: &[u8], shards: u16) -> u16 {
     let mut hash = SipHasher13::new_with_key(key.bytes());
     hash.write(user);
@@ -46,7 +47,7 @@ fn shard_of_request(key: &ShardKey, bytes: &[u8], shards: u16) -> Option<u16> {
     Some(shard_of_uri(key, &uri, shards))
 }
 
-/// The user of the usual To, `<sip:user@host>`, without reading all of it. `None` for every other form.
+/// User of a To in the usual form `<sip:user@host>`, without parsing the rest. `None` for any other form.
 fn plain_user(to: &[u8]) -> Option<&[u8]> {
     let rest = to.strip_prefix(b"<sip:").or_else(|| to.strip_prefix(b"sip:"))?;
     let end =
@@ -78,9 +79,10 @@ mod tests {
         ShardKey::new(&Seed::from_number(number))
     }
 
-    /// Names that share a shard under one key are spread under another, so that nobody can choose them beforehand.
+    /// Names that share a shard under one key are distributed under another, so that they cannot be computed without the
+    /// key.
     #[test]
-    fn nobody_chooses_the_shard_of_a_user() {
+    fn the_shard_of_a_user_depends_on_the_key() {
         let names = (0..10_000_u32).map(|number| alloc::format!("user{number}"));
         let of_one_shard: alloc::vec::Vec<_> =
             names.filter(|name| shard_of_user(&key(1), name.as_bytes(), 16) == 3).collect();
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_is_in_one_shard_however_it_is_spelled() {
+    fn one_user_is_in_one_shard_in_every_spelling() {
         let register = b"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP h\r\nt: \"x@y\" <sip:%61lice@example.org>\r\n\r\n";
         let plain = b"REGISTER sip:example.org SIP/2.0\r\nTo: <sip:alice@example.org>\r\n\r\n";
         let bare = b"REGISTER sip:example.org SIP/2.0\r\nTo: sip:alice@example.org;tag=1\r\n\r\n";

@@ -1,10 +1,11 @@
-//! The mark in our Record-Route: that a dialog began with our consent, when, and how its two sides are reached (RFC 5626 §5.3
-//! does the same with flow tokens).
+//! Mark in our Record-Route: proof that this server accepted the beginning of a dialog, with the time and the addresses
+//! of both sides (like the flow tokens of RFC 5626 §5.3).
 //!
-//! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is `p` and the place of its remote
-//! target, the number of a connection and such a place, `n`, the place of a host name and that of an address, or `u`, listener and
-//! address of a datagram flow. A place is a keyed hash of host, port and transport; 0 is none. The MAC also covers the Call-ID, the caller's tag and both users, so that a mark
-//! is good for one dialog between these two, and the tags tell which side sends.
+//! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
+//! remote target; the number of a connection, `p` and such a hash; `n`, the hash of a host name and that of an address;
+//! `u`, listener and address of a datagram flow. The hash is keyed and covers host, port and transport; 0 is none. The
+//! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
+//! users, and the tags show which side sends.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -13,68 +14,68 @@ use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, PartHasher, Transp
 use ringway_sip::{Message, NameAddr, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
-/// The parameter of our Record-Route URI by which we know a dialog again.
+/// Parameter of our Record-Route URI with the mark.
 pub(crate) const TOKEN: &[u8] = b"rw";
 
 /// Keyed hash of a remote target: address or host name, port and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct TargetHash(u32);
 
-/// How one side of a dialog is reached.
+/// Address of one side of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// At its remote target, which is this place.
-    Contact(Place),
-    /// At its remote target, which is a host name: at any public address that the name has, or at this place.
-    Named { name: Place, contact: Place },
-    /// Over this connection; once it is closed, at this place.
-    Connection(ConnectionId, Place),
-    /// By datagrams to the address that its own came from.
+    /// Its remote target has this hash.
+    Contact(TargetHash),
+    /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`.
+    Named { name: TargetHash, contact: TargetHash },
+    /// This connection; after its end, the remote target with this hash.
+    Connection(ConnectionId, TargetHash),
+    /// Address of its datagrams.
     Address(ListenerId, SocketAddr),
 }
 
-/// What is written.
+/// Content of a mark that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// This dialog is ours.
+    /// Mark of a dialog.
     Dialog {
-        /// Who began it.
+        /// Side that sent the first request.
         caller: Side,
-        /// Who was called.
+        /// The other side.
         callee: Side,
     },
-    /// We accepted this request and send it to ourselves.
+    /// Mark of an accepted request that this server sends to itself.
     Accepted,
 }
 
-/// What was read.
+/// Content of a valid mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The request belongs to a dialog of ours.
+    /// The request belongs to a dialog of this server.
     Dialog {
-        /// The side the request is for.
+        /// Side that the request is for.
         to: Side,
-        /// The side that sends it.
+        /// Side that sends it.
         from: Side,
-        /// Names the mark.
+        /// Identifies the mark.
         id: u64,
-        /// When it was made, in seconds since the epoch.
+        /// Time of its creation in seconds since the epoch.
         made_s: u64,
     },
-    /// We accepted this request before.
+    /// This server accepted the request before.
     Accepted {
-        /// When, in seconds since the epoch.
+        /// Time of that in seconds since the epoch.
         made_s: u64,
     },
 }
 
-impl Place {
-    /// No place: nothing is there.
+impl TargetHash {
+    /// Hash of no remote target.
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn of(key: &[u8; 16], transport: Transport, remote: SocketAddr) -> Self {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
-        hash.fixed(b"place");
+        hash.fixed(b"target");
         hash.fixed(transport.name().as_bytes());
         match remote.ip() {
             IpAddr::V4(v4) => hash.fixed(&v4.octets()),
@@ -99,34 +100,36 @@ impl Place {
 }
 
 impl Side {
-    /// The place where the side may be reached without a flow of its own.
-    pub(crate) const fn place(self) -> Place {
+    /// Hash of the address that reaches the side without a flow.
+    pub(crate) const fn target(self) -> TargetHash {
         match self {
-            Self::Contact(place) | Self::Connection(_, place) | Self::Named { contact: place, .. } => place,
-            Self::Address(..) => Place::NONE,
+            Self::Contact(target) | Self::Connection(_, target) | Self::Named { contact: target, .. } => {
+                target
+            }
+            Self::Address(..) => TargetHash::NONE,
         }
     }
 
-    /// The callee's side that a token names, whether or not the token is ours.
+    /// Callee's side in a mark, which is not verified.
     pub(crate) fn written_callee(token: &[u8]) -> Option<Self> {
         read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee)| callee)
     }
 
     fn write(self, out: &mut Vec<u8>) {
         match self {
-            Self::Contact(place) => {
+            Self::Contact(target) => {
                 out.push(b'p');
-                write_hex(out, u64::from(place.0), 8);
+                write_hex(out, u64::from(target.0), 8);
             }
             Self::Named { name, contact } => {
                 out.push(b'n');
                 write_hex(out, u64::from(name.0), 8);
                 write_hex(out, u64::from(contact.0), 8);
             }
-            Self::Connection(connection, place) => {
+            Self::Connection(connection, target) => {
                 write_hex(out, connection.0, 1);
                 out.push(b'p');
-                write_hex(out, u64::from(place.0), 8);
+                write_hex(out, u64::from(target.0), 8);
             }
             Self::Address(listener, remote) => {
                 out.push(b'u');
@@ -144,17 +147,17 @@ impl Side {
     }
 
     fn read(text: &[u8]) -> Option<Self> {
-        if let Some(places) = text.strip_prefix(b"n") {
-            let (name, contact) = places.split_at_checked(8)?;
-            let place = |digits| Some(Place(u32::try_from(read_hex(digits)?).ok()?));
-            return Some(Self::Named { name: place(name)?, contact: place(contact)? });
+        if let Some(hashes) = text.strip_prefix(b"n") {
+            let (name, contact) = hashes.split_at_checked(8)?;
+            let target = |digits| Some(TargetHash(u32::try_from(read_hex(digits)?).ok()?));
+            return Some(Self::Named { name: target(name)?, contact: target(contact)? });
         }
         let Some(address) = text.strip_prefix(b"u") else {
             let at = text.iter().position(|&byte| byte == b'p')?;
-            let place = Place(u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?);
+            let target = TargetHash(u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?);
             return match text.get(..at)? {
-                [] => Some(Self::Contact(place)),
-                number => Some(Self::Connection(ConnectionId(read_hex(number)?), place)),
+                [] => Some(Self::Contact(target)),
+                number => Some(Self::Connection(ConnectionId(read_hex(number)?), target)),
             };
         };
         let (listener, address) = address.split_at_checked(2)?;
@@ -174,8 +177,8 @@ impl Side {
 }
 
 impl Token {
-    /// Appends the parameter's value, made at `made_s` seconds since the epoch. `message` is the request that begins the
-    /// dialog, or a response to it.
+    /// Appends the value of the parameter, created at `made_s` seconds since the epoch. `message` is the request that
+    /// begins the dialog, or a response to it.
     pub(crate) fn write(self, key: &[u8; 16], message: &Message<'_>, made_s: u64, out: &mut Vec<u8>) {
         let start = out.len();
         write_hex(out, 0, 16);
@@ -191,14 +194,14 @@ impl Token {
         }
         let sides = out.get(start + 16..).unwrap_or_default();
         let digits = hex16(mac(key, message, message.from(), message.to(), sides));
-        if let Some(place) = out.get_mut(start..start + 16) {
-            place.copy_from_slice(&digits);
+        if let Some(mac) = out.get_mut(start..start + 16) {
+            mac.copy_from_slice(&digits);
         }
     }
 }
 
 impl Mark {
-    /// What the token of `uri`, which is ours, says of `message`; `None` when it is not for this dialog.
+    /// Verifies the mark in `uri`, which is a URI of this server; `None` if it is not valid for the dialog of `message`.
     pub(crate) fn read(key: &[u8; 16], message: &Message<'_>, uri: &Uri<'_>) -> Option<Self> {
         let (given, covered) = uri.params().value(TOKEN)?.split_at_checked(16)?;
         let id = read_hex(given)?;
@@ -218,7 +221,7 @@ impl Mark {
         is_from_callee.then_some(Self::Dialog { to: caller, from: callee, id, made_s })
     }
 
-    /// True while it is not older than `lifetime`. A clock that was set back does not end a dialog.
+    /// True if the mark is not older than `lifetime`. A clock that was set back does not end a dialog.
     pub(crate) fn is_younger_than(self, now: Instant, lifetime: core::time::Duration) -> bool {
         let (Self::Dialog { made_s, .. } | Self::Accepted { made_s }) = self;
         now.as_secs().abs_diff(made_s) <= lifetime.as_secs()
@@ -255,7 +258,7 @@ fn mac(
 
 const ACCEPTED: &[u8] = b".a";
 
-/// Good until the year 2106.
+/// Sufficient until the year 2106.
 const TIME_DIGITS: usize = 8;
 
 #[cfg(test)]
@@ -278,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn each_side_reads_the_way_to_the_other() {
+    fn each_side_gets_the_address_of_the_other() {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
-            Side::Contact(Place::NONE),
-            Side::Named { name: Place(1), contact: Place(u32::MAX) },
-            Side::Connection(ConnectionId(1), Place(7)),
-            Side::Connection(ConnectionId(u64::MAX), Place(u32::MAX)),
+            Side::Contact(TargetHash::NONE),
+            Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX) },
+            Side::Connection(ConnectionId(1), TargetHash(7)),
+            Side::Connection(ConnectionId(u64::MAX), TargetHash(u32::MAX)),
             address("198.51.100.7:31337"),
             address("[2001:db8::7]:1"),
             address("0.0.0.1:65535"),
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_of_token_is_not_taken_for_another() {
+    fn the_kinds_of_marks_are_distinguished() {
         let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         let mut token = Vec::new();

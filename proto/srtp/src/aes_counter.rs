@@ -15,10 +15,10 @@ pub(crate) enum AesCounter {
 }
 
 impl AesCounter {
-    /// With the key length of `suite`.
+    /// Expands a key of the length that `suite` needs.
     ///
     /// # Errors
-    /// The key has another length.
+    /// [`KeyError::KeyLength`] for a key of another length.
     pub(crate) fn new(suite: CryptoSuite, key: &[u8]) -> Result<Self, KeyError> {
         let expected = suite.key_bytes();
         let cipher = match expected {
@@ -29,7 +29,7 @@ impl AesCounter {
         cipher.map_err(|_| KeyError::KeyLength { expected })
     }
 
-    /// Adds the key stream that begins at this counter block.
+    /// XORs `data` with the key stream that begins at this counter block.
     pub(crate) fn apply(&self, counter_block: u128, data: &mut [u8]) {
         match self {
             Self::Aes128(cipher) => apply(cipher, counter_block, data),

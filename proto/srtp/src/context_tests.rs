@@ -1,4 +1,4 @@
-//! Contexts with packets that are right, wrong, early, late, twice or too many.
+//! SRTP contexts with valid, modified, early, late, duplicated and excess packets.
 //!
 //! Tested: every suite both ways with CSRCs, extensions and MKIs; every bit of a packet; every length from 0 to 60;
 //! truncations; replays; limits of SSRCs, keys and lifetimes; the E flag; several keys.
@@ -87,7 +87,7 @@ fn every_suite_protects_every_shape_of_packet() {
 }
 
 #[test]
-fn no_changed_bit_passes_and_none_changes_anything() {
+fn a_packet_with_any_flipped_bit_is_rejected_and_changes_no_state() {
     for suite in CryptoSuite::ALL {
         let (mut sender, mut receiver) = contexts(suite, &[1, 2]);
         for sequence in [10, 11] {
@@ -120,7 +120,7 @@ fn no_changed_bit_passes_and_none_changes_anything() {
 }
 
 #[test]
-fn short_packets_and_noise_are_refused_without_a_trace() {
+fn short_and_random_packets_are_rejected_and_change_no_state() {
     let mut rng = Rng::new(&Seed::from_number(3));
     for suite in CryptoSuite::ALL {
         for mki in [&[][..], &[0], &[1, 2, 3, 4], &[1; 45]] {
@@ -156,7 +156,7 @@ fn short_packets_and_noise_are_refused_without_a_trace() {
 }
 
 #[test]
-fn a_packet_is_taken_once_and_an_old_one_never() {
+fn a_packet_is_accepted_once_and_one_behind_the_window_never() {
     let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80, &[]);
     let packets: Vec<Vec<u8>> =
         (0..70).map(|sequence| protect_rtp(&mut sender, &rtp(SSRC, sequence, &[1]))).collect();
@@ -211,7 +211,7 @@ fn a_change_of_ssrc_and_back_keeps_both_counters() {
 }
 
 #[test]
-fn one_ssrc_too_many_is_refused_and_counted() {
+fn an_ssrc_beyond_the_limit_is_rejected_and_counted() {
     let suite = CryptoSuite::AesCm128HmacSha1_80;
     let settings = SrtpSettings { ssrcs_max: 2, ..SrtpSettings::default() };
     let mut sender = SrtpSender::new(suite, &key(suite, &[])).unwrap();
@@ -266,7 +266,7 @@ fn a_key_protects_no_more_packets_than_its_lifetime() {
 }
 
 #[test]
-fn no_index_is_used_beyond_the_last() {
+fn no_index_above_the_maximum_is_used() {
     for suite in [CryptoSuite::AesCm128HmacSha1_80, CryptoSuite::AeadAes128Gcm] {
         let (mut sender, mut receiver) = contexts(suite, &[]);
         sender.set_highest_index(SSRC, SRTP_PACKETS_MAX - 2);
@@ -285,7 +285,7 @@ fn no_index_is_used_beyond_the_last() {
 }
 
 #[test]
-fn the_e_flag_is_what_was_agreed_on() {
+fn the_e_flag_must_match_the_negotiated_encryption() {
     for suite in
         [CryptoSuite::AesCm128HmacSha1_80, CryptoSuite::AesCm192HmacSha1_32, CryptoSuite::AeadAes256Gcm]
     {
@@ -311,7 +311,7 @@ fn the_e_flag_is_what_was_agreed_on() {
 }
 
 #[test]
-fn several_keys_are_told_apart_by_their_identifiers() {
+fn several_keys_are_selected_by_their_identifiers() {
     let suite = CryptoSuite::AesCm128HmacSha1_80;
     let keys: Vec<MasterKey> =
         (0..10u8).map(|number| MasterKey { key: vec![number; 16], ..key(suite, &[0, number]) }).collect();
@@ -330,11 +330,11 @@ fn several_keys_are_told_apart_by_their_identifiers() {
     let mut stranger = SrtpSender::new(suite, &keys[9]).unwrap();
     let mut packet = protect_rtp(&mut stranger, &rtp(SSRC, 20, &[1]));
     assert_eq!(receiver.unprotect_rtp(&mut packet), Err(UnprotectError::UnknownMki));
-    assert!(!receiver.is_keyed_by(suite, &keys[0]), "it has other keys too");
+    assert!(!receiver.is_keyed_by(suite, &keys[0]), "it has more keys");
 }
 
 #[test]
-fn keys_that_do_not_fit_make_no_context() {
+fn keys_of_a_wrong_length_are_rejected() {
     let suite = CryptoSuite::AesCm192HmacSha1_80;
     let good = key(suite, &[]);
     let error = |key: MasterKey| SrtpSender::new(suite, &key).err();
@@ -357,7 +357,7 @@ fn keys_that_do_not_fit_make_no_context() {
 }
 
 #[test]
-fn a_buffer_without_room_is_refused_untouched() {
+fn a_buffer_that_is_too_short_is_rejected_unchanged() {
     let (mut sender, _) = contexts(CryptoSuite::AesCm128HmacSha1_80, &[1, 2, 3, 4]);
     let packet = rtp(SSRC, 1, &[1; 20]);
     let mut buffer = packet.clone();
@@ -377,7 +377,7 @@ fn a_buffer_without_room_is_refused_untouched() {
 }
 
 #[test]
-fn every_step_is_told_to_the_probe() {
+fn the_probe_is_called_after_every_step() {
     struct Steps(Vec<Step>);
     impl Probe for Steps {
         fn ended(&mut self, step: Step) {

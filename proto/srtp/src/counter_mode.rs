@@ -10,17 +10,17 @@ use sha1::Sha1;
 /// Encryption and authentication under one set of session keys.
 pub(crate) struct CounterMode {
     cipher: AesCounter,
-    /// The session salt at the place of the counter block.
+    /// Session salt, aligned to the counter block.
     salt: u128,
-    /// Has absorbed the key.
+    /// HMAC state after the key.
     mac: Hmac<Sha1>,
 }
 
-/// What HMAC-SHA1 makes; a tag is the beginning of it.
+/// Full output of HMAC-SHA1; a tag is its leftmost bytes.
 pub(crate) type FullTag = [u8; 20];
 
 impl CounterMode {
-    /// From session keys of `suite`.
+    /// Creates the transform from session keys of `suite`.
     pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         let key = keys.encryption.get(..suite.key_bytes()).unwrap_or_default();
         let mut salt = [0; 16];
@@ -37,11 +37,13 @@ impl CounterMode {
 
     /// Encrypts or decrypts the payload of the packet with this SSRC and index.
     pub(crate) fn apply(&self, ssrc: u32, index: u64, payload: &mut [u8]) {
-        // RFC 3711 §4.1.1: the SSRC and the index mixed into the salt, and 16 bits for the blocks of the packet.
+        // RFC 3711 §4.1.1: IV = salt XOR SSRC · 2^64 XOR index · 2^16; the low 16 bits count the blocks of
+        // the packet.
         self.cipher.apply(self.salt ^ (u128::from(ssrc) << 64) ^ (u128::from(index) << 16), payload);
     }
 
-    /// The tag of `packet` followed by `suffix`: the rollover counter, for SRTP (RFC 3711 §4.2).
+    /// Authentication tag of `packet` followed by `suffix`, which is the rollover counter for SRTP (RFC 3711
+    /// §4.2).
     pub(crate) fn tag(&self, packet: &[u8], suffix: &[u8]) -> FullTag {
         let mut mac = self.mac.clone();
         mac.update(packet);

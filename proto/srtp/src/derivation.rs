@@ -1,10 +1,10 @@
-//! From a master key to session keys (RFC 3711 §4.3, RFC 6188 §2, RFC 7714 §11).
+//! Derivation of session keys from a master key (RFC 3711 §4.3, RFC 6188 §2, RFC 7714 §11).
 
 use crate::aes_counter::AesCounter;
 use crate::error::KeyError;
 use ringway_sdp::{CryptoSuite, MasterKey};
 
-/// What a session key is for: the label that is mixed into its derivation (RFC 3711 §4.3.1, §4.3.2).
+/// Key derivation labels of SRTP or SRTCP (RFC 3711 §4.3.1, §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) encryption: u8,
@@ -13,28 +13,26 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// For SRTP.
     pub(crate) const RTP: Self = Self { encryption: 0, authentication: 1, salt: 2 };
-    /// For SRTCP.
     pub(crate) const RTCP: Self = Self { encryption: 3, authentication: 4, salt: 5 };
 }
 
-/// The keys of one direction of SRTP or SRTCP.
+/// Session keys of one direction of SRTP or SRTCP.
 #[derive(Clone)]
 pub(crate) struct SessionKeys {
-    /// The first `CryptoSuite::key_bytes` of it.
+    /// Session encryption key, in the first `CryptoSuite::key_bytes` bytes.
     pub(crate) encryption: [u8; 32],
-    /// HMAC-SHA1's key; AEAD suites have none.
+    /// Key of HMAC-SHA1; unused with AEAD suites.
     pub(crate) authentication: [u8; 20],
-    /// The first `CryptoSuite::salt_bytes` of it.
+    /// Session salt, in the first `CryptoSuite::salt_bytes` bytes.
     pub(crate) salt: [u8; 14],
 }
 
 impl SessionKeys {
-    /// Derives them, once for the key's whole life (a key derivation rate of 0).
+    /// Derives the session keys once for the life of the master key (key derivation rate 0).
     ///
     /// # Errors
-    /// Key or salt is not as long as the suite says.
+    /// The key or the salt does not have the length that the suite needs.
     pub(crate) fn derive(suite: CryptoSuite, master: &MasterKey, labels: Labels) -> Result<Self, KeyError> {
         let salt = master_salt(suite, &master.salt)?;
         let function = AesCounter::new(suite, &master.key)?;
@@ -50,15 +48,15 @@ impl SessionKeys {
     }
 }
 
-/// The pseudo-random function: AES in counter mode over zeros, begun at the salt with the label mixed in seven bytes
-/// from its end (RFC 3711 §4.3.3).
+/// Pseudo-random function: AES in counter mode over zeros. The first counter block is the salt with the label
+/// XORed into the byte seven bytes from its end (RFC 3711 §4.3.3).
 fn derive(function: &AesCounter, salt: u128, label: u8, out: &mut [u8]) {
     out.fill(0);
     function.apply(salt ^ (u128::from(label) << 64), out);
 }
 
-/// The master salt at the place of the counter block: 112 bits above the 16 of the counter. The 96 bits of an AEAD
-/// suite's stand at its beginning (RFC 7714 §11).
+/// Master salt, aligned to the counter block: 112 bits above the 16 bits of the counter. The 96 bits of an
+/// AEAD suite's salt are its most significant bits (RFC 7714 §11).
 fn master_salt(suite: CryptoSuite, salt: &[u8]) -> Result<u128, KeyError> {
     let expected = suite.salt_bytes();
     let mut block = [0; 16];
@@ -73,7 +71,7 @@ fn master_salt(suite: CryptoSuite, salt: &[u8]) -> Result<u128, KeyError> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Any label, any length: for the vectors.
+    /// Derives with any label and any length, for the test vectors.
     pub(crate) fn derive_any(suite: CryptoSuite, key: &[u8], salt: &[u8], label: u8, out: &mut [u8]) {
         let salt = master_salt(suite, salt).unwrap();
         derive(&AesCounter::new(suite, key).unwrap(), salt, label, out);

@@ -1,27 +1,27 @@
-//! Why a key or a packet is not taken.
+//! Errors of keys and packets.
 
 use core::fmt;
 
-/// Why a master key makes no context.
+/// Reason why a master key is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key is not as long as the suite says.
+    /// The key does not have the length that the suite needs.
     KeyLength {
-        /// Bytes the suite needs.
+        /// Length that the suite needs, in bytes.
         expected: usize,
     },
-    /// The salt is not as long as the suite says.
+    /// The salt does not have the length that the suite needs.
     SaltLength {
-        /// Bytes the suite needs.
+        /// Length that the suite needs, in bytes.
         expected: usize,
     },
     /// The MKI is longer than [`MKI_BYTES_MAX`](ringway_sdp::MKI_BYTES_MAX).
     MkiTooLong,
-    /// The lifetime is 0, or more than the suite allows (RFC 4568 §6.1).
+    /// The lifetime is 0 or above the suite's maximum (RFC 4568 §6.1).
     Lifetime,
-    /// Several keys need MKIs that differ, all of one length above 0 (RFC 4568 §6.1).
+    /// With several keys, the MKIs must differ and have one length above 0 (RFC 4568 §6.1).
     MkiMismatch,
-    /// The receiver holds [`MASTER_KEYS_MAX`](ringway_sdp::MASTER_KEYS_MAX) keys.
+    /// The receiver already holds [`MASTER_KEYS_MAX`](ringway_sdp::MASTER_KEYS_MAX) keys.
     TooManyKeys,
 }
 
@@ -42,24 +42,24 @@ impl fmt::Display for KeyError {
 
 impl core::error::Error for KeyError {}
 
-/// Why a packet was not protected; nothing of the context or of the packet has changed.
+/// Reason why a packet was not protected. Context and packet are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectError {
-    /// It is no RTP or RTCP packet: too short, another version, or a header longer than the packet.
+    /// Not an RTP or RTCP packet: too short, another version, or a header longer than the packet.
     Malformed,
-    /// It is, or would become, longer than [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX).
+    /// The packet is, or would become, longer than [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX).
     TooLong,
-    /// The buffer has no room for the tag and the MKI behind the packet.
+    /// The buffer is too short for the packet with its tag and MKI.
     NoRoom {
-        /// Bytes the buffer must have.
+        /// Length that the buffer must have, in bytes.
         needed: usize,
     },
-    /// This sequence number has been sent already, or lies too far back to know: its key stream must not be used
-    /// again (RFC 3711 §9.1, RFC 7714 §8.4).
+    /// The sequence number was used before, or is behind the replay window, so that it may have been. The key
+    /// stream must not be reused (RFC 3711 §9.1, RFC 7714 §8.4).
     Repeated,
-    /// The key has protected as many packets as it may: a new one must be agreed on (RFC 3711 §9.2).
+    /// The key has protected its maximum number of packets; a new key must be negotiated (RFC 3711 §9.2).
     LifetimeOver,
-    /// The context follows as many SSRCs as it may.
+    /// The context already tracks the maximum number of SSRCs.
     TooManySsrcs,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for ProtectError {
             Self::TooLong => f.write_str("the packet is too long for SRTP"),
             Self::NoRoom { needed } => write!(f, "the protected packet needs a buffer of {needed} bytes"),
             Self::Repeated => f.write_str("the sequence number was sent before"),
-            Self::LifetimeOver => f.write_str("the SRTP key is used up: agree on a new one"),
+            Self::LifetimeOver => f.write_str("the lifetime of the SRTP key is over; negotiate a new key"),
             Self::TooManySsrcs => f.write_str("too many SSRCs with one SRTP key"),
         }
     }
@@ -78,24 +78,24 @@ impl fmt::Display for ProtectError {
 
 impl core::error::Error for ProtectError {}
 
-/// Why a packet was not taken; of the context only a count has changed, and of the packet nothing.
+/// Reason why a packet was rejected. The packet is unchanged; of the context only a counter has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnprotectError {
-    /// It is too short for its header, its MKI and its tag, too long, or of another version.
+    /// Too short for header, MKI and tag, too long, or of another version.
     Malformed,
-    /// No key of ours has its MKI.
+    /// No key of this context has the packet's MKI.
     UnknownMki,
-    /// It was received before (RFC 3711 §3.3.2).
+    /// The packet was received before (RFC 3711 §3.3.2).
     Replayed,
-    /// It lies behind the replay window, so that nobody knows whether it was received before (RFC 3711 §3.3.2).
+    /// The index is behind the replay window (RFC 3711 §3.3.2).
     TooOld,
-    /// The tag is not what the key makes of the packet.
+    /// The tag does not match the packet.
     AuthenticationFailed,
-    /// It says that it is encrypted where the session's RTCP is not, or the other way round (RFC 4568 §6.3.2).
+    /// The E flag does not match the negotiated SRTCP encryption (RFC 4568 §6.3.2).
     WrongEncryption,
-    /// Its key has protected as many packets as it may (RFC 4568 §6.1).
+    /// The key has protected its maximum number of packets (RFC 4568 §6.1).
     LifetimeOver,
-    /// It has a new SSRC, and the context follows as many as it may.
+    /// The SSRC is new, and the context already tracks the maximum number of SSRCs.
     TooManySsrcs,
 }
 
@@ -107,8 +107,8 @@ impl fmt::Display for UnprotectError {
             Self::Replayed => "the packet was received before",
             Self::TooOld => "the packet is older than the replay window",
             Self::AuthenticationFailed => "the packet's authentication failed",
-            Self::WrongEncryption => "the packet's RTCP encryption is not what was agreed on",
-            Self::LifetimeOver => "the packet's key is used up",
+            Self::WrongEncryption => "the packet's RTCP encryption is not the negotiated one",
+            Self::LifetimeOver => "the lifetime of the packet's key is over",
             Self::TooManySsrcs => "too many SSRCs with one SRTP key",
         })
     }

@@ -5,13 +5,13 @@ use crate::error::KeyError;
 use aes_gcm::{AeadInOut, Aes128Gcm, Aes256Gcm, KeyInit};
 use ringway_sdp::CryptoSuite;
 
-/// Bytes of the tag (RFC 7714 §13.2).
+/// Length of the tag in bytes (RFC 7714 §13.2).
 pub(crate) const TAG_BYTES: usize = 16;
 
 /// Encryption and authentication under one session key.
 pub(crate) struct Gcm {
     cipher: Cipher,
-    /// The session salt, in the low 96 bits.
+    /// Session salt, in the low 96 bits.
     salt: u128,
 }
 
@@ -21,7 +21,7 @@ enum Cipher {
 }
 
 impl Gcm {
-    /// From session keys of `suite`.
+    /// Creates the cipher from session keys of `suite`.
     pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         let expected = suite.key_bytes();
         let key = keys.encryption.get(..expected).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Gcm {
         Ok(Self { cipher, salt: u128::from_be_bytes(salt) })
     }
 
-    /// Encrypts `text` and returns the tag over it and the associated data; None when something is too long.
+    /// Encrypts `text` and returns the tag over it and the associated data; `None` if an input is too long.
     pub(crate) fn seal(
         &self,
         ssrc: u32,
@@ -51,7 +51,7 @@ impl Gcm {
         tag.ok().map(Into::into)
     }
 
-    /// Decrypts `text` if the tag is right; None, and nothing changed, if it is not.
+    /// Decrypts `text` if the tag is valid; otherwise returns `None` and leaves `text` unchanged.
     pub(crate) fn open(
         &self,
         ssrc: u32,
@@ -69,7 +69,8 @@ impl Gcm {
         .ok()
     }
 
-    /// RFC 7714 §8.1, §9.1: two zero bytes, the SSRC and 48 bits of index, mixed into the salt.
+    /// Initialisation vector: two zero bytes, SSRC and 48-bit index, XORed with the salt (RFC 7714 §8.1,
+    /// §9.1).
     fn iv(&self, ssrc: u32, index: u64) -> [u8; 12] {
         let block = (self.salt ^ (u128::from(ssrc) << 48) ^ u128::from(index)).to_be_bytes();
         let mut iv = [0; 12];

@@ -1,24 +1,24 @@
 //! The packet index: rollover counter and sequence number in 48 bits (RFC 3711 §3.3.1).
 
-/// The first index that does not exist.
+/// Upper limit of packet indices, exclusive.
 pub(crate) const INDEX_END: u64 = 1 << 48;
 
-/// Half of the sequence numbers: what is further away than this is nearer on the other side.
+/// Half of the sequence number space.
 const HALF: u16 = 1 << 15;
 
-/// Why no index fits.
+/// Reason why no index can be estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexError {
-    /// It would lie before the stream's first.
+    /// The index would be before the first one of the stream.
     BeforeStart,
     /// The rollover counter would overflow.
     Overflow,
 }
 
-/// The index of the packet with `sequence`, when `highest` is the highest authentic one so far.
+/// Estimates the index of the packet with `sequence`; `highest` is the highest authenticated index so far.
 ///
-/// RFC 3711 §3.3.1: of the candidates with the rollover counter as it is, one less and one more, the nearest; where
-/// two are equally near, the one with the counter as it is (Appendix A).
+/// RFC 3711 §3.3.1: the nearest of the candidates with the current rollover counter, one less and one more.
+/// Of two equally near candidates, the one with the current counter (Appendix A).
 pub(crate) fn estimate(highest: u64, sequence: u16) -> Result<u64, IndexError> {
     let ahead = sequence.wrapping_sub(highest as u16);
     let same_rollover = (highest & !0xffff) | u64::from(sequence);
@@ -37,7 +37,7 @@ pub(crate) fn estimate(highest: u64, sequence: u16) -> Result<u64, IndexError> {
 mod tests {
     use super::*;
 
-    /// Appendix A of RFC 3711, in its own words; None where the counter would leave its range.
+    /// Literal transcription of RFC 3711 Appendix A; `None` if the counter would leave its range.
     fn appendix_a(roc: u32, s_l: u16, sequence: u16) -> Option<u64> {
         let (s, seq) = (i64::from(s_l), i64::from(sequence));
         let v = if s < 32_768 {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_that_of_appendix_a() {
+    fn the_estimate_agrees_with_appendix_a() {
         let edges = [0, 1, 2, 100, 32_766, 32_767, 32_768, 32_769, 32_770, 65_434, 65_534, 65_535];
         for roc in [0, 1, 7, u32::MAX - 1, u32::MAX] {
             for s_l in edges {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn no_index_lies_outside_its_range() {
+    fn every_estimated_index_is_in_range() {
         assert_eq!(estimate(5, 65_000), Err(IndexError::BeforeStart));
         assert_eq!(estimate(INDEX_END - 1, 0), Err(IndexError::Overflow));
     }

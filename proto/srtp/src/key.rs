@@ -1,4 +1,4 @@
-//! A master key at work: its session keys, its identifier and its lifetime.
+//! A master key in use: session keys, identifier and lifetime.
 
 use crate::SRTCP_PACKETS_MAX;
 use crate::counter_mode::CounterMode;
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use subtle::ConstantTimeEq;
 
-/// What one master key protects packets with.
+/// Session keys, MKI and remaining lifetimes of one master key.
 pub(crate) struct Key {
     suite: CryptoSuite,
     master: MasterKey,
@@ -19,13 +19,13 @@ pub(crate) struct Key {
     pub(crate) rtcp_use: Lifetime,
 }
 
-/// The session keys of SRTP or of SRTCP.
+/// Packet transform with the session keys of SRTP or of SRTCP.
 pub(crate) enum Cipher {
     CounterMode(Box<CounterMode>),
     Gcm(Box<Gcm>),
 }
 
-/// How often a key was used, and may be.
+/// Number of packets that a key has protected, and its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     used: u64,
@@ -36,7 +36,7 @@ impl Key {
     /// Derives the session keys.
     ///
     /// # Errors
-    /// The key does not fit the suite, or its lifetime or MKI is out of range.
+    /// The key does not match the suite, or its lifetime or MKI is out of range.
     pub(crate) fn new(suite: CryptoSuite, master: &MasterKey) -> Result<Self, KeyError> {
         if master.mki.len() > MKI_BYTES_MAX {
             return Err(KeyError::MkiTooLong);
@@ -55,26 +55,25 @@ impl Key {
         })
     }
 
-    /// True when `master` would protect packets just as this key does; its lifetime does not matter.
+    /// True if `master` gives the same keys and MKI; the lifetime is not compared.
     pub(crate) fn is(&self, suite: CryptoSuite, master: &MasterKey) -> bool {
         let same = self.master.key.ct_eq(&master.key) & self.master.salt.ct_eq(&master.salt);
         self.suite == suite && self.master.mki == master.mki && bool::from(same)
     }
 
-    /// The identifier its packets carry; empty: none.
+    /// Master key identifier of the packets; empty if they carry none.
     #[inline]
     pub(crate) fn mki(&self) -> &[u8] {
         &self.master.mki
     }
 
-    /// The suite it was made for.
     pub(crate) fn suite(&self) -> CryptoSuite {
         self.suite
     }
 }
 
 impl Cipher {
-    /// From session keys of `suite`.
+    /// Creates the transform from session keys of `suite`.
     pub(crate) fn new(suite: CryptoSuite, keys: &SessionKeys) -> Result<Self, KeyError> {
         if suite.is_aead() {
             Ok(Self::Gcm(Box::new(Gcm::new(suite, keys)?)))
@@ -89,25 +88,26 @@ impl Lifetime {
         Self { used: 0, most }
     }
 
-    /// One packet more.
+    /// Counts one packet.
     #[inline]
     pub(crate) fn spend(&mut self) {
         self.used += 1;
     }
 
-    /// How many packets may follow.
+    /// Number of packets that the key may still protect.
     #[inline]
     pub(crate) fn left(self) -> u64 {
         self.most.saturating_sub(self.used)
     }
 }
 
-/// Bytes of the tag behind an SRTP packet.
+/// Length of the tag of an SRTP packet in bytes.
 pub(crate) fn rtp_tag_bytes(suite: CryptoSuite) -> usize {
     usize::from(suite.tag_bits() / 8)
 }
 
-/// Bytes of the tag of an SRTCP packet: never shortened to 32 bits (RFC 3711 §3.4, RFC 4568 §6.2.2).
+/// Length of the tag of an SRTCP packet in bytes; never shortened to 32 bits (RFC 3711 §3.4, RFC 4568
+/// §6.2.2).
 pub(crate) fn rtcp_tag_bytes(suite: CryptoSuite) -> usize {
     if suite.is_aead() { gcm::TAG_BYTES } else { 10 }
 }
@@ -116,7 +116,7 @@ pub(crate) fn rtcp_tag_bytes(suite: CryptoSuite) -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// A key whose session keys, of SRTP and SRTCP alike, are given instead of derived: for the vectors.
+    /// Creates a key from given session keys, used for SRTP and SRTCP alike, for the test vectors.
     pub(crate) fn of_session_keys(suite: CryptoSuite, keys: &SessionKeys) -> Key {
         Key {
             suite,

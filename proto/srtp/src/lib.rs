@@ -63,9 +63,9 @@ pub use receiver::{SrtpCounts, SrtpReceiver};
 pub use sender::SrtpSender;
 pub use settings::{RtcpEncryption, SrtpSettings};
 
-/// The longest packet that is taken, in bytes: what a UDP datagram can carry. It also keeps counter mode far from the
-/// 2^16 blocks that one packet's key stream has (RFC 3711 §4.1.1).
+/// Maximum length of a packet in bytes: the maximum of a UDP datagram. It also keeps counter mode well below
+/// the 2^16 blocks of one packet's key stream (RFC 3711 §4.1.1).
 pub const PACKET_BYTES_MAX: usize = 65_535;
 
-/// SRTCP packets that a master key protects at most (RFC 3711 §9.2).
+/// Maximum number of SRTCP packets that a master key protects (RFC 3711 §9.2).
 pub const SRTCP_PACKETS_MAX: u64 = 1 << 31;

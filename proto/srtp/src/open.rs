@@ -1,6 +1,6 @@
-//! How a protected packet is laid out, from the receiver's side.
+//! Authentication and decryption of packets.
 //!
-//! A packet that is not authentic is left as it was.
+//! A packet that is not authentic is left unchanged.
 
 use crate::PACKET_BYTES_MAX;
 use crate::counter_mode::CounterMode;
@@ -14,11 +14,11 @@ use crate::settings::RtcpEncryption;
 use ringway_sdp::CryptoSuite;
 use subtle::ConstantTimeEq;
 
-/// Where the parts behind the packet are. Counter mode: (index,) MKI, tag. AEAD: tag, (index,) MKI.
+/// Offsets of the fields behind the packet. Counter mode: (index,) MKI, tag. AEAD: tag, (index,) MKI.
 pub(crate) struct Tail {
-    /// Where the packet itself ends.
+    /// End of the RTP or RTCP packet.
     pub(crate) body: usize,
-    /// SRTCP's word of E flag and index.
+    /// Offset of the word with the E flag and the SRTCP index.
     pub(crate) index_at: usize,
     pub(crate) mki_at: usize,
     pub(crate) mki_bytes: usize,
@@ -26,10 +26,10 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// In a packet of `len` bytes.
+    /// Computes the offsets for a packet of `len` bytes.
     ///
     /// # Errors
-    /// The packet is too long, or too short for its tail.
+    /// The packet is too long, or too short for the fields behind it.
     #[inline]
     pub(crate) fn of(
         len: usize,
@@ -53,7 +53,7 @@ impl Tail {
     }
 }
 
-/// Decrypts an SRTP packet if it is authentic under this index; false if it is not.
+/// Decrypts an SRTP packet if it is authentic under this index; returns false otherwise.
 #[inline]
 pub(crate) fn open_rtp(
     cipher: &Cipher,
@@ -74,7 +74,7 @@ pub(crate) fn open_rtp(
     .is_some()
 }
 
-/// Decrypts an SRTCP packet if it is authentic; false if it is not.
+/// Decrypts an SRTCP packet if it is authentic; returns false otherwise.
 pub(crate) fn open_rtcp(
     cipher: &Cipher,
     packet: &mut [u8],
@@ -152,7 +152,8 @@ fn open_rtcp_aead(
             cipher.open(ssrc, index, &associated, text, tag)
         }
         RtcpEncryption::AuthenticatedOnly => {
-            // The tag stands between the two parts of the associated data: the second one takes its place meanwhile.
+            // The tag is between the two parts of the associated data: the second part is moved there for the
+            // check.
             let tag = *tag;
             let associated = packet.get_mut(..tail.body + RTCP_INDEX_BYTES)?;
             associated.get_mut(tail.body..)?.copy_from_slice(&word);
@@ -163,7 +164,7 @@ fn open_rtcp_aead(
     }
 }
 
-/// Compares a tag with what was received, in a time that does not tell how much of it is right.
+/// Compares a computed tag with the received one in constant time.
 #[inline]
 fn check(full: &[u8], received: &[u8]) -> Option<()> {
     let wanted = full.get(..received.len())?;

@@ -1,24 +1,24 @@
-//! The few fields of a header that SRTP needs (RFC 3711 §3.1, §3.4).
+//! Header fields of RTP and RTCP that SRTP reads (RFC 3711 §3.1, §3.4).
 
-/// What SRTP reads of an RTP packet.
+/// Fields of an RTP header that SRTP uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RtpHeader {
     pub(crate) ssrc: u32,
     pub(crate) sequence: u16,
-    /// Where the header, its CSRCs and its extension end.
+    /// Offset of the payload: the end of header, CSRCs and extension.
     pub(crate) payload_at: usize,
 }
 
-/// The part of an RTCP packet that is never encrypted: its first header and SSRC, in bytes.
+/// Length of the part of an RTCP packet that is never encrypted (first header and SSRC), in bytes.
 pub(crate) const RTCP_CLEAR_BYTES: usize = 8;
 
-/// The word with the E flag and the index behind an SRTCP packet, in bytes.
+/// Length of the word with the E flag and the index behind an SRTCP packet, in bytes.
 pub(crate) const RTCP_INDEX_BYTES: usize = 4;
 
-/// The E flag of that word.
+/// E flag of that word.
 pub(crate) const ENCRYPTED_FLAG: u32 = 1 << 31;
 
-/// Reads an RTP header; None when it is of another version or longer than the packet.
+/// Reads an RTP header; `None` if the version is not 2 or the header is longer than the packet.
 #[inline]
 pub(crate) fn rtp_header(packet: &[u8]) -> Option<RtpHeader> {
     let [first, _, sequence_high, sequence_low, _, _, _, _, ssrc @ ..] = packet.first_chunk::<12>()?;
@@ -35,7 +35,7 @@ pub(crate) fn rtp_header(packet: &[u8]) -> Option<RtpHeader> {
     (payload_at <= packet.len()).then_some(RtpHeader { ssrc, sequence, payload_at })
 }
 
-/// The SSRC of an RTCP packet's sender; None when it is of another version or too short.
+/// SSRC of the sender of an RTCP packet; `None` if the version is not 2 or the packet is too short.
 #[inline]
 pub(crate) fn rtcp_ssrc(packet: &[u8]) -> Option<u32> {
     let [first, _, _, _, ssrc @ ..] = packet.first_chunk::<RTCP_CLEAR_BYTES>()?;

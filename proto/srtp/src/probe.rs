@@ -1,33 +1,34 @@
-//! Where a driver looks at its clock.
+//! Hook for measuring the steps of protecting and unprotecting a packet.
 
 /// One step of protecting or unprotecting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The header was read, the SSRC's state found, or the tail of the packet written.
+    /// Header parsing, SSRC lookup, and writing of the fields behind the packet.
     Headers,
-    /// The index was estimated and held against the replay window, or noted there.
+    /// Index estimation, and check or update of the replay window.
     Replay,
-    /// The payload was encrypted or decrypted; with an AEAD suite authenticated too.
+    /// Encryption or decryption of the payload; with an AEAD suite also authentication.
     Encryption,
-    /// The tag was computed or compared.
+    /// Computation or comparison of the tag.
     Authentication,
 }
 
 impl Step {
-    /// Every step.
+    /// All steps.
     pub const ALL: [Self; 4] = [Self::Headers, Self::Replay, Self::Encryption, Self::Authentication];
 }
 
-/// Told when a step has ended, so that a driver can time it.
+/// Callback at the end of each step, so that a driver can measure its duration.
 ///
-/// There is no clock here. A look at a clock costs a tenth of a packet: sample one packet in many. Making a context is
-/// key derivation and nothing else, and can be timed from outside.
+/// This crate reads no clock. Reading a clock takes about a tenth of the time of a packet, so sample one
+/// packet in many. Creating a context consists of key derivation only and is measured around the call.
 pub trait Probe {
-    /// `step` has just ended; what was done since the call before belongs to it. A step may come twice for a packet.
+    /// Called when `step` has ended; the time since the previous call belongs to it. A step may occur twice
+    /// for a packet.
     fn ended(&mut self, step: Step);
 }
 
-/// Looks at nothing and costs nothing.
+/// Probe that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProbe;
 

@@ -1,4 +1,4 @@
-//! What the peer sends: checked and opened in place (RFC 3711 §3.3, the receiver's steps).
+//! Cryptographic context of the received stream: authentication and decryption in place (RFC 3711 §3.3).
 
 use crate::error::{KeyError, UnprotectError};
 use crate::index::IndexError;
@@ -8,59 +8,60 @@ use crate::packet::{ENCRYPTED_FLAG, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
 use crate::probe::{NoProbe, Probe, Step};
 use crate::replay::{ReplayWindow, Seen};
 use crate::settings::{RtcpEncryption, SrtpSettings};
-use crate::stream::{Streams, guess};
+use crate::stream::{Streams, index_candidates};
 use alloc::vec::Vec;
 use core::fmt;
 use ringway_sdp::{CryptoSuite, MASTER_KEYS_MAX, MasterKey};
 
-/// The cryptographic context of what the peer sends: its keys, and rollover counter and replay window of each of its
-/// SSRCs.
+/// Cryptographic context of the packets that the peer sends: keys, and rollover counter and replay window of
+/// each SSRC.
 ///
-/// Keep it as long as the key is the same ([`Self::is_keyed_by`]): through a hold, a re-INVITE or a new address.
+/// Keep the context as long as the key is the same ([`Self::is_keyed_by`]): through a hold, a re-INVITE or an
+/// address change.
 pub struct SrtpReceiver {
-    /// At least one; all of one suite, their MKIs of one length.
+    /// At least one key; all of one suite, with MKIs of one length.
     keys: Vec<Key>,
     streams: Streams,
     rtcp_encryption: RtcpEncryption,
     counts: SrtpCounts,
 }
 
-/// What became of the packets a receiver was given.
+/// Numbers of packets by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrtpCounts {
-    /// SRTP and SRTCP packets taken.
+    /// SRTP and SRTCP packets accepted.
     pub accepted: u64,
     /// Too short, too long or of another version.
     pub malformed: u64,
-    /// Under an unknown master key identifier.
+    /// Unknown master key identifier.
     pub unknown_mki: u64,
     /// Received before.
     pub replayed: u64,
-    /// Behind the replay window.
+    /// Index behind the replay window.
     pub too_old: u64,
-    /// Forged, damaged, or under another key.
+    /// Tag does not match: forged, damaged, or protected with another key.
     pub authentication_failed: u64,
-    /// SRTCP encrypted where it should not be, or not encrypted where it should.
+    /// SRTCP encryption differs from the negotiated one.
     pub wrong_encryption: u64,
-    /// Under a key that is used up.
+    /// Lifetime of the key is over.
     pub lifetime_over: u64,
-    /// Of one SSRC more than are followed.
+    /// SSRC beyond the maximum number of tracked ones.
     pub too_many_ssrcs: u64,
 }
 
 impl SrtpReceiver {
-    /// A context with the default settings.
+    /// Creates a context with the default settings.
     ///
     /// # Errors
-    /// The key does not fit the suite.
+    /// The key does not match the suite, or its lifetime or MKI is out of range.
     pub fn new(suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         Self::with_settings(suite, key, SrtpSettings::default())
     }
 
-    /// A context with these settings.
+    /// Creates a context with the given settings.
     ///
     /// # Errors
-    /// The key does not fit the suite.
+    /// The key does not match the suite, or its lifetime or MKI is out of range.
     pub fn with_settings(
         suite: CryptoSuite,
         key: &MasterKey,
@@ -75,10 +76,10 @@ impl SrtpReceiver {
         })
     }
 
-    /// Takes packets under this key too: it must have an MKI of the length the others have.
+    /// Adds a key of the same suite. Its MKI must differ from those of the other keys and have their length.
     ///
     /// # Errors
-    /// The key does not fit, or there are [`MASTER_KEYS_MAX`] already.
+    /// The key does not match, or the context already holds [`MASTER_KEYS_MAX`] keys.
     pub fn add_key(&mut self, key: &MasterKey) -> Result<(), KeyError> {
         let suite = self.suite();
         let fits = |held: &Key| held.mki().len() == key.mki.len() && held.mki() != key.mki;
@@ -92,14 +93,14 @@ impl SrtpReceiver {
         Ok(())
     }
 
-    /// The context for a new key of the same peer. Rollover counters count on in it (RFC 3711 §3.3.1); a peer that
-    /// starts them anew with its new key is understood too. This context stays as it is, for packets that are still on
-    /// their way.
+    /// Creates the context for a new key of the same peer. It continues the rollover counters (RFC 3711
+    /// §3.3.1) and also accepts a peer that restarts them with the new key. This context is unchanged and can
+    /// decrypt packets that are still in transit.
     ///
-    /// The key must be new: what has come under it already, the successor does not know.
+    /// The key must not have been used before: the new context has no record of packets received under it.
     ///
     /// # Errors
-    /// The key does not fit the suite.
+    /// The key does not match the suite.
     pub fn successor(&self, suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         let mut streams = self.streams.clone();
         streams.allow_restart();
@@ -111,18 +112,19 @@ impl SrtpReceiver {
         })
     }
 
-    /// Checks and decrypts the SRTP packet that fills `packet`, and returns how many bytes of it are the RTP packet.
+    /// Authenticates and decrypts an SRTP packet in place. `packet` is exactly the datagram. Returns the
+    /// length of the RTP packet in bytes.
     ///
     /// # Errors
-    /// The packet is not taken: of the context only a count has changed, of the packet nothing.
+    /// The packet is rejected: it is unchanged, and of the context only a counter has changed.
     pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         self.unprotect_rtp_probed(packet, &mut NoProbe)
     }
 
-    /// As [`Self::unprotect_rtp`]; `probe` is told when each step ends.
+    /// Same as [`Self::unprotect_rtp`]; calls `probe` at the end of each step.
     ///
     /// # Errors
-    /// As [`Self::unprotect_rtp`].
+    /// Same as [`Self::unprotect_rtp`].
     #[inline]
     pub fn unprotect_rtp_probed(
         &mut self,
@@ -134,35 +136,35 @@ impl SrtpReceiver {
         result
     }
 
-    /// Checks and decrypts the SRTCP packet that fills `packet`, and returns how many bytes of it are the RTCP
-    /// packet.
+    /// Authenticates and decrypts an SRTCP packet in place. `packet` is exactly the datagram. Returns the
+    /// length of the RTCP packet in bytes.
     ///
     /// # Errors
-    /// The packet is not taken: of the context only a count has changed, of the packet nothing.
+    /// The packet is rejected: it is unchanged, and of the context only a counter has changed.
     pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let result = self.take_rtcp(packet);
         self.counts.count(result.err());
         result
     }
 
-    /// True when this key, and no other, is the one packets are taken under: then this context must be kept, and its
-    /// rollover counters with it.
+    /// True if this key is the context's only key. Then the context must be kept, because it holds the
+    /// rollover counters.
     pub fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
         matches!(self.keys.as_slice(), [only] if only.is(suite, key))
     }
 
-    /// What protects the packets.
+    /// Crypto suite of all keys.
     pub fn suite(&self) -> CryptoSuite {
-        // There is always a key.
+        // `keys` is never empty.
         self.keys.first().map_or(CryptoSuite::AesCm128HmacSha1_80, Key::suite)
     }
 
-    /// What became of the packets so far.
+    /// Numbers of packets by result since the creation of this context.
     pub fn counts(&self) -> &SrtpCounts {
         &self.counts
     }
 
-    /// The index, rollover counter and sequence number in one, of the highest RTP packet taken with this SSRC.
+    /// Highest index (rollover counter and sequence number) of an authenticated RTP packet with this SSRC.
     pub fn highest_index(&self, ssrc: u32) -> Option<u64> {
         self.streams.at(self.streams.find(ssrc)).and_then(|stream| stream.rtp.highest())
     }
@@ -184,14 +186,15 @@ impl SrtpReceiver {
         }
         probe.ended(Step::Headers);
         let stream = self.streams.at(at);
-        let guesses = guess(stream, header.sequence);
+        let candidates = index_candidates(stream, header.sequence);
         let window = stream.map(|stream| &stream.rtp);
-        let first = guesses.first.map_err(|none| match none {
+        let first = candidates.first.map_err(|none| match none {
             IndexError::BeforeStart => UnprotectError::TooOld,
             IndexError::Overflow => UnprotectError::LifetimeOver,
         });
         let in_order = first.and_then(|index| is_new(window, index));
-        // Nothing has come under this key: nothing can be a replay, and whatever is authentic may be a new start.
+        // No packet has been received under this key: none can be a replay, and an authentic one may be a
+        // restart of the counter.
         let may_restart = stream.is_some_and(|stream| stream.rtp_may_restart);
         probe.ended(Step::Replay);
         let mut open = |index| match open_rtp(&key.rtp, packet, &header, &tail, index, probe) {
@@ -199,7 +202,7 @@ impl SrtpReceiver {
             false => Err(UnprotectError::AuthenticationFailed),
         };
         let first = if may_restart { first } else { in_order };
-        let (index, restarts) = match (first.and_then(&mut open), guesses.second) {
+        let (index, restarts) = match (first.and_then(&mut open), candidates.second) {
             (Ok(index), _) => (index, in_order.is_err()),
             (Err(error), None) => return Err(in_order.err().unwrap_or(error)),
             (Err(error), Some(second)) => match open(second) {
@@ -244,7 +247,7 @@ impl SrtpReceiver {
         }
         let stream = self.streams.at(at);
         let in_order = is_new(stream.map(|stream| &stream.rtcp), index);
-        // The same of RTCP: under a new key an index that was received under the old one may be a new start.
+        // Same for RTCP: under a new key, an index that was received under the old one may be a restart.
         let restarts = in_order.is_err() && stream.is_some_and(|stream| stream.rtcp_may_restart);
         if !restarts {
             in_order?;
@@ -262,10 +265,10 @@ impl SrtpReceiver {
         Ok(tail.body)
     }
 
-    /// Which key the packet names.
+    /// Index of the key that the packet's MKI names.
     #[inline]
     fn key_of(&self, packet: &[u8], tail: &Tail) -> Result<usize, UnprotectError> {
-        // Without an MKI there is one key.
+        // Without an MKI there is exactly one key.
         if tail.mki_bytes == 0 {
             return Ok(0);
         }
@@ -312,17 +315,17 @@ mod tests {
     use super::*;
 
     impl SrtpReceiver {
-        /// Puts a key made by a test in the place of its own.
+        /// Replaces the key.
         pub(crate) fn set_key(&mut self, key: Key) {
             self.keys = Vec::from([key]);
         }
 
-        /// As if the highest index taken with this SSRC had been this.
+        /// Sets the highest received index of this SSRC.
         pub(crate) fn set_highest_index(&mut self, ssrc: u32, index: u64) {
             self.streams.at_or_new(self.streams.find(ssrc), ssrc).unwrap().rtp.note(index);
         }
 
-        /// All state but the counts.
+        /// All state except the counters.
         pub(crate) fn state(&self) -> impl PartialEq + fmt::Debug + use<> {
             let uses = self.keys.iter().map(|key| (key.rtp_use.left(), key.rtcp_use.left()));
             (self.streams.clone(), uses.collect::<Vec<_>>())

@@ -1,40 +1,39 @@
-//! Which indices have been received (RFC 3711 §3.3.2).
+//! Replay window (RFC 3711 §3.3.2).
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// What the window says of an index.
+/// Result of checking an index against the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Not received.
     No,
-    /// Received.
     Yes,
-    /// Behind the window: nobody knows.
+    /// Behind the window.
     TooOld,
 }
 
-/// The sliding window of the last indices, a bit for each.
+/// Sliding window over the last indices, one bit each.
 ///
-/// The bits are a ring: an index has its bit at `index mod bits`, and moving ahead clears the bits passed over.
+/// The bits form a ring: an index has its bit at `index mod bits`. Advancing clears the bits that are passed
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayWindow {
-    /// The highest index noted.
+    /// Highest index received.
     highest: Option<u64>,
-    /// How many indices are remembered, the highest one among them.
+    /// Number of indices in the window, including the highest.
     size: u64,
-    /// A power of two of words, at least `size` bits.
+    /// Power-of-two number of words with at least `size` bits in total.
     words: Box<[u64]>,
 }
 
 impl ReplayWindow {
-    /// An empty window of `size` indices.
+    /// Creates an empty window of `size` indices.
     pub(crate) fn new(size: usize) -> Self {
         let words = size.div_ceil(64).next_power_of_two();
         Self { highest: None, size: size as u64, words: vec![0; words].into_boxed_slice() }
     }
 
-    /// Notes an index; one that was received or is too old changes nothing.
+    /// Marks an index as received; an index that was received or is behind the window changes nothing.
     pub(crate) fn note(&mut self, index: u64) {
         match self.highest {
             None => self.highest = Some(index),
@@ -45,19 +44,17 @@ impl ReplayWindow {
             Some(highest) if highest - index >= self.size => return,
             Some(_) => {}
         }
-        let (at, bit) = self.place(index);
+        let (at, bit) = self.bit_of(index);
         if let Some(word) = self.words.get_mut(at) {
             *word |= bit;
         }
     }
 
-    /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.highest = None;
         self.words.fill(0);
     }
 
-    /// What is known of an index.
     #[inline]
     pub(crate) fn check(&self, index: u64) -> Seen {
         match self.highest {
@@ -65,19 +62,19 @@ impl ReplayWindow {
             Some(highest) if index > highest => Seen::No,
             Some(highest) if highest - index >= self.size => Seen::TooOld,
             Some(_) => {
-                let (at, bit) = self.place(index);
+                let (at, bit) = self.bit_of(index);
                 if self.words.get(at).is_some_and(|word| word & bit != 0) { Seen::Yes } else { Seen::No }
             }
         }
     }
 
-    /// The highest index noted.
+    /// Highest index received.
     #[inline]
     pub(crate) fn highest(&self) -> Option<u64> {
         self.highest
     }
 
-    /// Clears the bits of the indices above `from` up to and with `to`.
+    /// Clears the bits of the indices above `from`, up to and including `to`.
     fn clear_between(&mut self, from: u64, to: u64) {
         if to - from >= self.words.len() as u64 * 64 {
             self.words.fill(0);
@@ -85,8 +82,8 @@ impl ReplayWindow {
         }
         let mut next = from + 1;
         while next <= to {
-            let (at, _) = self.place(next);
-            // The bits of this word that belong to indices from `next` to the word's end, or to `to`.
+            let (at, _) = self.bit_of(next);
+            // The bits of this word for the indices from `next` to the end of the word or to `to`.
             let first = next % 64;
             let last = (first + (to - next)).min(63);
             let mask = (u64::MAX << first) & (u64::MAX >> (63 - last));
@@ -97,8 +94,9 @@ impl ReplayWindow {
         }
     }
 
+    /// Word and mask of the bit of `index`.
     #[inline]
-    fn place(&self, index: u64) -> (usize, u64) {
+    fn bit_of(&self, index: u64) -> (usize, u64) {
         ((index / 64) as usize & (self.words.len() - 1), 1 << (index % 64))
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Tested: the index estimate alone against the true index (10,000 seeds), whole contexts (1,000 seeds), a stream whose
 //! first packets are lost around a wrap, loss of almost half of the sequence numbers, a new key that keeps the counter
-//! and one that does not. Not tested, because RFC 3711 §3.3.1 gives it up: more than 2^15 packets lost in a row.
+//! and one that does not. Not tested, because RFC 3711 §3.3.1 excludes it: more than 2^15 packets lost in a
+//! row.
 
-use crate::stream::{Streams, guess};
+use crate::stream::{Streams, index_candidates};
 use crate::*;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use ringway_sdp::{CryptoSuite, MasterKey};
 
 const SSRC: u32 = 0x1234_5678;
 
-/// How far packets are reordered: less than the replay window.
+/// Maximum displacement of reordered packets; less than the replay window.
 const REORDERED_PACKETS_MAX: u64 = 40;
 
 fn key(number: u8) -> MasterKey {
@@ -42,8 +43,8 @@ fn protected(sender: &mut SrtpSender, index: u64) -> Vec<u8> {
     packet
 }
 
-/// The indices that arrive, in order of arrival: bursts of packets around each of `wraps` wraps, of which 30 % are
-/// lost and 30 % arrive later than those behind them, and between the wraps long stretches that are lost whole.
+/// Indices in order of arrival: bursts of packets around each of `wraps` wraps, of which 30 % are lost and 30
+/// % arrive after later ones. The packets between the bursts are all lost.
 fn arrivals(rng: &mut Rng, wraps: u64) -> Vec<u64> {
     let mut sent: Vec<(u64, u64)> = Vec::new();
     let mut index = rng.below(1 << 15);
@@ -64,7 +65,7 @@ fn arrivals(rng: &mut Rng, wraps: u64) -> Vec<u64> {
         }
     }
     sent.sort_by_key(|&(arrives, _)| arrives);
-    // Two passes over the end of a stretch must not send an index twice.
+    // Two passes over the end of a burst must not send an index twice.
     let mut seen = alloc::collections::BTreeSet::new();
     sent.into_iter().map(|(_, index)| index).filter(|&index| seen.insert(index)).collect()
 }
@@ -77,8 +78,8 @@ fn the_estimate_is_the_true_index_in_ten_thousand_seeds() {
         let mut streams = Streams::new(1, 64);
         for index in arrivals(&mut rng, 3) {
             let at = streams.find(SSRC);
-            let guesses = guess(streams.at(at), index as u16);
-            assert_eq!(guesses.first, Ok(index), "seed {seed}");
+            let candidates = index_candidates(streams.at(at), index as u16);
+            assert_eq!(candidates.first, Ok(index), "seed {seed}");
             streams.at_or_new(at, SSRC).unwrap().rtp.note(index);
             packets += 1;
         }
@@ -87,7 +88,7 @@ fn the_estimate_is_the_true_index_in_ten_thousand_seeds() {
 }
 
 #[test]
-fn contexts_never_lose_each_other_in_a_thousand_seeds() {
+fn contexts_stay_synchronised_in_a_thousand_seeds() {
     for seed in 0..1000 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let suite = [CryptoSuite::AesCm128HmacSha1_32, CryptoSuite::AeadAes128Gcm][seed as usize % 2];
@@ -115,7 +116,7 @@ fn contexts_never_lose_each_other_in_a_thousand_seeds() {
 }
 
 #[test]
-fn a_stream_that_begins_before_a_wrap_is_understood_after_it() {
+fn a_stream_that_begins_before_a_wrap_is_decrypted_after_it() {
     for lost in [0, 1, 2, 10, 1000] {
         let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80);
         let packets: Vec<Vec<u8>> = (65_534..66_600).map(|index| protected(&mut sender, index)).collect();
@@ -127,7 +128,7 @@ fn a_stream_that_begins_before_a_wrap_is_understood_after_it() {
 }
 
 #[test]
-fn the_first_packets_of_a_stream_may_arrive_the_wrong_way_round_over_a_wrap() {
+fn the_first_packets_of_a_stream_may_be_reordered_across_a_wrap() {
     let (mut sender, mut receiver) = contexts(CryptoSuite::AesCm128HmacSha1_80);
     let [mut before, mut after] = [65_535, 65_536].map(|index| protected(&mut sender, index));
     receiver.unprotect_rtp(&mut after).unwrap();
@@ -165,7 +166,7 @@ fn a_new_key_keeps_the_counter() {
 }
 
 #[test]
-fn a_peer_that_starts_anew_with_its_new_key_is_understood() {
+fn a_peer_that_restarts_its_counter_with_a_new_key_is_accepted() {
     let suite = CryptoSuite::AesCm128HmacSha1_80;
     for (highest, first) in
         [(80_000, 80_001), (80_000, 79_990), (80_000, 70_000), (80_000, 20), (30_000, 100), (30_000, 30_000)]

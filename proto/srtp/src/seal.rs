@@ -1,4 +1,4 @@
-//! How a protected packet is laid out, from the sender's side.
+//! Encryption and authentication of packets.
 
 use crate::counter_mode::CounterMode;
 use crate::gcm::{Gcm, TAG_BYTES};
@@ -6,65 +6,67 @@ use crate::packet::{ENCRYPTED_FLAG, RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES};
 use crate::probe::{Probe, Step};
 use crate::settings::RtcpEncryption;
 
-/// Where in the packet what is.
-pub(crate) struct Part {
+/// Lengths and offsets of a packet to be protected.
+pub(crate) struct PacketLayout {
     pub(crate) payload_at: usize,
-    /// Bytes of the packet before it was protected.
+    /// Length of the unprotected packet in bytes.
     pub(crate) len: usize,
     pub(crate) ssrc: u32,
     pub(crate) index: u64,
 }
 
-/// RFC 3711 §3.1: header, encrypted payload, MKI, tag. The tag is over header, payload and rollover counter.
+/// SRTP in counter mode (RFC 3711 §3.1): header, encrypted payload, MKI, tag. The tag covers header, payload
+/// and rollover counter.
 pub(crate) fn seal_rtp(
     cipher: &CounterMode,
     packet: &mut [u8],
-    part: &Part,
+    layout: &PacketLayout,
     mki: &[u8],
     tag_bytes: usize,
     probe: &mut impl Probe,
 ) -> Option<()> {
-    cipher.apply(part.ssrc, part.index, packet.get_mut(part.payload_at..part.len)?);
+    cipher.apply(layout.ssrc, layout.index, packet.get_mut(layout.payload_at..layout.len)?);
     probe.ended(Step::Encryption);
-    let tag = cipher.tag(packet.get(..part.len)?, &rollover_counter(part.index));
-    let (mki_room, tag_room) = packet.get_mut(part.len..)?.split_at_mut_checked(mki.len())?;
+    let tag = cipher.tag(packet.get(..layout.len)?, &rollover_counter(layout.index));
+    let (mki_room, tag_room) = packet.get_mut(layout.len..)?.split_at_mut_checked(mki.len())?;
     mki_room.copy_from_slice(mki);
     tag_room.copy_from_slice(tag.get(..tag_bytes)?);
     probe.ended(Step::Authentication);
     Some(())
 }
 
-/// RFC 7714 §8.2: header, encrypted payload with its tag, MKI.
+/// SRTP with an AEAD suite (RFC 7714 §8.2): header, encrypted payload with its tag, MKI.
 pub(crate) fn seal_rtp_aead(
     cipher: &Gcm,
     packet: &mut [u8],
-    part: &Part,
+    layout: &PacketLayout,
     mki: &[u8],
     probe: &mut impl Probe,
 ) -> Option<()> {
-    let (header, rest) = packet.split_at_mut_checked(part.payload_at)?;
-    let (payload, tail) = rest.split_at_mut_checked(part.len.checked_sub(part.payload_at)?)?;
+    let (header, rest) = packet.split_at_mut_checked(layout.payload_at)?;
+    let (payload, tail) = rest.split_at_mut_checked(layout.len.checked_sub(layout.payload_at)?)?;
     let (tag_room, mki_room) = tail.split_at_mut_checked(TAG_BYTES)?;
-    tag_room.copy_from_slice(&cipher.seal(part.ssrc, part.index, header, payload)?);
+    tag_room.copy_from_slice(&cipher.seal(layout.ssrc, layout.index, header, payload)?);
     mki_room.copy_from_slice(mki);
     probe.ended(Step::Encryption);
     Some(())
 }
 
-/// RFC 3711 §3.4: packet, encrypted from its ninth byte; E flag and index; MKI; tag over all but the MKI.
+/// SRTCP in counter mode (RFC 3711 §3.4): packet, encrypted from its ninth byte; E flag and index; MKI; tag
+/// over all but the MKI.
 pub(crate) fn seal_rtcp(
     cipher: &CounterMode,
     packet: &mut [u8],
-    part: &Part,
+    layout: &PacketLayout,
     encryption: RtcpEncryption,
     mki: &[u8],
     tag_bytes: usize,
 ) -> Option<()> {
     if encryption == RtcpEncryption::Encrypted {
-        cipher.apply(part.ssrc, part.index, packet.get_mut(part.payload_at..part.len)?);
+        cipher.apply(layout.ssrc, layout.index, packet.get_mut(layout.payload_at..layout.len)?);
     }
-    let authenticated = part.len + RTCP_INDEX_BYTES;
-    packet.get_mut(part.len..authenticated)?.copy_from_slice(&index_word(encryption, part.index)?);
+    let authenticated = layout.len + RTCP_INDEX_BYTES;
+    packet.get_mut(layout.len..authenticated)?.copy_from_slice(&index_word(encryption, layout.index)?);
     let tag = cipher.tag(packet.get(..authenticated)?, &[]);
     let (mki_room, tag_room) = packet.get_mut(authenticated..)?.split_at_mut_checked(mki.len())?;
     mki_room.copy_from_slice(mki);
@@ -72,31 +74,33 @@ pub(crate) fn seal_rtcp(
     Some(())
 }
 
-/// RFC 7714 §9.2, §9.3: packet, encrypted from its ninth byte or not at all; tag; E flag and index; MKI.
+/// SRTCP with an AEAD suite (RFC 7714 §9.2, §9.3): packet, encrypted from its ninth byte or not at all; tag;
+/// E flag and index; MKI.
 pub(crate) fn seal_rtcp_aead(
     cipher: &Gcm,
     packet: &mut [u8],
-    part: &Part,
+    layout: &PacketLayout,
     encryption: RtcpEncryption,
     mki: &[u8],
 ) -> Option<()> {
-    let word = index_word(encryption, part.index)?;
+    let word = index_word(encryption, layout.index)?;
     let tag = match encryption {
         RtcpEncryption::Encrypted => {
-            let (clear, text) = packet.get_mut(..part.len)?.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
+            let (clear, text) = packet.get_mut(..layout.len)?.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
             let mut associated = [0; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES];
             associated[..RTCP_CLEAR_BYTES].copy_from_slice(clear);
             associated[RTCP_CLEAR_BYTES..].copy_from_slice(&word);
-            cipher.seal(part.ssrc, part.index, &associated, text)?
+            cipher.seal(layout.ssrc, layout.index, &associated, text)?
         }
         RtcpEncryption::AuthenticatedOnly => {
-            // The tag will stand between the two parts of the associated data: until then the second one stands there.
-            let associated = packet.get_mut(..part.len + RTCP_INDEX_BYTES)?;
-            associated.get_mut(part.len..)?.copy_from_slice(&word);
-            cipher.seal(part.ssrc, part.index, associated, &mut [])?
+            // The tag goes between the two parts of the associated data. For its computation the second part
+            // is put there.
+            let associated = packet.get_mut(..layout.len + RTCP_INDEX_BYTES)?;
+            associated.get_mut(layout.len..)?.copy_from_slice(&word);
+            cipher.seal(layout.ssrc, layout.index, associated, &mut [])?
         }
     };
-    let (tag_room, rest) = packet.get_mut(part.len..)?.split_at_mut_checked(TAG_BYTES)?;
+    let (tag_room, rest) = packet.get_mut(layout.len..)?.split_at_mut_checked(TAG_BYTES)?;
     let (word_room, mki_room) = rest.split_at_mut_checked(RTCP_INDEX_BYTES)?;
     tag_room.copy_from_slice(&tag);
     word_room.copy_from_slice(&word);
@@ -104,13 +108,13 @@ pub(crate) fn seal_rtcp_aead(
     Some(())
 }
 
-/// The rollover counter of an index, as it is authenticated (RFC 3711 §4.2).
+/// Rollover counter of an index, as it is authenticated (RFC 3711 §4.2).
 #[inline]
 pub(crate) fn rollover_counter(index: u64) -> [u8; 4] {
     ((index >> 16) as u32).to_be_bytes()
 }
 
-/// The word of E flag and index.
+/// Word with the E flag and the SRTCP index.
 fn index_word(encryption: RtcpEncryption, index: u64) -> Option<[u8; RTCP_INDEX_BYTES]> {
     let flag = match encryption {
         RtcpEncryption::Encrypted => ENCRYPTED_FLAG,

@@ -1,4 +1,4 @@
-//! What we send: protected in place (RFC 3711 §3.3, the sender's steps).
+//! Cryptographic context of the sent stream: encryption and authentication in place (RFC 3711 §3.3).
 
 use crate::error::{KeyError, ProtectError};
 use crate::gcm::TAG_BYTES;
@@ -7,16 +7,17 @@ use crate::key::{Cipher, Key, rtcp_tag_bytes, rtp_tag_bytes};
 use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
 use crate::probe::{NoProbe, Probe, Step};
 use crate::replay::Seen;
-use crate::seal::{Part, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};
+use crate::seal::{PacketLayout, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};
 use crate::settings::{RtcpEncryption, SrtpSettings};
 use crate::stream::Streams;
 use crate::{PACKET_BYTES_MAX, SRTCP_PACKETS_MAX};
 use core::fmt;
 use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey};
 
-/// The cryptographic context of what we send: one key, and the rollover counter of each of our SSRCs.
+/// Cryptographic context of the packets that we send: one key, and the rollover counter of each of our SSRCs.
 ///
-/// Keep it as long as the key is the same ([`Self::is_keyed_by`]): through a hold, a re-INVITE or a new address.
+/// Keep the context as long as the key is the same ([`Self::is_keyed_by`]): through a hold, a re-INVITE or an
+/// address change.
 pub struct SrtpSender {
     key: Key,
     streams: Streams,
@@ -24,21 +25,22 @@ pub struct SrtpSender {
 }
 
 impl SrtpSender {
-    /// The most that a packet grows, in bytes: tag, SRTCP index and MKI.
+    /// Maximum number of bytes that protection adds to a packet: tag, SRTCP index and MKI.
     pub const OVERHEAD_BYTES_MAX: usize = TAG_BYTES + RTCP_INDEX_BYTES + MKI_BYTES_MAX;
 
-    /// A context with the default settings, whose rollover counters start at 0.
+    /// Creates a context with the default settings and rollover counters of 0.
     ///
     /// # Errors
-    /// The key does not fit the suite.
+    /// The key does not match the suite, or its lifetime or MKI is out of range.
     pub fn new(suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         Self::with_settings(suite, key, SrtpSettings::default())
     }
 
-    /// A context whose rollover counters start at 0. Of the settings the replay window is the receiver's alone.
+    /// Creates a context with rollover counters of 0. The replay window of `settings` applies to the receiver
+    /// only.
     ///
     /// # Errors
-    /// The key does not fit the suite.
+    /// The key does not match the suite, or its lifetime or MKI is out of range.
     pub fn with_settings(
         suite: CryptoSuite,
         key: &MasterKey,
@@ -52,13 +54,13 @@ impl SrtpSender {
         })
     }
 
-    /// Goes on with a new key; with the key that is there already nothing changes. Rollover counters and SRTCP indices
-    /// count on (RFC 3711 §3.3.1, §3.4).
+    /// Replaces the key and continues the rollover counters and SRTCP indices (RFC 3711 §3.3.1, §3.4). The
+    /// current key changes nothing.
     ///
-    /// For a new context instead (RFC 4568 §7.1.4, when our address changes) make a new sender.
+    /// When our address changes, create a new sender instead (RFC 4568 §7.1.4).
     ///
     /// # Errors
-    /// The key does not fit the suite; the old one stays.
+    /// The key does not match the suite; the old one stays in use.
     pub fn rekey(&mut self, suite: CryptoSuite, key: &MasterKey) -> Result<(), KeyError> {
         if !self.is_keyed_by(suite, key) {
             self.key = Key::new(suite, key)?;
@@ -66,19 +68,19 @@ impl SrtpSender {
         Ok(())
     }
 
-    /// Protects the RTP packet in the first `len` bytes of `buffer`, and returns how long it is now: longer by
-    /// [`Self::rtp_overhead_bytes`], for which the buffer must have room.
+    /// Protects the RTP packet in the first `len` bytes of `buffer` and returns its new length in bytes. The
+    /// buffer needs room for [`Self::rtp_overhead_bytes`] more.
     ///
     /// # Errors
-    /// The packet cannot be protected; neither it nor the context has changed.
+    /// The packet cannot be protected; neither packet nor context has changed.
     pub fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, ProtectError> {
         self.protect_rtp_probed(buffer, len, &mut NoProbe)
     }
 
-    /// As [`Self::protect_rtp`]; `probe` is told when each step ends.
+    /// Same as [`Self::protect_rtp`]; calls `probe` at the end of each step.
     ///
     /// # Errors
-    /// As [`Self::protect_rtp`].
+    /// Same as [`Self::protect_rtp`].
     #[inline]
     pub fn protect_rtp_probed(
         &mut self,
@@ -106,13 +108,13 @@ impl SrtpSender {
             },
         };
         probe.ended(Step::Replay);
-        let part = Part { payload_at: header.payload_at, len, ssrc: header.ssrc, index };
+        let layout = PacketLayout { payload_at: header.payload_at, len, ssrc: header.ssrc, index };
         match &self.key.rtp {
             Cipher::CounterMode(cipher) => {
                 let tag_bytes = rtp_tag_bytes(self.key.suite());
-                seal_rtp(cipher, packet, &part, self.key.mki(), tag_bytes, probe)
+                seal_rtp(cipher, packet, &layout, self.key.mki(), tag_bytes, probe)
             }
-            Cipher::Gcm(cipher) => seal_rtp_aead(cipher, packet, &part, self.key.mki(), probe),
+            Cipher::Gcm(cipher) => seal_rtp_aead(cipher, packet, &layout, self.key.mki(), probe),
         }
         .ok_or(ProtectError::TooLong)?;
         let stream = self.streams.at_or_new(at, header.ssrc).ok_or(ProtectError::TooManySsrcs)?;
@@ -122,11 +124,11 @@ impl SrtpSender {
         Ok(packet.len())
     }
 
-    /// Protects the RTCP packet in the first `len` bytes of `buffer`, and returns how long it is now: longer by
-    /// [`Self::rtcp_overhead_bytes`], for which the buffer must have room.
+    /// Protects the RTCP packet in the first `len` bytes of `buffer` and returns its new length in bytes. The
+    /// buffer needs room for [`Self::rtcp_overhead_bytes`] more.
     ///
     /// # Errors
-    /// The packet cannot be protected; neither it nor the context has changed.
+    /// The packet cannot be protected; neither packet nor context has changed.
     pub fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, ProtectError> {
         let ssrc = buffer.get(..len).and_then(rtcp_ssrc).ok_or(ProtectError::Malformed)?;
         let packet = room(buffer, len + self.rtcp_overhead_bytes())?;
@@ -140,14 +142,14 @@ impl SrtpSender {
         if self.key.rtcp_use.left() == 0 || index >= SRTCP_PACKETS_MAX {
             return Err(ProtectError::LifetimeOver);
         }
-        let part = Part { payload_at: RTCP_CLEAR_BYTES, len, ssrc, index };
+        let layout = PacketLayout { payload_at: RTCP_CLEAR_BYTES, len, ssrc, index };
         match &self.key.rtcp {
             Cipher::CounterMode(cipher) => {
                 let tag_bytes = rtcp_tag_bytes(self.key.suite());
-                seal_rtcp(cipher, packet, &part, self.rtcp_encryption, self.key.mki(), tag_bytes)
+                seal_rtcp(cipher, packet, &layout, self.rtcp_encryption, self.key.mki(), tag_bytes)
             }
             Cipher::Gcm(cipher) => {
-                seal_rtcp_aead(cipher, packet, &part, self.rtcp_encryption, self.key.mki())
+                seal_rtcp_aead(cipher, packet, &layout, self.rtcp_encryption, self.key.mki())
             }
         }
         .ok_or(ProtectError::TooLong)?;
@@ -157,39 +159,40 @@ impl SrtpSender {
         Ok(packet.len())
     }
 
-    /// True when this key would make the same context: then this one must be kept, and its rollover counters with
-    /// it.
+    /// True if this key is the context's key. Then the context must be kept, because it holds the rollover
+    /// counters.
     pub fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
         self.key.is(suite, key)
     }
 
-    /// What protects the packets.
+    /// Crypto suite of the key.
     pub fn suite(&self) -> CryptoSuite {
         self.key.suite()
     }
 
-    /// Bytes by which an RTP packet grows: tag and MKI.
+    /// Number of bytes that protection adds to an RTP packet: tag and MKI.
     #[inline]
     pub fn rtp_overhead_bytes(&self) -> usize {
         rtp_tag_bytes(self.key.suite()) + self.key.mki().len()
     }
 
-    /// Bytes by which an RTCP packet grows: tag, index and MKI.
+    /// Number of bytes that protection adds to an RTCP packet: tag, index and MKI.
     pub fn rtcp_overhead_bytes(&self) -> usize {
         rtcp_tag_bytes(self.key.suite()) + RTCP_INDEX_BYTES + self.key.mki().len()
     }
 
-    /// How many RTP packets the key may still protect: agree on a new one before it is 0 (RFC 3711 §9.2).
+    /// Number of RTP packets that the key may still protect. Negotiate a new key before it is 0 (RFC 3711
+    /// §9.2).
     pub fn rtp_packets_left(&self) -> u64 {
         self.key.rtp_use.left()
     }
 
-    /// How many RTCP packets the key may still protect.
+    /// Number of RTCP packets that the key may still protect.
     pub fn rtcp_packets_left(&self) -> u64 {
         self.key.rtcp_use.left()
     }
 
-    /// The index, rollover counter and sequence number in one, of the highest RTP packet sent with this SSRC.
+    /// Highest index (rollover counter and sequence number) of an RTP packet sent with this SSRC.
     pub fn highest_index(&self, ssrc: u32) -> Option<u64> {
         self.streams.at(self.streams.find(ssrc)).and_then(|stream| stream.rtp.highest())
     }
@@ -201,7 +204,7 @@ impl fmt::Debug for SrtpSender {
     }
 }
 
-/// The part of the buffer that the protected packet fills.
+/// First `needed` bytes of the buffer.
 #[inline]
 fn room(buffer: &mut [u8], needed: usize) -> Result<&mut [u8], ProtectError> {
     if needed > PACKET_BYTES_MAX {
@@ -215,19 +218,19 @@ mod tests {
     use super::*;
 
     impl SrtpSender {
-        /// Puts a key made by a test in the place of its own.
+        /// Replaces the key.
         pub(crate) fn set_key(&mut self, key: Key) {
             self.key = key;
         }
 
-        /// As if the SRTCP packets of this SSRC had come so far.
+        /// Sets the next SRTCP index of this SSRC.
         pub(crate) fn set_next_rtcp_index(&mut self, ssrc: u32, next: u64) {
             if let Some(last) = next.checked_sub(1) {
                 self.streams.at_or_new(self.streams.find(ssrc), ssrc).unwrap().rtcp.note(last);
             }
         }
 
-        /// As if the highest index sent with this SSRC had been this.
+        /// Sets the highest sent index of this SSRC.
         pub(crate) fn set_highest_index(&mut self, ssrc: u32, index: u64) {
             self.streams.at_or_new(self.streams.find(ssrc), ssrc).unwrap().rtp.note(index);
         }

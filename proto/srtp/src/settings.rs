@@ -1,24 +1,25 @@
-//! What a context can be told beside its keys.
+//! Settings of an SRTP context.
 
-/// How a context behaves, and its limits.
+/// Replay window, SSRC limit and SRTCP encryption of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrtpSettings {
-    /// The replay window in packets: 64-32,768, 64 by default; a value outside is taken as the nearest
-    /// (RFC 3711 §3.3.2). The memory for it, two bits a packet and SSRC, is taken at the start.
+    /// Replay window in packets (RFC 3711 §3.3.2): 64 to 32,768, default 64; other values are clamped. Its
+    /// memory, two bits for each packet and SSRC, is allocated when the context is created.
     pub window_packets: usize,
-    /// How many SSRCs are followed at a time: 1-1024, 16 by default; a value outside is taken as the nearest. A
-    /// packet of one more is refused and counted: to forget another's state instead would open it to replays.
+    /// Maximum number of SSRCs tracked at a time: 1 to 1024, default 16; other values are clamped. A packet
+    /// with a further SSRC is rejected and counted. Replacing another SSRC's state instead would make that
+    /// SSRC open to replay.
     pub ssrcs_max: usize,
-    /// Whether RTCP is encrypted.
+    /// SRTCP encryption.
     pub rtcp_encryption: RtcpEncryption,
 }
 
 impl SrtpSettings {
-    /// The smallest replay window that RFC 3711 §3.3.2 allows.
+    /// Minimum replay window in packets (RFC 3711 §3.3.2).
     pub const WINDOW_PACKETS_MIN: usize = 64;
-    /// The largest replay window: beyond it the rollover counter cannot be guessed.
+    /// Maximum replay window in packets; with a larger one the rollover counter could not be estimated.
     pub const WINDOW_PACKETS_MAX: usize = 32_768;
-    /// The most SSRCs that can be followed.
+    /// Maximum of [`SrtpSettings::ssrcs_max`].
     pub const SSRCS_MAX: usize = 1024;
 
     pub(crate) fn clamped(self) -> Self {
@@ -40,12 +41,12 @@ impl Default for SrtpSettings {
     }
 }
 
-/// Whether RTCP is encrypted; it is authenticated always (RFC 3711 §3.4, RFC 4568 §6.3.2).
+/// Encryption of SRTCP; authentication is always on (RFC 3711 §3.4, RFC 4568 §6.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RtcpEncryption {
-    /// Every packet has the E flag; one without it is refused.
+    /// Every packet has the E flag; a packet without it is rejected.
     #[default]
     Encrypted,
-    /// No packet has the E flag; one with it is refused.
+    /// No packet has the E flag; a packet with it is rejected.
     AuthenticatedOnly,
 }

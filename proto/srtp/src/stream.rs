@@ -1,27 +1,27 @@
-//! What is remembered of each SSRC (RFC 3711 §3.2.3).
+//! State of each SSRC (RFC 3711 §3.2.3).
 
 use crate::index::{IndexError, estimate};
 use crate::replay::ReplayWindow;
 use alloc::boxed::Box;
 
-/// The state of one SSRC. The rollover counter is in the window's highest index.
+/// State of one SSRC. The rollover counter is part of the window's highest index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     ssrc: u32,
     pub(crate) rtp: ReplayWindow,
     pub(crate) rtcp: ReplayWindow,
-    /// The key is new and no packet has come under it: the sender may have started counting anew.
+    /// No RTP packet has been received under the current key: the sender may have restarted its counter.
     pub(crate) rtp_may_restart: bool,
-    /// The same of SRTCP.
+    /// Same for RTCP.
     pub(crate) rtcp_may_restart: bool,
 }
 
-/// Which index a packet may have.
+/// Candidate indices of a received packet, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Guesses {
-    /// The estimate of RFC 3711 §3.3.1.
+pub(crate) struct IndexCandidates {
+    /// Estimate by RFC 3711 §3.3.1.
     pub(crate) first: Result<u64, IndexError>,
-    /// What to try when the first one does not authenticate.
+    /// Index to try if the packet does not authenticate with the first.
     pub(crate) second: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Stream {
     }
 }
 
-/// The SSRCs followed: all room is taken at the start.
+/// Table of the tracked SSRCs, allocated when the context is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Streams {
     slots: Box<[Stream]>,
@@ -40,12 +40,13 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Room for `ssrcs_max` streams.
+    /// Creates a table for `ssrcs_max` streams.
     pub(crate) fn new(ssrcs_max: usize, window_packets: usize) -> Self {
         Self { slots: (0..ssrcs_max).map(|_| Stream::new(window_packets)).collect(), used: 0 }
     }
 
-    /// The stream at a place that [`Self::find`] told, or a new one for this SSRC; None when there is no room.
+    /// Stream at an index returned by [`Self::find`], or a new one for this SSRC; `None` if the table is
+    /// full.
     #[inline]
     pub(crate) fn at_or_new(&mut self, at: Option<usize>, ssrc: u32) -> Option<&mut Stream> {
         let at = match at {
@@ -60,7 +61,7 @@ impl Streams {
         self.slots.get_mut(at)
     }
 
-    /// The key has changed: whoever sends may count on or start anew.
+    /// Notes a key change: the sender may continue or restart its counters.
     pub(crate) fn allow_restart(&mut self) {
         for stream in &mut self.slots {
             stream.rtp_may_restart = stream.rtp.highest().is_some();
@@ -68,43 +69,44 @@ impl Streams {
         }
     }
 
-    /// Where the stream of this SSRC is.
+    /// Index of the stream with this SSRC.
     #[inline]
     pub(crate) fn find(&self, ssrc: u32) -> Option<usize> {
         self.slots.iter().take(self.used).position(|stream| stream.ssrc == ssrc)
     }
 
-    /// The stream at a place that [`Self::find`] told.
+    /// Stream at an index returned by [`Self::find`].
     #[inline]
     pub(crate) fn at(&self, at: Option<usize>) -> Option<&Stream> {
         self.slots.get(at?)
     }
 
-    /// True when no further SSRC can be followed.
+    /// True if no further SSRC can be tracked.
     pub(crate) fn is_full(&self) -> bool {
         self.used == self.slots.len()
     }
 
-    /// How many SSRCs are followed.
+    /// Number of tracked SSRCs.
     pub(crate) fn len(&self) -> usize {
         self.used
     }
 }
 
-/// The indices that a received packet with `sequence` may have in `stream`, if that is known.
+/// Candidate indices of a received packet with `sequence`; `stream` is the state of its SSRC, if any.
 #[inline]
-pub(crate) fn guess(stream: Option<&Stream>, sequence: u16) -> Guesses {
+pub(crate) fn index_candidates(stream: Option<&Stream>, sequence: u16) -> IndexCandidates {
     let from_zero = u64::from(sequence);
     let Some((stream, highest)) = stream.and_then(|stream| Some((stream, stream.rtp.highest()?))) else {
-        // RFC 3711 §3.3.1: a stream begins with a rollover counter of 0. One that began near the end of the sequence
-        // numbers and lost its first packets has 1 when we first hear of it.
+        // RFC 3711 §3.3.1: a stream begins with a rollover counter of 0. If it began near the end of the
+        // sequence number space and its first packets were lost, the counter is 1 in the first packet
+        // received.
         let second = (sequence < 1 << 15).then_some((1 << 16) | from_zero);
-        return Guesses { first: Ok(from_zero), second };
+        return IndexCandidates { first: Ok(from_zero), second };
     };
     let first = estimate(highest, sequence);
-    // RFC 3711 §3.3.1 lets the counter go on under a new key, RFC 4568 §7.1.4 lets it start at 0 with a new context.
+    // RFC 3711 §3.3.1 continues the counter under a new key; RFC 4568 §7.1.4 restarts it with a new context.
     let second = (stream.rtp_may_restart && first != Ok(from_zero)).then_some(from_zero);
-    Guesses { first, second }
+    IndexCandidates { first, second }
 }
 
 #[cfg(test)]
@@ -121,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_uncertain_is_guessed_twice() {
+    fn a_second_index_is_tried_only_after_a_start_or_a_key_change() {
         let mut streams = Streams::new(1, 64);
-        assert_eq!(guess(None, 3), Guesses { first: Ok(3), second: Some(0x1_0003) });
-        assert_eq!(guess(None, 40_000), Guesses { first: Ok(40_000), second: None });
+        assert_eq!(index_candidates(None, 3), IndexCandidates { first: Ok(3), second: Some(0x1_0003) });
+        assert_eq!(index_candidates(None, 40_000), IndexCandidates { first: Ok(40_000), second: None });
         streams.at_or_new(None, 1).unwrap().rtp.note(0x5_ffff);
-        let known = |streams: &Streams| guess(streams.at(Some(0)), 3);
-        assert_eq!(known(&streams), Guesses { first: Ok(0x6_0003), second: None });
+        let known = |streams: &Streams| index_candidates(streams.at(Some(0)), 3);
+        assert_eq!(known(&streams), IndexCandidates { first: Ok(0x6_0003), second: None });
         streams.allow_restart();
-        assert_eq!(known(&streams), Guesses { first: Ok(0x6_0003), second: Some(3) });
+        assert_eq!(known(&streams), IndexCandidates { first: Ok(0x6_0003), second: Some(3) });
     }
 }

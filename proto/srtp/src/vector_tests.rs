@@ -1,8 +1,9 @@
-//! Every vector of `testdata/srtp/vectors.json`, and RFC 7714 §16 and §17.
+//! All vectors of `testdata/srtp/vectors.json`, and RFC 7714 §16 and §17.
 //!
-//! Tested: key derivation, key streams, whole packets both ways, MKI, session keys given directly, SRTCP with and
-//! without encryption. F8 and encrypted header extensions (RFC 6904) are not spoken: their vectors are checked with
-//! what this file makes of AES and of the key derivation, the latter's packet then with the real sender.
+//! Tested: key derivation, key streams, whole packets both ways, MKI, session keys given directly, SRTCP with
+//! and without encryption. F8 and encrypted header extensions (RFC 6904) are not implemented; this file
+//! checks their vectors with AES and the key derivation, and the packet of the latter then with the real
+//! sender.
 
 use crate::aes_counter::AesCounter;
 use crate::derivation::SessionKeys;
@@ -37,7 +38,7 @@ fn name(vector: &Value) -> String {
     String::from(vector["name"].as_str().unwrap())
 }
 
-/// The suite of counter mode whose key has as many bytes.
+/// Counter-mode suite with this key length.
 fn counter_mode(key: &[u8]) -> CryptoSuite {
     match key.len() {
         16 => CryptoSuite::AesCm128HmacSha1_80,
@@ -88,7 +89,7 @@ fn key_streams_are_right() {
     }
 }
 
-/// The whole stream of a vector's first counter block is that of all blocks that follow it.
+/// The key stream of a vector's first counter block includes those of all blocks that follow.
 #[test]
 fn a_key_stream_counts_its_blocks_over_a_whole_packet() {
     let key = hex("2b7e151628aed2a6abf7158809cf4f3c");
@@ -137,7 +138,7 @@ fn check_rtcp(vector: &Value) {
     let mut receiver = SrtpReceiver::new(suite, &key).unwrap();
     let mut packet = rtcp.clone();
     packet.resize(rtcp.len() + SrtpSender::OVERHEAD_BYTES_MAX, 0xee);
-    // The vector is of index 1: the second packet of a sender.
+    // The vector has index 1, which is a sender's second packet.
     sender.protect_rtcp(&mut packet.clone(), rtcp.len()).unwrap();
     let len = sender.protect_rtcp(&mut packet, rtcp.len()).unwrap();
     assert_eq!(packet[..len], srtcp, "{}", name(vector));
@@ -145,7 +146,7 @@ fn check_rtcp(vector: &Value) {
     assert_eq!(packet[..len], rtcp, "{}", name(vector));
 }
 
-/// RFC 7714's vectors give the session key instead of the master key.
+/// Contexts with a given session key: the vectors of RFC 7714 give it instead of the master key.
 fn session(suite: CryptoSuite, key: &[u8], rtcp_index: u64) -> (SrtpSender, SrtpReceiver) {
     session_with(suite, key, rtcp_index, SrtpSettings::default())
 }
@@ -168,7 +169,7 @@ fn session_with(
     (sender, receiver)
 }
 
-/// The SSRC of RFC 7714 §17's packet.
+/// SSRC of the packet in RFC 7714 §17.
 const RTCP_SSRC: u32 = 0x4d61_7273;
 
 fn check_session_key(vector: &Value) {
@@ -230,7 +231,8 @@ fn rtcp_of_rfc_7714_is_protected_and_unprotected() {
     }
 }
 
-/// RFC 6904: the elements 1, 3 and 4 are encrypted here, with keys of the labels 6 and 7; the rest is the sender's.
+/// RFC 6904: the test encrypts the elements 1, 3 and 4 with keys of the labels 6 and 7; the sender does the
+/// rest.
 #[test]
 fn an_encrypted_header_extension_is_authenticated_as_it_is() {
     let vectors = vectors("packets");
@@ -268,7 +270,7 @@ fn an_encrypted_header_extension_is_authenticated_as_it_is() {
     assert_eq!(packet, srtp);
 }
 
-/// RFC 3711 §4.1.2 in this test alone: no suite of ours has F8.
+/// RFC 3711 §4.1.2, implemented in this test only: no supported suite uses F8.
 #[test]
 fn the_f8_vector_follows_from_aes() {
     for vector in vectors("f8") {
@@ -279,11 +281,11 @@ fn the_f8_vector_follows_from_aes() {
             block.into()
         };
         let xor = |a: [u8; 16], b: [u8; 16]| (u128::from_be_bytes(a) ^ u128::from_be_bytes(b)).to_be_bytes();
-        // IV' is the IV encrypted under the key mixed with the salt, which is filled up with 0x55.
+        // IV' is the IV encrypted under the key XORed with the salt, padded with 0x55.
         let mut mask = [0x55; 16];
         mask[..salt.len()].copy_from_slice(&salt);
         let masked = xor(key.clone().try_into().unwrap(), mask);
-        // The IV: a zero byte, the header without its first byte, the rollover counter.
+        // IV: a zero byte, the header without its first byte, the rollover counter.
         let mut iv = [0; 16];
         iv[1..12].copy_from_slice(&field(&vector, "rtp_header")[1..]);
         iv[12..].copy_from_slice(&field(&vector, "roc"));

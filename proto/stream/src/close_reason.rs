@@ -1,28 +1,27 @@
-//! Why connections are closed.
+//! Reasons for closing a connection.
 
-/// Why a connection is closed.
+/// Reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The peer closed it, or it broke.
+    /// The peer closed it, or the socket failed.
     Ended,
-    /// It could not be made.
+    /// The connection could not be established.
     NotConnected,
     /// Its bytes cannot be decoded or cut into messages.
     Framing,
-    /// A message did not become whole in time.
+    /// A message was not complete in time.
     Slow,
     /// Nothing was received for too long.
     Idle,
-    /// Nothing is registered over it, and no message was exchanged for too long.
+    /// No binding needs it, and no message was exchanged for too long.
     Unused,
     /// The peer does not read.
     Unread,
     /// The peer sent more keep-alives than are answered.
     KeepAlives,
-    /// The connections of its source hold as many bytes as they may.
+    /// The connections of its source have reached their limit of memory.
     SourceMemory,
-    /// All connections, and whatever else shares the [`MemoryBound`](ringway_sansio::MemoryBound), hold as many bytes as
-    /// they may.
+    /// All connections, and the other users of the [`MemoryBound`](ringway_sansio::MemoryBound), have reached its limit.
     Memory,
 }
 
@@ -41,7 +40,7 @@ impl CloseReason {
         Self::Memory,
     ];
 
-    /// The counter of connections closed for this reason. `None`: an end by the peer is not counted.
+    /// Counter of connections closed for this reason. `None`: an end by the peer is not counted.
     pub const fn counter(self) -> Option<&'static str> {
         match self {
             Self::Ended => None,

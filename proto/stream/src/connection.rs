@@ -14,13 +14,13 @@ use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThroug
 use alloc::vec::Vec;
 use ringway_sansio::{Framer, Instant, Token};
 
-/// A stream connection: bytes from the socket become messages, messages become bytes for the socket.
+/// Stream connection: converts received bytes to messages, and messages to bytes for the socket.
 ///
-/// The driver owns the socket. It passes what it read to [`Connection::receive`], takes the messages with
-/// [`Connection::messages`], sends with [`Connection::send`], and writes with [`Connection::flush`] when the socket has room
-/// again; each writes through a closure that takes as many bytes as the socket has room for. [`Connection::close_reason`] says
-/// after each step whether to close at once, [`Connection::end_reason`] whether to close once messages are answered, and
-/// [`Connection::deadline`] when to close if nothing happens.
+/// The driver owns the socket. It passes received bytes to [`Connection::receive`], takes the messages with
+/// [`Connection::messages`], sends with [`Connection::send`], and calls [`Connection::flush`] when the socket accepts
+/// bytes again; each writes through a closure that returns the number of accepted bytes. After each step
+/// [`Connection::close_reason`] is the reason to close at once, [`Connection::end_reason`] the reason to close after all
+/// messages are answered, and [`Connection::deadline`] the time to close if nothing happens.
 ///
 /// ```
 /// use ringway_sansio::{Framer, FramingError, Instant, Token};
@@ -47,7 +47,7 @@ use ringway_sansio::{Framer, Instant, Token};
 /// connection.messages(32, now, |message| messages.push(message.to_vec()));
 /// assert_eq!(messages, [b"one", b"two"]);
 ///
-/// // A socket that has room for four bytes.
+/// // A socket that accepts four bytes.
 /// let mut room = 4;
 /// let mut socket = |bytes: &[u8]| {
 ///     let count = bytes.len().min(room);
@@ -67,35 +67,35 @@ pub struct Connection<F, L = PassThrough> {
     keep_alives: KeepAlives,
     state: State,
     is_framer_broken: bool,
-    /// True when the queue holds bytes that no message of ours caused: keep-alive answers, a layer's own.
+    /// True if the queue has bytes that belong to no sent message: keep-alive answers, the layer's own bytes.
     has_own_bytes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing more is received; what waits is still written.
+    /// Nothing more is received; queued bytes are still written.
     Ending(CloseReason),
     Closed(CloseReason),
 }
 
-/// The socket accepts no bytes any more, for instance after a reset.
+/// Error of a socket that accepts no more bytes, for example after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// What [`Connection::messages`] took.
+/// Result of [`Connection::messages`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Whole messages.
+    /// Number of complete messages.
     pub messages: usize,
-    /// Keep-alives that were received.
+    /// Number of received keep-alives.
     pub keep_alives: usize,
-    /// True when there may be more messages.
+    /// True if there may be more messages.
     pub has_more: bool,
 }
 
 impl<F: Framer, L: Layer> Connection<F, L> {
-    /// A connection that begins now. One that was accepted is connected.
+    /// Creates a connection that begins now. An accepted one is connected.
     pub fn new(origin: Origin, framer: F, layer: L, now: Instant) -> Self {
         let mut connection = Self {
             framer,
@@ -119,7 +119,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         self.append(now, |layer, _, wire| layer.start(wire));
     }
 
-    /// Takes bytes as the socket delivered them.
+    /// Handles received bytes.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.times.received_bytes(now);
         let mut is_end = false;
@@ -139,13 +139,13 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// Notes that the peer sends nothing more. What waits for it is still written.
+    /// Notes that the peer sends nothing more. Queued bytes are still written.
     pub fn peer_ended(&mut self, now: Instant) {
         self.end(CloseReason::Ended, now);
     }
 
-    /// Passes at most `max` whole messages to `each`, and queues answers to keep-alives. Call it until nothing more is there,
-    /// then [`Connection::respond`].
+    /// Passes at most `max` complete messages to `each`, and queues answers to keep-alives. Call it until
+    /// [`Batch::has_more`] is false, then [`Connection::respond`].
     pub fn messages(&mut self, max: usize, now: Instant, mut each: impl FnMut(&[u8])) -> Batch {
         let mut batch = Batch::default();
         if self.is_framer_broken || self.close_reason().is_some() {
@@ -189,7 +189,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// Writes what the connection owes the peer by itself: keep-alive answers, bytes of the layer. Returns the bytes written.
+    /// Writes bytes that belong to no sent message: keep-alive answers, bytes of the layer. Returns the number of bytes
+    /// written.
     pub fn respond(
         &mut self,
         limits: &StreamLimits,
@@ -204,8 +205,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         count
     }
 
-    /// Sends a message: what the socket does not take is queued. Returns the bytes written, of this message and of those before
-    /// it.
+    /// Sends a message; bytes that the socket does not accept are queued. Returns the number of bytes written, of this
+    /// message and of those before it.
     pub fn send(
         &mut self,
         message: &[u8],
@@ -239,7 +240,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         self.check_queue(limits);
     }
 
-    /// Writes what waits, as far as the socket takes it. Returns the bytes written.
+    /// Writes queued bytes until the socket accepts no more. Returns the number of bytes written.
     pub fn flush(&mut self, now: Instant, mut write: impl FnMut(&[u8]) -> Result<usize, Broken>) -> usize {
         let mut total = 0;
         while self.times.is_connected() && !self.queue.is_empty() {
@@ -262,7 +263,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         total
     }
 
-    /// Closes the connection at once. The first reason stays.
+    /// Closes the connection at once. The first reason is kept.
     pub fn fail(&mut self, why: CloseReason) {
         match self.state {
             State::Open | State::Ending(_) => {
@@ -273,23 +274,23 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// Notes that the connection is in use until `until` at least: [`StreamLimits::unused`] does not apply before.
+    /// Marks the connection as in use until `until` at least: [`StreamLimits::unused`] does not apply before.
     pub fn keep(&mut self, until: Instant) {
         self.times.keep(until);
     }
 
-    /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
-    /// the peer.
+    /// Tokens of messages that were not written completely, and of those that were written and never followed by a
+    /// message of the peer.
     pub fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
         self.queue.undelivered()
     }
 
-    /// Messages that [`Connection::undelivered`] leaves out because there were too many.
+    /// Number of messages missing in [`Connection::undelivered`], because there were too many.
     pub const fn unreported(&self) -> u64 {
         self.queue.unreported()
     }
 
-    /// Why the driver must close the connection at once, if it must.
+    /// Reason to close the connection at once, if there is one.
     pub const fn close_reason(&self) -> Option<CloseReason> {
         match self.state {
             State::Open | State::Ending(_) => None,
@@ -297,8 +298,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// Why the driver must close the connection, if it must, when all received messages are answered: it must at once, or it
-    /// receives nothing more and nothing waits to be written.
+    /// Reason to close the connection after all received messages are answered: it is closed already, or it receives
+    /// nothing more and its queue is empty.
     pub const fn end_reason(&self) -> Option<CloseReason> {
         match self.state {
             State::Open => None,
@@ -307,22 +308,22 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// False once it is ending or closed. It may be connecting still.
+    /// False once it is ending or closed. It may still be connecting.
     pub const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// True while bytes of the peer are to be read.
+    /// True while the driver must read bytes of the peer.
     pub const fn is_receiving(&self) -> bool {
         self.times.is_connected() && self.is_open()
     }
 
-    /// When it must be closed if nothing happens, and why.
+    /// Time at which it must be closed if nothing happens, and the reason.
     pub fn deadline(&self, limits: &StreamLimits) -> (Instant, CloseReason) {
         self.times.deadline(limits, self.layer.is_handshaking())
     }
 
-    /// Who began it.
+    /// Side that opened it.
     pub const fn origin(&self) -> Origin {
         self.times.origin()
     }
@@ -332,22 +333,22 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         self.times.is_connected()
     }
 
-    /// When it was dialled; once it is connected, since when it is.
+    /// Time of dialling, or, once it is connected, of that event.
     pub const fn since(&self) -> Instant {
         self.times.since()
     }
 
-    /// Bytes that wait for room in the socket.
+    /// Number of queued bytes.
     pub fn unwritten_bytes(&self) -> usize {
         self.queue.waiting().len()
     }
 
-    /// Bytes of memory that framer, layer and write queue hold, unused capacity included.
+    /// Memory in use by framer, layer and write queue in bytes, unused capacity included.
     pub fn held_bytes(&self) -> usize {
         self.framer.held_bytes() + self.layer.held_bytes() + self.queue.held_bytes()
     }
 
-    /// Nothing can be written any more.
+    /// Handles a socket that accepts no more bytes.
     fn broken(&mut self) {
         match self.state {
             State::Open => self.fail(CloseReason::Ended),
@@ -378,7 +379,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
             Ok(Encoded::Unchanged) if rest.is_empty() => self.queue.wrote(token),
             Ok(Encoded::Unchanged) => self.queue.push(rest, token),
             Ok(Encoded::Appended) if self.queue.is_empty() => self.queue.wrote(token),
-            // It is not delivered before what the layer appended is.
+            // The message is delivered after the bytes that the layer appended before.
             Ok(Encoded::Appended) | Err(_) => self.queue.push(&[], token),
         }
         if !self.queue.is_empty() {
@@ -386,7 +387,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
-    /// Has the layer append bytes that no message of ours caused.
+    /// Calls the layer for bytes that belong to no sent message.
     fn append<T>(&mut self, now: Instant, append: impl FnOnce(&mut L, &mut F, &mut Vec<u8>) -> T) -> T {
         let before = self.queue.waiting().len();
         let result = append(&mut self.layer, &mut self.framer, self.queue.wire());

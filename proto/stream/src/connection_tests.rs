@@ -1,6 +1,8 @@
-//! A connection on virtual time. Tested: any segmentation gives the same messages, through every layer; each limit by its name;
-//! keep-alives; partial writes; the peer's end; messages whose delivery is in doubt; hostile bytes; layers with a handshake, with
-//! message boundaries, and stacked.
+//! Tests of a connection on virtual time.
+//!
+//! Tested: any segmentation gives the same messages, through every layer; each limit by its name; keep-alives; partial
+//! writes; the peer's end; messages whose delivery is uncertain; hostile bytes; layers with a handshake, with message
+//! boundaries, and stacked.
 
 use super::*;
 use crate::test_layers::{KEY, LengthPrefix, Over, Xor, length_prefixed, xor};
@@ -8,7 +10,8 @@ use alloc::vec;
 use core::time::Duration;
 use ringway_sansio::{FramingError, Rng, Seed};
 
-/// One message a line; `#` ends the stream; `?` is a keep-alive, `!` its answer. A message's end counts as a line's end.
+/// Framer with one message a line; `#` ends the stream; `?` is a keep-alive, `!` its answer. A message's end counts as a
+/// line's end.
 #[derive(Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
@@ -58,7 +61,7 @@ impl Framer for Lines {
     }
 }
 
-/// A socket of a peer that takes so many bytes.
+/// Socket of a peer that accepts `room` bytes.
 #[derive(Default)]
 struct Socket {
     taken: Vec<u8>,
@@ -92,7 +95,7 @@ fn dialled() -> Connection<Lines> {
     Connection::new(Origin::Dialled, Lines::new(1000), PassThrough, at(0))
 }
 
-/// What is received from `wire` in segments that `rng` chooses.
+/// Messages received from `wire` in random segments, and the reason of the end.
 fn received<L: Layer>(layer: L, wire: &[u8], rng: &mut Rng) -> (Vec<Vec<u8>>, Option<CloseReason>) {
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), layer, at(0));
     let (mut messages, mut rest) = (Vec::new(), wire);
@@ -174,14 +177,14 @@ fn hostile_bytes_close_the_connection_or_wait_within_the_limit() {
 }
 
 #[test]
-fn a_message_goes_to_the_socket_without_waiting() {
+fn a_message_goes_to_the_socket_without_queueing() {
     let (mut connection, mut socket) = (accepted(), Socket::new(100));
     assert_eq!(connection.send(b"one\n", Token::NONE, &LIMITS, at(0), socket.write()), 4);
     assert_eq!((&socket.taken[..], connection.held_bytes()), (&b"one\n"[..], 0), "and nothing is copied");
 }
 
 #[test]
-fn what_the_socket_does_not_take_is_written_in_order() {
+fn bytes_that_the_socket_does_not_accept_are_written_in_order() {
     let (mut connection, mut socket) = (accepted(), Socket::new(6));
     assert_eq!(connection.send(b"one\n", Token(1), &LIMITS, at(0), socket.write()), 4);
     assert_eq!(connection.send(b"two\n", Token(2), &LIMITS, at(0), socket.write()), 2);
@@ -196,7 +199,7 @@ fn what_the_socket_does_not_take_is_written_in_order() {
 }
 
 #[test]
-fn the_senders_of_messages_that_may_be_lost_are_known() {
+fn tokens_of_messages_that_may_be_lost_are_reported() {
     let (mut connection, mut socket) = (accepted(), Socket::new(6));
     for (token, message) in [(1, b"one\n"), (2, b"two\n")] {
         connection.send(message, Token(token), &LIMITS, at(0), socket.write());
@@ -209,7 +212,7 @@ fn the_senders_of_messages_that_may_be_lost_are_known() {
     for (token, message) in [(1, b"one\n"), (2, b"two\n")] {
         connection.send(message, Token(token), &LIMITS, at(0), socket.write());
     }
-    assert_eq!(connection.undelivered().collect::<Vec<_>>(), [Token(2)], "the first was written whole");
+    assert_eq!(connection.undelivered().collect::<Vec<_>>(), [Token(2)], "the first was written completely");
 
     let (mut connection, mut socket) = (accepted(), Socket { is_broken: true, ..Socket::default() });
     connection.send(b"one\n", Token(1), &LIMITS, at(0), socket.write());
@@ -248,24 +251,20 @@ fn a_batch_of_messages_is_bounded() {
 }
 
 #[test]
-fn bytes_that_are_no_message_close_the_connection() {
+fn a_framing_error_closes_the_connection() {
     let mut connection = accepted();
     connection.receive(b"1\n#\n2\n", at(0));
     assert_eq!(connection.messages(9, at(0), |message| assert_eq!(message, b"1")).messages, 1);
     assert_eq!((connection.close_reason(), connection.end_reason()), (None, Some(CloseReason::Framing)));
-    assert_eq!(
-        connection.messages(9, at(0), |_| {}),
-        Batch::default(),
-        "what follows the error is not looked at"
-    );
+    assert_eq!(connection.messages(9, at(0), |_| {}), Batch::default(), "bytes after the error are ignored");
 }
 
 #[test]
-fn the_peers_end_lets_what_waits_be_written() {
+fn queued_bytes_are_written_after_the_peers_end() {
     let (mut connection, mut socket) = (accepted(), Socket::new(2));
     connection.receive(b"1\n", at(0));
     connection.peer_ended(at(0));
-    assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "what came before the end");
+    assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "messages before the end");
     connection.send(b"answer\n", Token::NONE, &LIMITS, at(0), socket.write());
     assert_eq!((connection.end_reason(), connection.is_receiving()), (None, false));
     assert_eq!(connection.deadline(&LIMITS), (at(10), CloseReason::Unread));
@@ -275,7 +274,7 @@ fn the_peers_end_lets_what_waits_be_written() {
 }
 
 #[test]
-fn the_first_reason_stays() {
+fn the_first_reason_is_kept() {
     let mut connection = accepted();
     connection.fail(CloseReason::Slow);
     connection.fail(CloseReason::Memory);
@@ -294,7 +293,7 @@ fn a_dialled_connection_must_be_connected_in_time_and_writes_nothing_before() {
     assert_eq!(
         connection.deadline(&LIMITS),
         (at(33), CloseReason::Unread),
-        "the peer's time to read begins now"
+        "the peer can read only from now on"
     );
     assert_eq!(connection.flush(at(3), socket.write()), 4);
     assert_eq!(connection.deadline(&LIMITS), (at(7503), CloseReason::Idle));
@@ -306,7 +305,7 @@ fn limit_first_message() {
     assert_eq!(connection.deadline(&LIMITS), (at(60), CloseReason::Slow));
     connection.receive(b"?\n", at(50));
     connection.messages(9, at(50), |_| {});
-    assert_eq!(connection.deadline(&LIMITS).0, at(60), "a keep-alive is no message");
+    assert_eq!(connection.deadline(&LIMITS).0, at(60), "a keep-alive does not count");
     connection.receive(b"1\n", at(59));
     connection.messages(9, at(59), |_| {});
     connection.respond(&LIMITS, at(59), |bytes| Ok(bytes.len()));
@@ -320,7 +319,7 @@ fn limit_message() {
         connection.receive(b"x", at(second));
         connection.messages(9, at(second), |_| {});
     }
-    assert_eq!(connection.deadline(&LIMITS), (at(11), CloseReason::Slow), "further bytes do not win time");
+    assert_eq!(connection.deadline(&LIMITS), (at(11), CloseReason::Slow), "further bytes do not extend it");
     connection.receive(b"\nx", at(9));
     connection.messages(9, at(9), |_| {});
     assert_eq!(connection.deadline(&LIMITS), (at(19), CloseReason::Slow), "another message has begun");
@@ -379,7 +378,11 @@ fn limit_linger() {
         socket.room = usize::from(second == 2);
         connection.flush(at(second), socket.write());
     }
-    assert_eq!(connection.deadline(&LIMITS), (at(11), CloseReason::Unread), "taking some does not win time");
+    assert_eq!(
+        connection.deadline(&LIMITS),
+        (at(11), CloseReason::Unread),
+        "accepting some does not extend it"
+    );
     let stalled = StreamLimits { write_stall: Duration::from_secs(3), ..LIMITS };
     assert_eq!(connection.deadline(&stalled), (at(5), CloseReason::Unread));
 }
@@ -441,11 +444,11 @@ fn a_layer_with_a_handshake_keeps_messages_until_it_is_over() {
     server.receive(&to_server.taken, at(3));
     assert_eq!(server.messages(9, at(3), |message| assert_eq!(message, b"hello")).messages, 1);
     client.fail(CloseReason::Idle);
-    assert_eq!(client.undelivered().collect::<Vec<_>>(), [Token(1)], "nothing came back");
+    assert_eq!(client.undelivered().collect::<Vec<_>>(), [Token(1)], "the peer sent no message");
 }
 
 #[test]
-fn messages_that_a_layer_holds_count_as_waiting() {
+fn messages_that_a_layer_holds_count_as_queued() {
     let limits = StreamLimits { write_queue_bytes_max: 10, ..LIMITS };
     let mut client = Connection::new(Origin::Dialled, Lines::new(1000), Xor::client(), at(0));
     client.send(b"123456\n", Token(1), &limits, at(0), |_| Ok(0));
@@ -462,12 +465,12 @@ fn a_violation_of_a_layers_protocol_is_a_framing_error() {
     assert_eq!(connection.end_reason(), Some(CloseReason::Framing));
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), LengthPrefix::new(), at(0));
     connection.receive(&[&length_prefixed(b"1\n")[..], &[255, 255]].concat(), at(0));
-    assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "what came before it is a message");
+    assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "the message before it is delivered");
     assert_eq!(connection.end_reason(), Some(CloseReason::Framing));
 }
 
 #[test]
-fn a_layer_ends_the_stream_and_says_farewell() {
+fn a_layer_ends_the_stream_and_sends_its_own_end() {
     let mut socket = Socket::new(1000);
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), LengthPrefix::new(), at(0));
     connection.receive(&[&length_prefixed(b"1\n")[..], &[0, 0]].concat(), at(0));

@@ -1,9 +1,9 @@
-//! Limit of answers to keep-alives.
+//! Rate limit of answers to keep-alives.
 
 use ringway_sansio::Instant;
 
-/// Answers that a connection may still give: each costs a write, and a peer could ask without end. Phones send a keep-alive
-/// every 15 seconds or less often (RFC 5626 §4.4.1).
+/// Token bucket of the answers (pongs) of one connection: each costs a write. Phones send a keep-alive every 15 seconds
+/// or less often (RFC 5626 §4.4.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeepAlives {
     left: u64,
@@ -15,7 +15,7 @@ impl KeepAlives {
         Self { left: AT_ONCE_MAX, refilled_s: now.as_secs() }
     }
 
-    /// Takes up to `wanted` answers. Fewer come back when the limit is reached.
+    /// Takes up to `wanted` answers; fewer if the limit is reached.
     pub(crate) fn take(&mut self, wanted: usize, now: Instant) -> usize {
         let passed_s = now.as_secs().saturating_sub(self.refilled_s);
         self.refilled_s += passed_s;
@@ -26,5 +26,5 @@ impl KeepAlives {
     }
 }
 
-/// Answers without a pause; one more each second.
+/// Maximum number of answers at once; one more each second.
 const AT_ONCE_MAX: u64 = 16;

@@ -1,9 +1,9 @@
-//! A stream connection without I/O.
+//! Stream connection as a sans-I/O machine.
 //!
-//! Does: everything that a connection needs alike on every platform, once the socket has delivered bytes and before it takes
-//! some. [`Connection`] decodes received bytes with a [`Layer`] (none for TCP, later TLS and WebSocket), cuts them into messages
-//! with a [`Framer`](ringway_sansio::Framer), answers keep-alives (RFC 5626 §3.5.1), queues what the socket does not take,
-//! enforces [`StreamLimits`], and states why it must be closed ([`CloseReason`]).
+//! Does: the part of a connection that is equal on every platform, between the socket and the protocol machine.
+//! [`Connection`] decodes received bytes with a [`Layer`] (none for TCP, later TLS and WebSocket), cuts them into
+//! messages with a [`Framer`](ringway_sansio::Framer), answers keep-alives (RFC 5626 §3.5.1), queues bytes that the
+//! socket does not accept, enforces [`StreamLimits`], and returns the reason to close it ([`CloseReason`]).
 //!
 //! Does not: open, accept, read or close a socket, read a clock, choose a connection for a message, or parse SIP. Slot tables,
 //! dialling, epoll and smoltcp belong to the drivers (docs/decisions/0013-one-stream-connection.md).

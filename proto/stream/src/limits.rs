@@ -2,29 +2,29 @@
 
 use core::time::Duration;
 
-/// What a stream connection may take, in time and room. Reaching one closes the connection and is counted
+/// Limits of time and memory for a stream connection. Reaching one closes the connection and is counted
 /// ([`CloseReason::counter`](crate::CloseReason::counter)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// For a dialled connection to be made, a layer's handshake included.
+    /// Time until a dialled connection is established, a layer's handshake included.
     pub connect: Duration,
-    /// For a message to become whole once its first byte is there.
+    /// Time from the first byte of a message until it is complete.
     pub message: Duration,
-    /// For an accepted connection to bring its first whole message.
+    /// Time until the first complete message on an accepted connection.
     pub first_message: Duration,
-    /// Without a byte from the peer. Longer than any registration lasts, so that a phone that refreshes in time
+    /// Time without a byte from the peer. Longer than the maximum registration, so that a phone that refreshes in time
     /// keeps its connection.
     pub idle: Duration,
-    /// For an accepted connection that nothing keeps ([`Connection::keep`](crate::Connection::keep)): without a whole
-    /// message in either direction. Keep-alives do not count.
+    /// Time without a complete message in either direction, for an accepted connection that is not in use
+    /// ([`Connection::keep`](crate::Connection::keep)). Keep-alives do not count.
     pub unused: Duration,
-    /// For the peer to take some of the bytes that wait for it.
+    /// Time until the peer accepts some of the queued bytes.
     pub write_stall: Duration,
-    /// For the peer to take the rest once it sends nothing more, or its bytes are no messages.
+    /// Time until the peer accepts all queued bytes after it ended the stream or sent bytes that are no messages.
     pub linger: Duration,
-    /// Bytes that wait for the peer to read, beyond what the kernel or the network stack holds.
+    /// Bytes in the queue, without those that the kernel or the network stack holds.
     pub write_queue_bytes_max: usize,
-    /// Messages and keep-alive answers among them: each costs memory besides its bytes.
+    /// Messages and keep-alive answers in the queue: each costs memory besides its bytes.
     pub write_queue_messages_max: usize,
 }
 

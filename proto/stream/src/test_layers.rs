@@ -1,16 +1,17 @@
-//! Layers for tests: one with a handshake, as TLS has, one with message boundaries, as WebSocket has, and one over the other.
+//! Layers for tests: with a handshake like TLS, with message boundaries like WebSocket, and one over the other.
 
 use crate::{Decoded, Encoded, Layer, LayerError};
 use alloc::vec::Vec;
 
-/// Each side sends [`KEY`] first, the client before the server; then all bytes are XORed with its bytes in turn.
+/// Layer in which each side sends [`KEY`] first, the client before the server; then all bytes are XORed with its bytes in
+/// turn.
 pub(crate) struct Xor {
     is_client: bool,
-    /// Bytes of the peer's key that came.
+    /// Number of received bytes of the peer's key.
     key_bytes: usize,
     received: usize,
     sent: usize,
-    /// Messages that wait for the handshake.
+    /// Messages that are held until the end of the handshake.
     waiting: Vec<u8>,
 }
 
@@ -76,7 +77,7 @@ impl Layer for Xor {
     }
 }
 
-/// Two bytes of length before each message; a length of 0 ends the stream.
+/// Layer with two bytes of length before each message; a length of 0 ends the stream.
 pub(crate) struct LengthPrefix {
     held: Vec<u8>,
 }
@@ -130,7 +131,7 @@ impl Layer for LengthPrefix {
     }
 }
 
-/// The second layer over the first, as WebSocket over TLS.
+/// Second layer over the first, as WebSocket over TLS.
 pub(crate) struct Over<A, B>(pub(crate) A, pub(crate) B);
 
 impl<A: Layer, B: Layer> Layer for Over<A, B> {
@@ -190,7 +191,7 @@ pub(crate) fn length_prefixed(message: &[u8]) -> Vec<u8> {
 }
 
 fn encrypt(bytes: &[u8], at: &mut usize, wire: &mut Vec<u8>) {
-    wire.extend(bytes.iter().enumerate().map(|(place, byte)| byte ^ KEY[(*at + place) % KEY.len()]));
+    wire.extend(bytes.iter().enumerate().map(|(index, byte)| byte ^ KEY[(*at + index) % KEY.len()]));
     *at += bytes.len();
 }
 

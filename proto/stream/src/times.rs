@@ -1,23 +1,23 @@
-//! The times that a connection's deadlines follow from.
+//! Times of a connection, and the deadlines computed from them.
 
 use crate::{CloseReason, StreamLimits};
 use ringway_sansio::Instant;
 
-/// Who began a connection.
+/// Side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The peer.
     Accepted,
-    /// We.
+    /// This program.
     Dialled,
 }
 
-/// The times of one connection, against which [`StreamLimits`] are held.
+/// Times of one connection, for comparison with [`StreamLimits`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     origin: Origin,
     is_connected: bool,
-    /// When it was dialled; once it is connected, since when it is.
+    /// Time of dialling, or, once it is connected, of that event.
     since: Instant,
     last_bytes: Instant,
     last_message: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Of a connection that begins now. One that was accepted is connected.
+    /// Creates the times of a connection that begins now. An accepted one is connected.
     pub(crate) const fn new(origin: Origin, now: Instant) -> Self {
         Self {
             origin,
@@ -61,7 +61,7 @@ impl Times {
         self.is_connected = true;
         self.since = now;
         self.last_bytes = now;
-        // The peer's time to read begins now.
+        // The peer can read only from now on.
         self.waiting_since = self.waiting_since.map(|_| now);
     }
 
@@ -69,7 +69,7 @@ impl Times {
         self.last_bytes = now;
     }
 
-    /// Notes whether a message is now half there; `has_whole`: at least one has just become whole.
+    /// Updates the state of framing: `is_partial` if a message is incomplete, `has_whole` if one was completed.
     pub(crate) fn framed(&mut self, is_partial: bool, has_whole: bool, now: Instant) {
         self.has_received_message |= has_whole;
         if has_whole {
@@ -90,27 +90,27 @@ impl Times {
         self.kept_until = self.kept_until.max(until);
     }
 
-    /// Bytes wait for the peer to read.
+    /// Notes that bytes are queued for the peer.
     pub(crate) fn queued(&mut self, now: Instant) {
         self.waiting_since = self.waiting_since.or(Some(now));
     }
 
-    /// The peer took some of them.
+    /// Notes that the peer accepted some of them.
     pub(crate) const fn written(&mut self, now: Instant) {
         self.waiting_since = Some(now);
     }
 
-    /// None wait any more.
+    /// Notes that the queue is empty.
     pub(crate) const fn drained(&mut self) {
         self.waiting_since = None;
     }
 
-    /// Nothing more is received.
+    /// Notes that nothing more is received.
     pub(crate) fn ending(&mut self, now: Instant) {
         self.ending_since = self.ending_since.or(Some(now));
     }
 
-    /// When the connection must be closed if nothing happens, and why.
+    /// Time at which the connection must be closed if nothing happens, and the reason.
     pub(crate) fn deadline(&self, limits: &StreamLimits, is_handshaking: bool) -> (Instant, CloseReason) {
         let is_dialling = !self.is_connected || (is_handshaking && self.origin == Origin::Dialled);
         if is_dialling {

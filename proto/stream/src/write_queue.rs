@@ -1,21 +1,21 @@
-//! The bytes that wait for the peer to read, and the messages whose delivery is in doubt.
+//! Queue of bytes that the socket has not accepted, and the messages whose delivery is uncertain.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_sansio::Token;
 
-/// Bytes that wait, and where in the stream each message among them ends.
+/// Queued bytes, and the end of each message in them.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     bytes: Vec<u8>,
-    /// How many of `bytes` are written.
+    /// Number of `bytes` that are written.
     head: usize,
-    /// How many bytes went through the queue before `bytes`' first.
+    /// Number of bytes that left the queue before the first of `bytes`.
     base: u64,
     ends: VecDeque<(u64, Token)>,
-    /// The tokens of messages that were written while the peer had sent none.
+    /// Tokens of messages that were written before the peer sent any message.
     unanswered: Vec<Token>,
-    /// Messages that found no room in `unanswered`.
+    /// Number of messages for which `unanswered` was full.
     unreported: u64,
     is_answered: bool,
 }
@@ -27,34 +27,34 @@ impl WriteQueue {
         self.ends.push_back((self.base + self.bytes.len() as u64, token));
     }
 
-    /// The end of the bytes, for a layer to append to.
+    /// Buffer that a layer appends to.
     pub(crate) const fn wire(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// What is to be written next.
+    /// Bytes to write next.
     pub(crate) fn waiting(&self) -> &[u8] {
         self.bytes.get(self.head..).unwrap_or_default()
     }
 
-    /// Messages among them.
+    /// Number of queued messages.
     pub(crate) fn messages(&self) -> usize {
         self.ends.len()
     }
 
-    /// True when nothing waits.
+    /// True if no bytes are queued.
     pub(crate) const fn is_empty(&self) -> bool {
         self.head >= self.bytes.len()
     }
 
-    /// Bytes of memory that it holds, unused capacity included.
+    /// Memory in use in bytes, unused capacity included.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.ends.capacity() * size_of::<(u64, Token)>()
             + self.unanswered.capacity() * size_of::<Token>()
     }
 
-    /// So many of [`WriteQueue::waiting`] are written.
+    /// Removes the first `count` bytes of [`WriteQueue::waiting`], which are written.
     pub(crate) fn advance(&mut self, count: usize) {
         self.head += count;
         let written = self.base + self.head as u64;
@@ -64,7 +64,7 @@ impl WriteQueue {
         }
         if self.is_empty() {
             self.forget_written();
-            // A connection that was slow once does not keep the room for it.
+            // Releases the memory that a slow period needed.
             if self.bytes.capacity() > KEPT_BYTES {
                 self.bytes = Vec::new();
             }
@@ -76,7 +76,7 @@ impl WriteQueue {
         }
     }
 
-    /// A message was written whole, without waiting here.
+    /// Notes that a message was written completely, without queueing.
     pub(crate) fn wrote(&mut self, token: Token) {
         if self.is_answered || token == Token::NONE {
             return;
@@ -88,20 +88,20 @@ impl WriteQueue {
         }
     }
 
-    /// The peer has sent a message: whoever sends from now on can tell by the connection's end.
+    /// Notes that the peer sent a message: from now on the end of the connection reports failures to the senders.
     pub(crate) fn answered(&mut self) {
         self.is_answered = true;
         self.unanswered = Vec::new();
         self.unreported = 0;
     }
 
-    /// Messages that [`WriteQueue::undelivered`] leaves out because more were written than it keeps tokens of.
+    /// Number of messages missing in [`WriteQueue::undelivered`], because more were written than tokens are kept.
     pub(crate) const fn unreported(&self) -> u64 {
         self.unreported
     }
 
-    /// The tokens of messages that were not written whole, and of those that were written and never followed by a message of
-    /// the peer.
+    /// Tokens of messages that were not written completely, and of those that were written and never followed by a
+    /// message of the peer.
     pub(crate) fn undelivered(&mut self) -> impl Iterator<Item = Token> + '_ {
         self.unanswered
             .drain(..)
@@ -115,10 +115,11 @@ impl WriteQueue {
     }
 }
 
-/// Tokens kept of a connection that nothing came by yet. The senders of further messages wait for their own timers.
+/// Maximum number of tokens for a connection without a received message. The senders of further messages rely on their
+/// timers.
 const UNANSWERED_MAX: usize = 64;
 
-/// The room an empty queue keeps for the next time.
+/// Capacity that an empty queue keeps.
 const KEPT_BYTES: usize = 4 << 10;
 
 const KEPT_ENDS: usize = 16;
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_keeps_little_of_what_it_held() {
+    fn an_empty_queue_releases_its_memory() {
         let mut queue = WriteQueue::default();
         queue.answered();
         for token in 1..1000 {
@@ -184,11 +185,11 @@ mod tests {
         queue.advance(1000);
         let kept = queue.held_bytes();
         queue.push(&[b'x'; 1000], Token(1001));
-        assert_eq!(queue.held_bytes(), kept, "a message of usual size needs no other room");
+        assert_eq!(queue.held_bytes(), kept, "a message of usual size needs no allocation");
     }
 
     #[test]
-    fn the_written_part_of_a_long_queue_is_given_back() {
+    fn the_written_part_of_a_long_queue_is_released() {
         let mut queue = WriteQueue::default();
         for round in 1..200_u64 {
             queue.push(&[b'x'; 1000], Token(round));

@@ -1,13 +1,13 @@
-//! Addresses that messages go to.
+//! Addresses that messages must not be sent to.
 
 use core::net::IpAddr;
 use ringway_sansio::Transport;
 
-/// The port where no port and no transport is named (RFC 3261 §18.2.2, §19.1.2).
+/// Port of a URI or a Via without port and transport (RFC 3261 §18.2.2, §19.1.2).
 pub const DEFAULT_PORT: u16 = Transport::DEFAULT.default_port();
 
-/// False for an address that no message may go to, whoever named it (RFC 4475 §3.3.10): broadcast, multicast, unspecified; in
-/// the IPv4-mapped spelling too.
+/// False for a broadcast, multicast or unspecified address, IPv4-mapped ones included: no message is sent there (RFC 4475
+/// §3.3.10).
 pub const fn may_send_to(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => !(v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified()),
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_goes_to_everybody_or_nobody() {
+    fn broadcast_multicast_and_unspecified_addresses_are_refused() {
         for address in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "ff02::1", "::", "::ffff:224.0.0.1"] {
             assert!(!may_send_to(address.parse().unwrap()), "{address}");
         }

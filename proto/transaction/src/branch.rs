@@ -1,8 +1,8 @@
-//! The branch of our own Vias: it carries the way home.
+//! Branch of our Vias, with the state that routes a response.
 //!
-//! `z9hG4bK` `.` kind, then fixed-width hexadecimal fields. A stateful branch names the shard, the client transaction's
-//! place and generation; a stateless one the connection the request came by and a hash of the address it went to. Both end in a keyed check
-//! over what they name, so that a stranger's response finds nothing. The user may append more.
+//! `z9hG4bK` `.` kind, then hexadecimal fields of fixed width. A stateful branch has the shard and the slab key of the
+//! client transaction; a stateless one the connection of the received request and a hash of the next hop's address. Both
+//! end in a keyed hash of these fields, so that a forged response matches nothing. The user may append more.
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -11,33 +11,33 @@ use ringway_sansio::{Flow, PartHasher};
 use ringway_sip::{HeaderName, Message, Via, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
-/// What a branch of ours says.
+/// Content of a branch of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
     /// A client transaction.
     Transaction {
         /// Its shard.
         shard: u16,
-        /// Its place and generation there.
+        /// Its slab key there.
         key: crate::SlabKey,
     },
-    /// A request forwarded without state, that came by this connection (0: by datagram).
+    /// Statelessly forwarded request that was received on this connection (0: by datagram).
     Stateless {
-        /// The connection's number.
+        /// Number of the connection.
         connection: u64,
-        /// Stands for the address that the request went to; see [`BranchKey::target_of`].
+        /// Keyed hash of the next hop; see [`BranchKey::target_of`].
         target: u32,
     },
 }
 
-/// Writes and checks branches; all shards of a server share one.
+/// Writes and verifies branches; all shards of a server have the same.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchKey {
     key: [u8; 16],
 }
 
 impl BranchKey {
-    /// From 16 secret bytes.
+    /// Creates it from 16 secret bytes.
     pub const fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
@@ -53,10 +53,11 @@ impl BranchKey {
         write_hex(out, check, 16);
     }
 
-    /// Appends the branch of a request that is forwarded without state (RFC 3261 §16.11): the same for each
-    /// retransmission, its ACK and its CANCEL, because it follows from what these share.
+    /// Appends the branch of a statelessly forwarded request (RFC 3261 §16.11). It is equal for each retransmission, the
+    /// ACK and the CANCEL, because it is a function of what they share.
     ///
-    /// `target` is where the request goes. `reply` is what [`reply_address`](crate::reply_address) will make of the request's top Via in the response.
+    /// `target` is the next hop. `reply` is the result of [`reply_address`](crate::reply_address) for the request's top
+    /// Via in the response.
     pub fn write_stateless(
         &self,
         request: &Message<'_>,
@@ -73,14 +74,14 @@ impl BranchKey {
         write_hex(out, check, 16);
     }
 
-    /// True when a response comes from where a stateless branch says that its request went: the same connection, or where none
-    /// was named the same address.
+    /// True if a response came from the next hop in its stateless branch: on the same connection, or, if the branch has
+    /// none, from the same address.
     pub fn is_from_target(&self, source: &Flow, target: u32) -> bool {
         let any_connection = Flow { connection: None, ..*source };
         self.target_of(source) == target || self.target_of(&any_connection) == target
     }
 
-    /// Stands for a next hop in a stateless branch: a keyed hash of its connection, or of its address.
+    /// Keyed hash of a next hop's connection or address, for a stateless branch.
     pub fn target_of(&self, flow: &Flow) -> u32 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
         hash.fixed(b"target");
@@ -91,7 +92,7 @@ impl BranchKey {
         hash.into_hasher().finish() as u32
     }
 
-    /// What the top Via's branch of a response says, if it is a branch of ours.
+    /// Branch in the top Via of a response, if it is one of ours.
     pub fn read(&self, response: &Message<'_>) -> Option<Branch> {
         let branch = response.via().branch?;
         if let Some(fields) = branch.strip_prefix(TRANSACTION) {
@@ -154,24 +155,24 @@ fn add_ip(hash: &mut PartHasher<SipHasher13>, ip: IpAddr) {
     }
 }
 
-/// Appends what makes a transaction's branch differ from every other one.
+/// Appends the number that distinguishes a transaction's branch from every other one.
 pub(crate) fn write_unique(unique: u64, out: &mut Vec<u8>) {
     out.push(b'.');
     write_hex(out, unique, 16);
 }
 
-/// True when a transaction's branch has this.
+/// True if a transaction's branch has the number `unique`.
 pub(crate) fn has_unique(branch: &[u8], unique: u64) -> bool {
     let at = TRANSACTION.len() + 20 + 16;
     branch.get(at) == Some(&b'.') && branch.get(at + 1..at + 17) == Some(&hex16(unique))
 }
 
-/// The shard a response belongs to, read without parsing the message: from the branch of its first Via. `None` for
-/// branches that are not a client transaction of ours; the check is left to the shard.
+/// Shard of a response, from the branch of its first Via, without parsing the message. `None` if this is not the branch
+/// of a client transaction of ours; the shard verifies the keyed hash.
 pub fn shard_of_response(bytes: &[u8]) -> Option<u16> {
     let at = memchr::memmem::find(bytes, TRANSACTION)? + TRANSACTION.len();
-    // Only the first Via of the message counts; one further down would be found here only if the first is not ours,
-    // and then the shard finds nothing either.
+    // Only the first Via counts. A later one is found here only if the first is not ours; the shard then rejects the
+    // response.
     u16::try_from(read_hex(bytes.get(at..at + 4)?)?).ok()
 }
 

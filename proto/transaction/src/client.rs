@@ -1,4 +1,4 @@
-//! A client transaction as it is kept, and the requests it makes by itself.
+//! Stored state of a client transaction, and the ACK and CANCEL that it generates.
 
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_client, non_invite_client};
@@ -8,18 +8,18 @@ use core::time::Duration;
 use ringway_sansio::{Flow, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method, RequestWriter, Start};
 
-/// Names a client transaction.
+/// Key of a client transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub(crate) SlabKey);
 
-/// A request to be sent by a client transaction.
+/// Request that a client transaction sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<C> {
-    /// Where to.
+    /// Flow of the request.
     pub flow: Flow,
     /// True for INVITE.
     pub is_invite: bool,
-    /// Owner of the transaction; comes back with each answer and notice.
+    /// Owner of the transaction; returned with each response and notice.
     pub owner: C,
 }
 
@@ -28,12 +28,11 @@ pub(crate) struct Client<C> {
     pub(crate) machine: Machine,
     pub(crate) flow: Flow,
     pub(crate) owner: C,
-    /// What its branch has that no other has.
+    /// Number that is in no other branch.
     pub(crate) unique: u64,
-    /// The request as sent, as long as it may be needed again: to repeat it, cancel it, or acknowledge its failure.
-    /// Once an INVITE failed, its ACK instead.
+    /// Sent request, as long as it is needed for a retransmission, CANCEL or ACK. After an INVITE failed: its ACK.
     pub(crate) request: StoredRequest,
-    /// True when the ACK of a failed INVITE stands in the place of the request.
+    /// True if `request` is the ACK of a failed INVITE.
     pub(crate) is_acknowledged: bool,
     pub(crate) retransmit: TimerKey,
     pub(crate) wait: TimerKey,
@@ -41,11 +40,11 @@ pub(crate) struct Client<C> {
     pub(crate) cancel: Cancel,
 }
 
-/// The CANCEL of an INVITE. It shares the INVITE's branch, so it lives with it.
+/// CANCEL of an INVITE. It has the INVITE's branch, so it is stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
     NotWanted,
-    /// RFC 3261 §9.1: it waits for a provisional response.
+    /// It is sent after a provisional response (RFC 3261 §9.1).
     Wanted,
     Sent {
         state: non_invite_client::State,
@@ -92,7 +91,7 @@ impl Machine {
         }
     }
 
-    /// True when a final answer has come to an INVITE.
+    /// True after a final response to an INVITE.
     pub(crate) fn is_answered(self) -> bool {
         match self {
             Self::Invite(state) => {
@@ -102,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// True when the request will never be needed again.
+    /// True if the request is not needed any more.
     pub(crate) fn is_done_with_request(self) -> bool {
         match self {
             Self::Invite(state) => {
@@ -115,7 +114,7 @@ impl Machine {
     }
 }
 
-/// The two client machines have the same events.
+/// Events of both client machines.
 pub(crate) type Event = non_invite_client::Event;
 
 trait AsInvite {
@@ -132,8 +131,7 @@ impl AsInvite for Event {
     }
 }
 
-/// Appends the ACK of a failed INVITE (RFC 3261 §17.1.1.3): everything from the INVITE as it was sent, To from the
-/// response.
+/// Appends the ACK of a failed INVITE (RFC 3261 §17.1.1.3): To from the response, everything else from the sent INVITE.
 pub(crate) fn write_ack(invite: &[u8], response: &Message<'_>, out: &mut Vec<u8>) {
     write_companion(invite, Method::Ack, Some(response), out);
 }

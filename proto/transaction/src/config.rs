@@ -3,14 +3,14 @@
 use crate::state::{Timer, non_invite_client};
 use core::time::Duration;
 
-/// The times everything else follows from (RFC 3261 §17.1.1.1, table 4).
+/// Base values of the timers (RFC 3261 §17.1.1.1, table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
-    /// The round-trip time estimate, 500 ms.
+    /// Round-trip time estimate, 500 ms.
     pub t1: Duration,
-    /// The longest interval between retransmissions of non-INVITE requests and INVITE responses, 4 s.
+    /// Maximum interval between retransmissions of non-INVITE requests and INVITE responses, 4 s.
     pub t2: Duration,
-    /// How long a message stays in the network, 5 s.
+    /// Maximum duration of a message in the network, 5 s.
     pub t4: Duration,
 }
 
@@ -21,24 +21,24 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// The first interval of a retransmission timer, or the length of a state.
+    /// First interval of a retransmission timer, or duration of a state.
     pub fn length(&self, timer: Timer) -> Duration {
         match timer {
             Timer::A | Timer::E | Timer::G => self.t1,
-            // RFC 3261 §17.1.1.2: at least 32 s whatever our T1, because the peer's T1 counts here.
+            // RFC 3261 §17.1.1.2: at least 32 s for any T1, because the T1 of the peer counts.
             Timer::D => (self.t1 * 64).max(TIMER_D_MIN),
             Timer::B | Timer::F | Timer::H | Timer::J | Timer::L | Timer::M => self.t1 * 64,
             Timer::I | Timer::K => self.t4,
         }
     }
 
-    /// The interval after `interval`: doubled; timers E and G stop growing at T2.
+    /// Interval after `interval`: twice as long; at most T2 for timers E and G.
     pub fn next_interval(&self, timer: Timer, interval: Duration) -> Duration {
-        let doubled = interval * 2;
-        if timer == Timer::A { doubled } else { doubled.min(self.t2) }
+        let next = interval * 2;
+        if timer == Timer::A { next } else { next.min(self.t2) }
     }
 
-    /// The same for a non-INVITE client in `state`: T2 once a provisional response has come (RFC 3261 §17.1.2.2).
+    /// Next interval of a non-INVITE client transaction in `state`: T2 after a provisional response (RFC 3261 §17.1.2.2).
     pub(crate) fn interval_after(
         &self,
         timer: Timer,
@@ -56,10 +56,10 @@ impl Timers {
 
 const TIMER_D_MIN: Duration = Duration::from_secs(32);
 
-/// How many transactions there may be at once, in one shard.
+/// Maximum number of transactions in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Server transactions; over it a new request is answered 503 without one.
+    /// Server transactions; above the limit a new request gets 503 without a transaction.
     pub servers_max: usize,
     /// Client transactions.
     pub clients_max: usize,

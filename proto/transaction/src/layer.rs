@@ -1,4 +1,4 @@
-//! All transactions of one shard.
+//! Transactions of one shard.
 
 use crate::branch::BranchKey;
 use crate::client::{self, Client, ClientId};
@@ -15,10 +15,10 @@ use ringway_sansio::{Context, Deadline, Flow, Instant, Token, Wheel};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 
-/// The transactions of one shard: matches, repeats, times out.
+/// Transactions of one shard: matches, retransmits, times out.
 ///
-/// `S` and `C` are the owners of a server and of a client transaction: the user's own key of what the transaction belongs
-/// to. They are given at the start and come back with what happens to the transaction.
+/// `S` and `C` are the owners of server and client transactions: keys of the user's own state. They are passed in when a
+/// transaction starts, and returned with its events.
 #[derive(Debug)]
 pub struct Transactions<S, C> {
     pub(crate) timers: Timers,
@@ -28,92 +28,92 @@ pub struct Transactions<S, C> {
     pub(crate) branch_key: BranchKey,
     pub(crate) servers: Slab<Server<S>>,
     pub(crate) clients: Slab<Client<C>>,
-    /// Keys come from peers, but only through a keyed 128-bit hash.
+    /// Keys depend on the input of peers, but only through a keyed 128-bit hash.
     pub(crate) index: HashMap<MatchKey, SlabKey, BuildHasherDefault<AlreadyHashed>>,
     pub(crate) wheel: Wheel<Due>,
-    /// Buffers of transactions that are over.
+    /// Buffers of ended transactions, for reuse.
     pub(crate) spare: Vec<Vec<u8>>,
     pub(crate) branch: Vec<u8>,
-    /// Goes into the next branch, so that none is ever written twice, whatever place it is for, over restarts too.
+    /// Part of the next branch, so that no branch is written twice for the same slot, even after a restart.
     pub(crate) next_unique: u64,
-    /// Owners of server transactions that ended since the user asked last.
+    /// Owners of ended server transactions that [`Transactions::take_gone`] has not returned yet.
     pub(crate) gone: Vec<S>,
     pub(crate) counters: Counters,
 }
 
-/// What a request is to the transactions.
+/// Relation of a received request to the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming<S> {
     /// It belongs to none; the key is for [`Transactions::start_server`].
     New(MatchKey),
-    /// It was a repetition, or an ACK that ended what it acknowledged: all is done.
+    /// Retransmission, or ACK of a failed INVITE; it is completely handled.
     Absorbed,
-    /// An ACK with the branch of an INVITE of this owner that was accepted: the user decides (RFC 6026 §7.1).
+    /// ACK with the branch of an accepted INVITE of this owner: the user handles it (RFC 6026 §7.1).
     AckOfSuccess(S),
 }
 
-/// What a response is to the transactions.
+/// Relation of a received response to the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<C> {
-    /// For the user of this client transaction.
+    /// Response for the user of this client transaction.
     Pass {
-        /// Which.
+        /// Key of the transaction.
         client: ClientId,
         /// Owner of the transaction.
         owner: C,
     },
-    /// A repetition, or the answer to a CANCEL.
+    /// Retransmission, or response to a CANCEL.
     Absorbed,
-    /// To a request that was forwarded without state, which came by this connection (0: by datagram).
+    /// Response to a statelessly forwarded request, which was received on this connection (0: by datagram).
     Stateless {
-        /// The connection's number.
+        /// Number of the connection.
         connection: u64,
-        /// Stands for the address that the request went to; see [`BranchKey::target_of`].
+        /// Keyed hash of the next hop of the request; see [`BranchKey::target_of`].
         target: u32,
     },
-    /// To a request that went to another address.
+    /// Response from another address than the next hop of the request.
     Elsewhere,
-    /// To nothing we sent.
+    /// Response that belongs to no request of ours.
     Stray,
 }
 
-/// What the user must know without a message having come.
+/// Event of a client transaction for its user, other than a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice<C> {
-    /// No final answer came in time.
+    /// Timeout: no final response was received in time.
     ClientTimedOut {
-        /// Which.
+        /// Key of the transaction.
         client: ClientId,
         /// Owner of the transaction.
         owner: C,
     },
-    /// The request could not be delivered.
+    /// Transport error: the request could not be delivered.
     ClientUnreachable {
-        /// Which.
+        /// Key of the transaction.
         client: ClientId,
         /// Owner of the transaction.
         owner: C,
     },
 }
 
-/// What was counted; only grows.
+/// Counters; the values only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that were sent again.
+    /// Retransmitted requests.
     pub requests_retransmitted: u64,
-    /// Responses that were sent again by a timer or for a repeated request.
+    /// Responses that were retransmitted by a timer or after a retransmitted request.
     pub responses_retransmitted: u64,
-    /// Requests that were recognised as repetitions.
+    /// Received retransmissions of requests.
     pub requests_absorbed: u64,
-    /// Client transactions without an answer in time.
+    /// Client transactions without a final response in time.
     pub client_timeouts: u64,
-    /// Failed INVITEs whose ACK never came.
+    /// Failed INVITEs without an ACK in time.
     pub acks_missed: u64,
-    /// Responses to nothing we sent.
+    /// Responses that belong to no request of ours.
     pub stray_responses: u64,
-    /// Requests for which there was no room for a transaction.
+    /// Requests without a transaction because the limit was reached.
     pub refused_full: u64,
-    /// Responses that were not sent because an unverified address had got its allowance.
+    /// Responses that were not sent because they exceeded the allowance of an unverified address.
     pub unverified_limited: u64,
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum Side {
 }
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
-    /// No transactions yet. `key` is secret; all shards of a server that shall read each other's branches share
+    /// Creates an empty transaction layer. `key` is secret; shards that read each other's branches have the same
     /// `branch_key`.
     pub fn new(
         shard: u16,
@@ -160,29 +160,29 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    /// The key of the transaction that a request makes or belongs to.
+    /// Key of the transaction that a request creates or belongs to.
     pub fn key_of(&self, message: &Message<'_>) -> MatchKey {
         self.matcher.key(message)
     }
 
-    /// The packet with `token` could not be sent.
+    /// Handles the report that the packet with `token` could not be sent.
     pub fn unreachable<A>(&mut self, cx: &mut Context<'_, A>, token: Token, notices: &mut Vec<Notice<C>>) {
-        let (place, is_server) = read_token(token);
+        let (slot, is_server) = read_token(token);
         if is_server {
-            let Some(server) = self.servers.get_mut(place) else { return };
+            let Some(server) = self.servers.get_mut(slot) else { return };
             if let Some(fallback) = server.fallback.take()
                 && !server.last.is_empty()
             {
                 server.reply = Flow { connection: None, remote: fallback, ..server.reply };
-                cx.out.send(server.reply, server_token(self.shard, place), &server.last);
+                cx.out.send(server.reply, server_token(self.shard, slot), &server.last);
             }
             return;
         }
-        self.step_client_alone(cx, place, client::Event::TransportError, notices);
+        self.step_client_alone(cx, slot, client::Event::TransportError, notices);
     }
 
-    /// Does what is due, until it has written as much as one batch may have; then the next deadline has passed, so that it
-    /// is called again.
+    /// Fires due timers until their packets have the bytes of one batch; the next deadline has then passed, so that it is
+    /// called again.
     pub fn on_timeout<A>(&mut self, cx: &mut Context<'_, A>, notices: &mut Vec<Notice<C>>) {
         let full = cx.out.bytes_len() + BATCH_BYTES_MAX;
         while cx.out.bytes_len() < full {
@@ -205,32 +205,32 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    /// Owner of a server transaction that is over and removed; call it after each other call until it returns `None`.
+    /// Owner of an ended server transaction; call it after each other call until it returns `None`.
     pub fn take_gone(&mut self) -> Option<S> {
         self.gone.pop()
     }
 
-    /// When [`Transactions::on_timeout`] is wanted.
+    /// Time of the next necessary call of [`Transactions::on_timeout`].
     pub fn next_deadline(&self) -> Option<Deadline> {
         self.wheel.next_due().map(|at| Deadline { at, reason: "a transaction timer" })
     }
 
-    /// How many server and client transactions there are.
+    /// Number of server and of client transactions.
     pub fn len(&self) -> (usize, usize) {
         (self.servers.len(), self.clients.len())
     }
 
-    /// True when nothing is under way: all that is left waits for repetitions of what is answered.
+    /// True if no server transaction waits for its final response; the others only absorb retransmissions.
     pub fn is_idle(&self) -> bool {
         self.servers.iter().all(|(_, server)| server.machine.is_answered())
     }
 
-    /// What was counted.
+    /// Counters since the start.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The key that our branches are written with.
+    /// Key of our branches.
     pub const fn branch_key(&self) -> &BranchKey {
         &self.branch_key
     }
@@ -243,13 +243,13 @@ pub(crate) fn recycle(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     }
 }
 
-/// Bytes that retransmissions add to one batch.
+/// Maximum number of bytes that retransmissions add to one batch.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 4096;
 
-/// Match keys are hashes already.
+/// Hasher of match keys, which are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AlreadyHashed(u64);
 
@@ -269,7 +269,7 @@ impl Hasher for AlreadyHashed {
     }
 }
 
-/// Where the numbers in branches begin. Everybody sees them, so they must not tell the key.
+/// First number in a branch. Branches are public, so the number must not reveal the key.
 fn first_unique(key: &[u8; 16]) -> u64 {
     let mut hash = SipHasher13::new_with_key(key);
     hash.write(b"first branch");

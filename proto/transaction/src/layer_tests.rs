@@ -1,4 +1,4 @@
-//! What only the inside shows: that nothing is left over. The stories are in `tests/layer/`.
+//! Tests of private state: no transaction, timer or buffer is left over. The stories are in `tests/layer/`.
 
 use super::*;
 use crate::client::Outgoing;
@@ -11,8 +11,8 @@ use core::time::Duration;
 use ringway_sansio::{ConnectionId, Context, ListenerId, Outbox, Rng, Seed};
 use ringway_sip::ResponseWriter;
 
-/// Random requests, answers, repetitions, cancellations, broken connections and pauses; then the user answers all that
-/// is open, and time passes. Whatever happened, everything must be gone and each server transaction told once.
+/// Random requests, responses, retransmissions, CANCELs, broken connections and pauses. Then the user answers all open
+/// requests and time passes. Every transaction must be gone, and each server transaction reported once.
 #[test]
 fn nothing_is_left_after_random_histories() {
     for seed in 0..100 {
@@ -45,16 +45,16 @@ fn buffers_that_grew_large_are_not_kept() {
 }
 
 #[test]
-fn tokens_read_back_as_the_place_and_the_side_they_name() {
+fn tokens_read_back_as_the_slab_key_and_the_side_that_they_were_written_for() {
     for (index, generation) in [(0, 1), (5, 0xffff), (SERVER_BIT - 1, 7)] {
-        let place = SlabKey { index, generation };
-        assert_eq!(read_token(client_token(9, place)), (place, false));
-        assert_eq!(read_token(server_token(9, place)), (place, true));
-        assert_ne!(client_token(0, place), Token::NONE);
+        let slot = SlabKey { index, generation };
+        assert_eq!(read_token(client_token(9, slot)), (slot, false));
+        assert_eq!(read_token(server_token(9, slot)), (slot, true));
+        assert_ne!(client_token(0, slot), Token::NONE);
     }
 }
 
-/// An owner of two keys fits the padding of a transaction.
+/// An owner of two keys fits into the padding of a transaction.
 #[test]
 fn an_owner_of_twelve_bytes_makes_no_transaction_larger() {
     type Branch = (SlabKey, u32);
@@ -118,7 +118,7 @@ impl History {
         self.collect();
     }
 
-    /// The user brings all that is open to an end.
+    /// Answers all open requests.
     fn settle(&mut self) {
         for (id, text) in self.requests.clone() {
             self.respond_to(id, &text, 500);
@@ -165,7 +165,7 @@ impl History {
         let cookie = if self.rng.chance(800) { ";branch=z9hG4bK" } else { ";branch=" };
         let text = request(is_invite, &format!("{cookie}{}", self.owners));
         let flow = self.flow();
-        let Incoming::New(key) = self.receive(&text) else { panic!("a new request was taken for another") };
+        let Incoming::New(key) = self.receive(&text) else { panic!("taken for a retransmission") };
         let id = self.layer.start_server(key, is_invite, flow, 5060, self.owners).unwrap();
         self.owners += 1;
         self.requests.push((id, text));
@@ -178,8 +178,8 @@ impl History {
     }
 
     fn pick_request(&mut self) -> Option<(ServerId, String)> {
-        let place = self.rng.below(self.requests.len() as u64) as usize;
-        self.requests.get(place).cloned()
+        let at = self.rng.below(self.requests.len() as u64) as usize;
+        self.requests.get(at).cloned()
     }
 
     fn repeat_request(&mut self) {
@@ -219,8 +219,8 @@ impl History {
     }
 
     fn pick_client(&mut self) -> Option<(ClientId, String)> {
-        let place = self.rng.below(self.clients.len() as u64) as usize;
-        self.clients.get(place).cloned()
+        let at = self.rng.below(self.clients.len() as u64) as usize;
+        self.clients.get(at).cloned()
     }
 
     fn answer(&mut self) {
@@ -247,8 +247,8 @@ impl History {
     }
 
     fn break_one(&mut self) {
-        let place = self.rng.below(self.tokens.len() as u64) as usize;
-        if let Some(&token) = self.tokens.get(place) {
+        let at = self.rng.below(self.tokens.len() as u64) as usize;
+        if let Some(&token) = self.tokens.get(at) {
             self.layer.unreachable(
                 &mut Context::<()>::new(self.now, &mut self.out, &mut Vec::new()),
                 token,
@@ -272,8 +272,8 @@ fn write_response(out: &mut Vec<u8>, request: &str, status: u16) {
 }
 
 #[test]
-fn the_numbers_in_branches_do_not_tell_the_key_of_the_matcher() {
-    let key: [u8; 16] = core::array::from_fn(|place| 0xa0 + place as u8);
+fn the_numbers_in_branches_do_not_reveal_the_key_of_the_matcher() {
+    let key: [u8; 16] = core::array::from_fn(|at| 0xa0 + at as u8);
     let unique = first_unique(&key).to_be_bytes();
     assert!(key.windows(4).all(|part| !unique.windows(4).any(|shown| shown == part)));
     assert_ne!(unique, first_unique(&[0; 16]).to_be_bytes());

@@ -1,12 +1,12 @@
-//! Transactions: RFC 3261 §17 with RFC 6026 (INVITE and 2xx) and RFC 4320 (non-INVITE), and the Via rules of §18 that
-//! belong to them.
+//! Transaction layer: RFC 3261 §17 with RFC 6026 (INVITE and 2xx) and RFC 4320 (non-INVITE), and the rules for Via of
+//! §18.
 //!
-//! Does: the four state machines as pure functions ([`state`]), and [`Transactions`], which keeps them, matches messages
-//! to them, retransmits, runs timers A to M, and makes CANCEL and the ACK of a failed INVITE. [`SipFramer`] is the framing
-//! of every machine that speaks SIP.
+//! Does: the four state machines as pure functions ([`state`]), and [`Transactions`], which stores them, matches messages
+//! to them, retransmits, runs timers A to M, and sends CANCEL and the ACK of a failed INVITE. [`SipFramer`] is the
+//! framing of every machine that speaks SIP.
 //!
-//! Does not: decide anything. What to answer and where to send is its user's (the server's, the phone's); only what cannot
-//! be accepted as a message has one answer for all ([`answer_rejected`]).
+//! Does not: choose responses and next hops. Its user (the server, the softphone) does that; only messages that the
+//! parser rejects are answered here ([`answer_rejected`]).
 //!
 //! Start reading at [`Transactions`]; the machines are one file each in `state/`.
 #![no_std]

@@ -4,12 +4,12 @@ use ringway_sansio::PartHasher;
 use ringway_sip::{Message, Method, Start};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Stands for all that a request must share with the one that made a transaction. A keyed 128-bit hash: peers cannot make
-/// two requests meet in it, so nothing else is compared.
+/// Keyed 128-bit hash of everything that a request must share with the request that created a transaction. Peers cannot
+/// provoke a collision without the key, so nothing else is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatchKey(pub(crate) u128);
 
-/// Makes match keys; the secret never leaves the process.
+/// Computes match keys; the secret never leaves the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matcher {
     key: [u8; 16],
@@ -20,7 +20,7 @@ impl Matcher {
         Self { key }
     }
 
-    /// The key of the transaction that `message` makes or belongs to. An ACK has that of its INVITE.
+    /// Key of the transaction that `message` creates or belongs to. An ACK has the key of its INVITE.
     pub(crate) fn key(&self, message: &Message<'_>) -> MatchKey {
         let method = match message.method() {
             Method::Ack => Method::Invite,
@@ -29,7 +29,7 @@ impl Matcher {
         self.key_as(message, method)
     }
 
-    /// The key of the INVITE that a CANCEL belongs to (RFC 3261 §9.2).
+    /// Key of the INVITE that a CANCEL belongs to (RFC 3261 §9.2).
     pub(crate) fn key_of_cancelled(&self, cancel: &Message<'_>) -> MatchKey {
         self.key_as(cancel, Method::Invite)
     }
@@ -42,8 +42,8 @@ impl Matcher {
         hash.fixed(&via.port.unwrap_or(0).to_le_bytes());
         match via.branch {
             Some(branch) if via.has_unique_branch() => hash.part(branch),
-            // RFC 2543 clients: everything that stays the same in a retransmission. An INVITE's To tag is left out
-            // because the ACK of a failure has one where the INVITE had none.
+            // RFC 2543 clients: everything that is equal in a retransmission. The To tag of an INVITE is not used,
+            // because the ACK of a failed INVITE has one and the INVITE has none.
             _ => {
                 if let Start::Request { uri, .. } = message.start() {
                     hash.part(uri.as_bytes());

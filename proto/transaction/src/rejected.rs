@@ -1,11 +1,11 @@
-//! Messages that cannot be accepted (RFC 3261 §16.3 step 1).
+//! Responses to messages that the parser rejects (RFC 3261 §16.3 step 1).
 
 use crate::via::reply_flow;
 use ringway_sansio::{Flow, Outbox, Token};
 use ringway_sip::{HeaderName, Rejected, ResponseWriter, Via, grammar};
 
-/// Answers a request that cannot be accepted, without a transaction, if it can be answered at all; drops responses, ACKs
-/// and what has no Via. `flow` is the one it came by; `to_tag` is added when its To has no tag.
+/// Answers a rejected request without a transaction. Responses, ACKs and requests without a Via are dropped. `flow` is
+/// the flow of the request; `to_tag` is added if its To has no tag.
 pub fn answer_rejected(rejected: &Rejected<'_>, flow: Flow, to_tag: &[u8], out: &mut Outbox) {
     let fields = &rejected.fields;
     let Some(via_line) = fields.first(HeaderName::Via) else { return };
@@ -29,7 +29,7 @@ mod tests {
     use ringway_sansio::ListenerId;
     use ringway_sip::{Limits, Message};
 
-    /// What is answered, and where to, when `message` comes without the Call-ID and CSeq it needs.
+    /// Destination and text of the response to `message`, which must lack mandatory header fields.
     fn answer(message: &str) -> Option<(String, String)> {
         let bytes = message.replace('\n', "\r\n").into_bytes();
         let rejected = Message::parse(&bytes, &Limits::default()).unwrap_err();

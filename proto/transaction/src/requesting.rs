@@ -1,4 +1,4 @@
-//! The client side of [`Transactions`]: requests that are sent, their CANCEL and ACK, and the responses to them.
+//! Client side of [`Transactions`]: sent requests, their CANCEL and ACK, and the responses to them.
 
 use crate::branch::{Branch, has_unique, write_unique};
 use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_cancel};
@@ -14,8 +14,8 @@ use ringway_sansio::{Context, Flow, Instant, Outbox, TimerKey, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
-    /// Sends a request in a client transaction of its own. `write` is given the branch for its Via; writing nothing
-    /// starts nothing. `None`: there is no room, or nothing was written.
+    /// Sends a request in a new client transaction. `write` gets the branch for the Via; if it writes nothing, no
+    /// transaction is started. `None`: the limit is reached, or nothing was written.
     pub fn start_client<A>(
         &mut self,
         cx: &mut Context<'_, A>,
@@ -26,22 +26,22 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             self.counters.refused_full += 1;
             return None;
         }
-        let place = self.clients.next_key();
+        let slot = self.clients.next_key();
         self.branch.clear();
         let unique = self.next_unique;
         self.next_unique = unique.wrapping_add(1);
-        self.branch_key.write_transaction(self.shard, place, &mut self.branch);
+        self.branch_key.write_transaction(self.shard, slot, &mut self.branch);
         write_unique(unique, &mut self.branch);
         let before = cx.out.len();
         let branch = &self.branch;
-        cx.out.send_with(outgoing.flow, client_token(self.shard, place), |arena| write(arena, branch));
+        cx.out.send_with(outgoing.flow, client_token(self.shard, slot), |arena| write(arena, branch));
         if cx.out.len() == before {
             return None;
         }
         let mut request = self.spare.pop().unwrap_or_default();
         request.extend_from_slice(cx.out.last_bytes());
         let step = client::Machine::start(outgoing.is_invite, outgoing.flow.transport.is_reliable());
-        let place = self.clients.insert(Client {
+        let slot = self.clients.insert(Client {
             machine: step.state,
             flow: outgoing.flow,
             owner: outgoing.owner,
@@ -55,7 +55,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         });
         for &effect in step.effects {
             match effect {
-                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
+                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
                 Effect::Send
                 | Effect::SendAck
                 | Effect::PassUp
@@ -66,20 +66,20 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 | Effect::StopWaiting => {}
             }
         }
-        Some(ClientId(place))
+        Some(ClientId(slot))
     }
 
-    /// Keeps what a request has in common with `original`, of which it was made, once for all its branches.
+    /// Shares the bytes that the request has in common with `original`, the received request of all branches.
     pub fn share(&mut self, id: ClientId, original: &Arc<[u8]>) {
         if let Some(client) = self.clients.get_mut(id.0) {
             client.request.share(original);
         }
     }
 
-    /// Looks a response up and runs its transaction. The ACK of a failed INVITE is sent here.
+    /// Matches a response to its client transaction and runs the transaction. The ACK of a failed INVITE is sent here.
     ///
-    /// `is_peer` decides from the flow of the request whether the response came from there; one from elsewhere is
-    /// [`Answer::Elsewhere`] and changes nothing.
+    /// `is_peer` gets the flow of the request and returns true if the response came from there; a response from another
+    /// address is [`Answer::Elsewhere`] and changes nothing.
     pub fn receive_response<A>(
         &mut self,
         cx: &mut Context<'_, A>,
@@ -87,7 +87,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         status: u16,
         is_peer: impl FnOnce(&Flow) -> bool,
     ) -> Answer<C> {
-        let place = match self.branch_key.read(message) {
+        let slot = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
             Some(Branch::Stateless { connection, target }) => {
                 return Answer::Stateless { connection, target };
@@ -97,11 +97,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 return Answer::Stray;
             }
         };
-        let Some(client) = self.clients.get_mut(place) else {
+        let Some(client) = self.clients.get_mut(slot) else {
             self.counters.stray_responses += 1;
             return Answer::Stray;
         };
-        // The place may have been another transaction's, before a restart even: then this is an answer to that one.
+        // The key may be that of an earlier transaction, even from before a restart; the response is then for that one.
         if !message.via().branch.is_some_and(|branch| has_unique(branch, client.unique)) {
             self.counters.stray_responses += 1;
             return Answer::Stray;
@@ -112,7 +112,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let is_invite = matches!(client.machine, client::Machine::Invite(_));
         let class = Class::of(status);
         if is_invite && message.method() == Method::Cancel {
-            self.step_cancel(cx, place, client::Event::Response(class));
+            self.step_cancel(cx, slot, client::Event::Response(class));
             return Answer::Absorbed;
         }
         if is_invite != (message.method() == Method::Invite) {
@@ -125,23 +125,23 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         for &effect in step.effects {
             match effect {
                 Effect::PassUp => passed = true,
-                Effect::SendAck => self.send_ack(place, message, cx.out),
-                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
-                Effect::StopRetransmitting => self.stop_client_timer(place, true),
-                Effect::StopWaiting => self.stop_client_timer(place, false),
+                Effect::SendAck => self.send_ack(slot, message, cx.out),
+                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
+                Effect::StopRetransmitting => self.stop_client_timer(slot, true),
+                Effect::StopWaiting => self.stop_client_timer(slot, false),
                 Effect::Send | Effect::Repeat(_) | Effect::ReportTimeout | Effect::ReportTransportError => {}
             }
         }
-        self.settle_client(place, step.state);
+        self.settle_client(slot, step.state);
         if class == Class::Provisional {
-            self.send_wanted_cancel(cx, place);
+            self.send_wanted_cancel(cx, slot);
         }
-        if passed { Answer::Pass { client: ClientId(place), owner } } else { Answer::Absorbed }
+        if passed { Answer::Pass { client: ClientId(slot), owner } } else { Answer::Absorbed }
     }
 
-    /// Cancels an INVITE: at once when a provisional response has come, else when it comes (RFC 3261 §9.1).
+    /// Cancels an INVITE: at once if a provisional response was received, else after the first one (RFC 3261 §9.1).
     ///
-    /// Returns true when the transaction is pending, so that a final response or a notice will follow.
+    /// Returns true while the transaction is pending: a final response or a notice follows.
     pub fn cancel<A>(&mut self, cx: &mut Context<'_, A>, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id.0) else { return false };
         let client::Machine::Invite(state) = client.machine else { return true };
@@ -162,50 +162,50 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         true
     }
 
-    /// Ends a client transaction without a notice: its connection is gone, and no response can come by it.
+    /// Ends a client transaction without a notice, because its connection is closed.
     pub fn drop_client(&mut self, id: ClientId) {
         self.remove_client(id.0);
     }
 
-    /// A step of a client transaction that no message caused.
+    /// Runs a step of a client transaction for a timer or a transport error.
     pub(crate) fn step_client_alone<A>(
         &mut self,
         cx: &mut Context<'_, A>,
-        place: SlabKey,
+        slot: SlabKey,
         event: client::Event,
         notices: &mut Vec<Notice<C>>,
     ) {
-        let Some(client) = self.clients.get_mut(place) else { return };
-        let (id, owner) = (ClientId(place), client.owner);
-        // RFC 3261 §9.1: 64·T1 after the CANCEL nobody waits for the INVITE's answer any more.
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let (id, owner) = (ClientId(slot), client.owner);
+        // RFC 3261 §9.1: the INVITE transaction ends 64·T1 after its CANCEL, with or without a final response.
         let is_cancelled = matches!(client.cancel, Cancel::Sent { .. });
         if is_cancelled && event == client::Event::Timer(Timer::B) {
             self.counters.client_timeouts += 1;
             notices.push(Notice::ClientTimedOut { client: id, owner });
-            self.remove_client(place);
+            self.remove_client(slot);
             return;
         }
         let step = client.machine.on(event, client.flow.transport.is_reliable());
         for &effect in step.effects {
             match effect {
                 Effect::Send => {
-                    if let Some(client) = self.clients.get(place) {
+                    if let Some(client) = self.clients.get(slot) {
                         self.counters.requests_retransmitted += 1;
                         let request = &client.request;
-                        cx.out.send_with(client.flow, client_token(self.shard, place), |arena| {
+                        cx.out.send_with(client.flow, client_token(self.shard, slot), |arena| {
                             request.write(arena)
                         });
                     }
                 }
                 Effect::Repeat(timer) => {
-                    if let Some(client) = self.clients.get_mut(place) {
+                    if let Some(client) = self.clients.get_mut(slot) {
                         client.interval = match step.state {
                             client::Machine::Invite(_) => self.timers.next_interval(timer, client.interval),
                             client::Machine::NonInvite(state) => {
                                 self.timers.interval_after(timer, client.interval, state)
                             }
                         };
-                        let due = Due { of: Side::Client, key: place, timer };
+                        let due = Due { of: Side::Client, key: slot, timer };
                         client.retransmit = self.wheel.arm(cx.now + client.interval, due);
                     }
                 }
@@ -214,18 +214,18 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                     notices.push(Notice::ClientTimedOut { client: id, owner });
                 }
                 Effect::ReportTransportError => notices.push(Notice::ClientUnreachable { client: id, owner }),
-                Effect::Start(timer) => self.start_client_timer(cx.now, place, timer),
+                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
                 Effect::SendAck | Effect::PassUp | Effect::StopRetransmitting | Effect::StopWaiting => {}
             }
         }
-        self.settle_client(place, step.state);
+        self.settle_client(slot, step.state);
     }
 
-    fn settle_client(&mut self, place: SlabKey, state: client::Machine) {
-        let Some(client) = self.clients.get_mut(place) else { return };
+    fn settle_client(&mut self, slot: SlabKey, state: client::Machine) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
         client.machine = state;
         if state.is_over() {
-            self.remove_client(place);
+            self.remove_client(slot);
             return;
         }
         if state.is_answered() {
@@ -237,8 +237,8 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    fn remove_client(&mut self, place: SlabKey) {
-        if let Some(mut client) = self.clients.remove(place) {
+    fn remove_client(&mut self, slot: SlabKey) {
+        if let Some(mut client) = self.clients.remove(slot) {
             self.wheel.cancel(client.retransmit);
             self.wheel.cancel(client.wait);
             end_cancel(&mut self.wheel, &mut client);
@@ -246,10 +246,10 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    fn start_client_timer(&mut self, now: Instant, place: SlabKey, timer: Timer) {
+    fn start_client_timer(&mut self, now: Instant, slot: SlabKey, timer: Timer) {
         let length = self.timers.length(timer);
-        let Some(client) = self.clients.get_mut(place) else { return };
-        let key = self.wheel.arm(now + length, Due { of: Side::Client, key: place, timer });
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let key = self.wheel.arm(now + length, Due { of: Side::Client, key: slot, timer });
         if timer.is_retransmission() {
             client.interval = length;
             client.retransmit = key;
@@ -259,14 +259,14 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    fn stop_client_timer(&mut self, place: SlabKey, retransmission: bool) {
-        if let Some(client) = self.clients.get(place) {
+    fn stop_client_timer(&mut self, slot: SlabKey, retransmission: bool) {
+        if let Some(client) = self.clients.get(slot) {
             self.wheel.cancel(if retransmission { client.retransmit } else { client.wait });
         }
     }
 
-    fn send_ack(&mut self, place: SlabKey, response: &Message<'_>, out: &mut Outbox) {
-        let Some(client) = self.clients.get_mut(place) else { return };
+    fn send_ack(&mut self, slot: SlabKey, response: &Message<'_>, out: &mut Outbox) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
         let is_acknowledged = client.is_acknowledged;
         let request = &client.request;
         let before = out.len();
@@ -274,7 +274,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             true => request.write(arena),
             false => write_ack(&request.bytes(), response, arena),
         });
-        // From here on the request is needed for nothing but its ACK.
+        // After this the request is only needed for its ACK.
         if !is_acknowledged && out.len() > before {
             let mut buffer = client.request.take_buffer();
             buffer.clear();
@@ -287,24 +287,24 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
     }
 
-    fn send_wanted_cancel<A>(&mut self, cx: &mut Context<'_, A>, place: SlabKey) {
-        let Some(client) = self.clients.get_mut(place) else { return };
+    fn send_wanted_cancel<A>(&mut self, cx: &mut Context<'_, A>, slot: SlabKey) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
         if client.cancel != Cancel::Wanted {
             return;
         }
         cx.out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
         let reliable = client.flow.transport.is_reliable();
-        let due = |timer| Due { of: Side::CancelOfClient, key: place, timer };
+        let due = |timer| Due { of: Side::CancelOfClient, key: slot, timer };
         let interval = self.timers.length(Timer::E);
         let retransmit =
             if reliable { TimerKey::NONE } else { self.wheel.arm(cx.now + interval, due(Timer::E)) };
         let wait = self.wheel.arm(cx.now + self.timers.length(Timer::F), due(Timer::F));
         client.cancel = Cancel::Sent { state: non_invite_client::State::Trying, retransmit, wait, interval };
-        self.start_client_timer(cx.now, place, Timer::B);
+        self.start_client_timer(cx.now, slot, Timer::B);
     }
 
-    pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, place: SlabKey, event: client::Event) {
-        let Some(client) = self.clients.get_mut(place) else { return };
+    pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, slot: SlabKey, event: client::Event) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
         let Cancel::Sent { state, retransmit, wait, interval } = &mut client.cancel else { return };
         let step = non_invite_client::on(*state, event, client.flow.transport.is_reliable());
         *state = step.state;
@@ -318,14 +318,14 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 }
                 Effect::Repeat(timer) => {
                     *interval = self.timers.interval_after(timer, *interval, step.state);
-                    let due = Due { of: Side::CancelOfClient, key: place, timer };
+                    let due = Due { of: Side::CancelOfClient, key: slot, timer };
                     *retransmit = self.wheel.arm(cx.now + *interval, due);
                 }
                 Effect::StopRetransmitting => {
                     self.wheel.cancel(*retransmit);
                     self.wheel.cancel(*wait);
                 }
-                // What is left of it needs no timer of its own: it ends with its INVITE.
+                // It ends with its INVITE and needs no other timer.
                 Effect::Start(_)
                 | Effect::SendAck
                 | Effect::PassUp
@@ -337,7 +337,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     }
 }
 
-/// Its CANCEL, sent or wanted, is of no more use.
+/// Stops the CANCEL, pending or sent.
 fn end_cancel<C>(wheel: &mut Wheel<Due>, client: &mut Client<C>) {
     if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
         wheel.cancel(retransmit);

@@ -1,4 +1,4 @@
-//! A server transaction as it is kept.
+//! Stored state of a server transaction.
 
 use crate::allowance::Allowance;
 use crate::matching::MatchKey;
@@ -9,22 +9,22 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, TimerKey};
 
-/// Names a server transaction.
+/// Key of a server transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServerId(pub(crate) SlabKey);
 
 #[derive(Debug)]
 pub(crate) struct Server<S> {
     pub(crate) machine: Machine,
-    /// Where responses go.
+    /// Flow of the responses.
     pub(crate) reply: Flow,
-    /// Where they go when the connection is gone (RFC 3261 §18.2.2).
+    /// Address of the responses after the connection is closed (RFC 3261 §18.2.2).
     pub(crate) fallback: Option<SocketAddr>,
     pub(crate) owner: S,
     pub(crate) key: MatchKey,
-    /// What may be sent; `None` for a peer that is known to receive what is sent to it.
+    /// Remaining allowance; `None` for a verified address.
     pub(crate) allowance: Option<Allowance>,
-    /// The last response, as long as it may be asked for again.
+    /// Last response, as long as it may be retransmitted.
     pub(crate) last: Vec<u8>,
     pub(crate) retransmit: TimerKey,
     pub(crate) wait: TimerKey,
@@ -37,11 +37,11 @@ pub(crate) enum Machine {
     NonInvite(non_invite_server::State),
 }
 
-/// An event of either machine.
+/// Event for either machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) invite: invite_server::Event,
-    /// `None` where the other machine has no such event.
+    /// `None` if the non-INVITE machine has no such event.
     pub(crate) non_invite: Option<non_invite_server::Event>,
 }
 

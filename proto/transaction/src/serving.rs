@@ -1,4 +1,4 @@
-//! The server side of [`Transactions`]: requests that came, and their responses.
+//! Server side of [`Transactions`]: received requests and their responses.
 
 use crate::allowance::{Allowance, Origin};
 use crate::layer::{Due, Incoming, Side, Transactions, recycle};
@@ -14,11 +14,12 @@ use ringway_sansio::{Context, Flow, Instant, TimerKey};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
-    /// Looks a request up. A repetition is answered with the last response again, an ACK goes to its INVITE.
+    /// Matches a request to its server transaction. A retransmission gets the last response again, an ACK goes to its
+    /// INVITE.
     pub fn receive_request<A>(&mut self, cx: &mut Context<'_, A>, message: &Message<'_>) -> Incoming<S> {
         let key = self.matcher.key(message);
-        let Some(&place) = self.index.get(&key) else { return Incoming::New(key) };
-        let Some(server) = self.servers.get_mut(place) else { return Incoming::New(key) };
+        let Some(&slot) = self.index.get(&key) else { return Incoming::New(key) };
+        let Some(server) = self.servers.get_mut(slot) else { return Incoming::New(key) };
         let event = match message.method() {
             Method::Ack => server::Event { invite: invite_server::Event::Ack, non_invite: None },
             _ => {
@@ -33,11 +34,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             }
         };
         let owner = server.owner;
-        let effects = self.step_server(cx, place, event);
+        let effects = self.step_server(cx, slot, event);
         if effects.contains(&Effect::PassUp) { Incoming::AckOfSuccess(owner) } else { Incoming::Absorbed }
     }
 
-    /// Begins a server transaction for a request that was [`Incoming::New`]. `None`: there is no room.
+    /// Starts a server transaction for a request that was [`Incoming::New`]. `None`: the limit is reached.
     pub fn start_server(
         &mut self,
         key: MatchKey,
@@ -51,7 +52,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             return None;
         }
         let fallback = reply.connection.map(|_| SocketAddr::new(reply.remote.ip(), sent_by_port));
-        let place = self.servers.insert(Server {
+        let slot = self.servers.insert(Server {
             machine: server::Machine::new(is_invite),
             reply,
             fallback,
@@ -63,18 +64,18 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             wait: TimerKey::NONE,
             interval: Duration::ZERO,
         });
-        self.index.insert(key, place);
-        Some(ServerId(place))
+        self.index.insert(key, slot);
+        Some(ServerId(slot))
     }
 
-    /// Bounds what is sent for a request whose source is not verified.
+    /// Limits the bytes that are sent for a request from an unverified address.
     pub fn limit(&mut self, id: ServerId, allowance: Allowance) {
         if let Some(server) = self.servers.get_mut(id.0) {
             server.allowance = Some(allowance);
         }
     }
 
-    /// Sends a response of another element, as [`Transactions::respond`] does one of ours.
+    /// Sends a forwarded response; otherwise like [`Transactions::respond`].
     pub fn forward<A>(
         &mut self,
         cx: &mut Context<'_, A>,
@@ -85,8 +86,8 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         self.send_response(cx, id, status, Origin::Forwarded, write)
     }
 
-    /// Sends a response, written by `write`. After a final response nothing more is sent, except further 2xx to an
-    /// INVITE. Returns whether it was sent.
+    /// Sends a locally generated response, written by `write`. After a final response nothing more is sent, except
+    /// further 2xx to an INVITE. Returns true if it was sent.
     pub fn respond<A>(
         &mut self,
         cx: &mut Context<'_, A>,
@@ -133,59 +134,59 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         true
     }
 
-    /// True when a final response was sent.
+    /// True after a final response was sent.
     pub fn is_answered(&self, id: ServerId) -> bool {
         self.servers.get(id.0).is_none_or(|server| server.machine.is_answered())
     }
 
-    /// Where the responses of a server transaction go.
+    /// Flow of the responses of a server transaction.
     pub fn reply_flow_of(&self, id: ServerId) -> Option<Flow> {
         self.servers.get(id.0).map(|server| server.reply)
     }
 
-    /// Forgets a server transaction that will not be answered (RFC 4320 §4.2: no 408 to a non-INVITE).
+    /// Removes a server transaction without a response (RFC 4320 §4.2: no 408 to a non-INVITE).
     pub fn drop_server(&mut self, id: ServerId) {
         self.remove_server(id.0);
     }
 
     /// Transaction, owner and flow of the INVITE that this CANCEL is for (RFC 3261 §9.2).
     pub fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(ServerId, S, Flow)> {
-        let place = *self.index.get(&self.matcher.key_of_cancelled(cancel))?;
-        self.servers.get(place).map(|server| (ServerId(place), server.owner, server.reply))
+        let slot = *self.index.get(&self.matcher.key_of_cancelled(cancel))?;
+        self.servers.get(slot).map(|server| (ServerId(slot), server.owner, server.reply))
     }
 
     pub(crate) fn step_server<A>(
         &mut self,
         cx: &mut Context<'_, A>,
-        place: SlabKey,
+        slot: SlabKey,
         event: server::Event,
     ) -> &'static [Effect] {
-        let Some(server) = self.servers.get_mut(place) else { return &[] };
+        let Some(server) = self.servers.get_mut(slot) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
         if step.effects.contains(&Effect::Send) && !server.last.is_empty() {
             let length = server.last.len();
             let may_send = |allowance: &mut Allowance| allowance.send(Origin::Generated, length);
             if server.allowance.as_mut().is_none_or(may_send) {
                 self.counters.responses_retransmitted += 1;
-                cx.out.send(server.reply, server_token(self.shard, place), &server.last);
+                cx.out.send(server.reply, server_token(self.shard, slot), &server.last);
             } else {
                 self.counters.unverified_limited += 1;
             }
         }
-        self.step_server_after_send(cx.now, place, event)
+        self.step_server_after_send(cx.now, slot, event)
     }
 
-    /// Everything of a step but the sending.
+    /// Executes a step without the sending.
     pub(crate) fn step_server_after_send(
         &mut self,
         now: Instant,
-        place: SlabKey,
+        slot: SlabKey,
         event: server::Event,
     ) -> &'static [Effect] {
-        let Some(server) = self.servers.get_mut(place) else { return &[] };
+        let Some(server) = self.servers.get_mut(slot) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
         server.machine = step.state;
-        // An acknowledged failure is not sent again.
+        // A failure is not retransmitted after its ACK.
         if step.state == server::Machine::Invite(invite_server::State::Confirmed) {
             recycle(&mut self.spare, core::mem::take(&mut server.last));
         }
@@ -193,7 +194,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             match effect {
                 Effect::Start(timer) => {
                     let length = self.timers.length(timer);
-                    let key = self.wheel.arm(now + length, Due { of: Side::Server, key: place, timer });
+                    let key = self.wheel.arm(now + length, Due { of: Side::Server, key: slot, timer });
                     if timer.is_retransmission() {
                         server.interval = length;
                         server.retransmit = key;
@@ -204,7 +205,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 }
                 Effect::Repeat(timer) => {
                     server.interval = self.timers.next_interval(timer, server.interval);
-                    let due = Due { of: Side::Server, key: place, timer };
+                    let due = Due { of: Side::Server, key: slot, timer };
                     server.retransmit = self.wheel.arm(now + server.interval, due);
                 }
                 Effect::StopRetransmitting => {
@@ -218,16 +219,16 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             }
         }
         if step.state.is_over() {
-            self.remove_server(place);
+            self.remove_server(slot);
         }
         step.effects
     }
 
-    pub(crate) fn remove_server(&mut self, place: SlabKey) {
-        if let Some(server) = self.servers.remove(place) {
+    pub(crate) fn remove_server(&mut self, slot: SlabKey) {
+        if let Some(server) = self.servers.remove(slot) {
             self.wheel.cancel(server.retransmit);
             self.wheel.cancel(server.wait);
-            if self.index.get(&server.key) == Some(&place) {
+            if self.index.get(&server.key) == Some(&slot) {
                 self.index.remove(&server.key);
             }
             recycle(&mut self.spare, server.last);
@@ -240,5 +241,5 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     }
 }
 
-/// Room for transactions that an empty index keeps.
+/// Capacity that an empty index keeps.
 const INDEX_KEPT_MAX: usize = 4096;

@@ -1,133 +1,132 @@
-//! Numbered places that are used again, with a generation so that an old number never reaches a new tenant.
+//! Slab: table of values in numbered slots that are used again, with generational keys.
 
 use alloc::vec::Vec;
 
-/// Values in numbered places.
+/// Values in numbered slots. A key of a removed value never finds the slot's next value.
 #[derive(Debug)]
 pub struct Slab<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    /// The generation of a new place. It rises when the places are given back, so that no key comes twice.
+    /// Generation of a new slot. It rises when the memory of the slots is released, so that no key is used twice.
     first: u32,
 }
 
-/// A place and which of its tenants is meant.
+/// Index of a slot, and generation of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlabKey {
-    /// The place.
+    /// Index of the slot.
     pub index: u32,
-    /// Which tenant of the place.
+    /// Generation of the value.
     pub generation: u32,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
     value: Option<T>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), first: FIRST_GENERATION }
+        Self { slots: Vec::new(), free: Vec::new(), first: FIRST_GENERATION }
     }
 }
 
 impl<T> Slab<T> {
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// True when there is none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The key the next [`Slab::insert`] will give.
+    /// Key that the next [`Slab::insert`] returns.
     pub fn next_key(&self) -> SlabKey {
         match self.free.last() {
             Some(&index) => SlabKey {
                 index,
-                generation: self.places.get(index as usize).map_or(self.first, |place| place.generation),
+                generation: self.slots.get(index as usize).map_or(self.first, |slot| slot.generation),
             },
-            None => SlabKey {
-                index: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
-                generation: self.first,
-            },
+            None => {
+                SlabKey { index: u32::try_from(self.slots.len()).unwrap_or(u32::MAX), generation: self.first }
+            }
         }
     }
 
-    /// Puts a value into a free place.
+    /// Inserts a value into a free slot.
     pub fn insert(&mut self, value: T) -> SlabKey {
         let key = self.next_key();
         if self.free.pop().is_some() {
-            if let Some(place) = self.places.get_mut(key.index as usize) {
-                place.value = Some(value);
+            if let Some(slot) = self.slots.get_mut(key.index as usize) {
+                slot.value = Some(value);
             }
         } else {
-            self.places.push(Place { generation: key.generation, value: Some(value) });
+            self.slots.push(Slot { generation: key.generation, value: Some(value) });
         }
         key
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub fn remove(&mut self, key: SlabKey) -> Option<T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation != key.generation {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation != key.generation {
             return None;
         }
-        let value = place.value.take()?;
-        place.generation = match place.generation {
+        let value = slot.value.take()?;
+        slot.generation = match slot.generation {
             LAST_GENERATION => FIRST_GENERATION,
             generation => generation + 1,
         };
         self.free.push(key.index);
-        if self.places.len() > KEPT_PLACES_MAX && self.is_empty() {
+        if self.slots.len() > KEPT_SLOTS_MAX && self.is_empty() {
             self.give_back();
         }
         Some(value)
     }
 
-    /// Gives the memory of all places back.
+    /// Releases the memory of all slots.
     fn give_back(&mut self) {
-        let last = self.places.iter().map(|place| place.generation).max().unwrap_or(self.first);
+        let last = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(self.first);
         *self = Self { first: last.max(FIRST_GENERATION), ..Self::default() };
     }
 
-    /// The value at `key`, if it is still that tenant.
+    /// Value of `key`, unless it was removed.
     pub fn get(&self, key: SlabKey) -> Option<&T> {
-        self.places
+        self.slots
             .get(key.index as usize)
-            .filter(|place| place.generation == key.generation)
-            .and_then(|place| place.value.as_ref())
+            .filter(|slot| slot.generation == key.generation)
+            .and_then(|slot| slot.value.as_ref())
     }
 
-    /// The value at `key`, to change it.
+    /// Mutable reference to the value of `key`, unless it was removed.
     pub fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
-        self.places
+        self.slots
             .get_mut(key.index as usize)
-            .filter(|place| place.generation == key.generation)
-            .and_then(|place| place.value.as_mut())
+            .filter(|slot| slot.generation == key.generation)
+            .and_then(|slot| slot.value.as_mut())
     }
 
-    /// What is at a place, whoever the tenant; the outer `None` is behind the last place.
+    /// Value of a slot, of any generation; the outer `None` is for an index after the last slot.
     pub fn at(&self, index: u32) -> Option<Option<&T>> {
-        self.places.get(index as usize).map(|place| place.value.as_ref())
+        self.slots.get(index as usize).map(|slot| slot.value.as_ref())
     }
 
-    /// All values with their keys.
+    /// Values with their keys.
     pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
-        self.places.iter().zip(0_u32..).filter_map(|(place, index)| {
-            place.value.as_ref().map(|value| (SlabKey { index, generation: place.generation }, value))
+        self.slots.iter().zip(0_u32..).filter_map(|(slot, index)| {
+            slot.value.as_ref().map(|value| (SlabKey { index, generation: slot.generation }, value))
         })
     }
 }
 
-/// Places that an empty slab keeps.
-const KEPT_PLACES_MAX: usize = 1024;
-/// Never 0, so that no key makes a token of 0, which means that nobody wants to know.
+/// Number of slots that an empty slab keeps.
+const KEPT_SLOTS_MAX: usize = 1024;
+/// Not 0: a token of 0 ([`Token::NONE`](ringway_sansio::Token::NONE)) requests no report.
 const FIRST_GENERATION: u32 = 1;
-/// Generations fit the bits that tokens and branches give them.
+/// Tokens and branches have 16 bits for the generation.
 const LAST_GENERATION: u32 = 0xffff;
 
 #[cfg(test)]
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_key_never_reaches_a_new_tenant() {
+    fn an_old_key_never_finds_a_new_value() {
         let mut slab = Slab::default();
         let one = slab.insert("one");
         assert_eq!(slab.remove(one), Some("one"));
@@ -146,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slab_gives_its_memory_back_and_repeats_no_key() {
+    fn an_empty_slab_releases_its_memory_and_repeats_no_key() {
         let mut slab = Slab::default();
         let keys: Vec<_> = (0..2000).map(|number| slab.insert(number)).collect();
         for &key in &keys {
             slab.remove(key);
         }
-        assert_eq!(slab.places.capacity(), 0);
+        assert_eq!(slab.slots.capacity(), 0);
         let again = slab.insert(1);
         assert!(!keys.contains(&again) && keys.iter().all(|&key| slab.get(key).is_none()));
     }

@@ -1,24 +1,24 @@
-//! A request as it was sent, kept to be retransmitted, cancelled or acknowledged.
+//! Sent request, stored for retransmission, CANCEL and ACK.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The bytes of a request. Where the branches of a fork end in the same bytes, those are shared.
+/// Bytes of a request. Branches of a fork share the bytes that their requests end with.
 #[derive(Debug, Default)]
 pub(crate) struct StoredRequest {
     own: Vec<u8>,
-    /// What follows, from this place of the shared bytes on.
+    /// Shared bytes, and the position in them at which the rest of the request begins.
     shared: Option<(Arc<[u8]>, usize)>,
 }
 
 impl StoredRequest {
-    /// From bytes in a buffer of its own.
+    /// Stores bytes without sharing.
     pub(crate) const fn new(own: Vec<u8>) -> Self {
         Self { own, shared: None }
     }
 
-    /// Takes the end that the request has in common with `original` from there, if that is worth it.
+    /// Replaces the end that the request has in common with `original` by a reference, if it is long enough.
     pub(crate) fn share(&mut self, original: &Arc<[u8]>) {
         if self.shared.is_some() || original.len() < SHARED_BYTES_MIN {
             return;
@@ -40,7 +40,7 @@ impl StoredRequest {
         }
     }
 
-    /// The request in one piece.
+    /// Request in one piece.
     pub(crate) fn bytes(&self) -> Cow<'_, [u8]> {
         if self.shared.is_none() {
             return Cow::Borrowed(&self.own);
@@ -50,14 +50,14 @@ impl StoredRequest {
         Cow::Owned(bytes)
     }
 
-    /// Forgets the request; gives back its buffer.
+    /// Clears the request and returns its buffer.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.shared = None;
         core::mem::take(&mut self.own)
     }
 }
 
-/// Finding and sharing a shorter common end costs more than a copy of it. Most messages are shorter.
+/// Below this length, finding a common end costs more than a copy. Most messages are shorter.
 const SHARED_BYTES_MIN: usize = 2048;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! SIP's framing for the driver.
+//! Framing of SIP on a byte stream, for the driver.
 
 use ringway_sansio::{Framer, FramingError};
 use ringway_sip::StreamFramer;
 
-/// Cuts a connection's bytes into SIP messages.
+/// Cuts the bytes of a connection into SIP messages.
 #[derive(Debug)]
 pub struct SipFramer(StreamFramer);
 

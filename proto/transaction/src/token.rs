@@ -1,17 +1,15 @@
-//! The numbers by which a driver reports what it could not send.
+//! Tokens of packets: the driver reports them if it could not send a packet.
 
 use crate::slab::SlabKey;
 use ringway_sansio::Token;
 
-/// The top 16 bits name the shard, so that a driver knows whom to tell; one bit tells servers from clients.
-pub(crate) fn client_token(shard: u16, place: SlabKey) -> Token {
-    Token(
-        (u64::from(shard) << 48) | (u64::from(place.generation) << 32) | u64::from(place.index & !SERVER_BIT),
-    )
+/// The top 16 bits are the shard, so that the driver can route the report; one bit distinguishes servers from clients.
+pub(crate) fn client_token(shard: u16, slot: SlabKey) -> Token {
+    Token((u64::from(shard) << 48) | (u64::from(slot.generation) << 32) | u64::from(slot.index & !SERVER_BIT))
 }
 
-pub(crate) fn server_token(shard: u16, place: SlabKey) -> Token {
-    Token(client_token(shard, place).0 | u64::from(SERVER_BIT))
+pub(crate) fn server_token(shard: u16, slot: SlabKey) -> Token {
+    Token(client_token(shard, slot).0 | u64::from(SERVER_BIT))
 }
 
 pub(crate) fn read_token(token: Token) -> (SlabKey, bool) {

@@ -1,15 +1,15 @@
-//! Where a response goes (RFC 3261 §18.2.2, RFC 3581 §4).
+//! Destination of a response (RFC 3261 §18.2.2, RFC 3581 §4).
 
 use crate::address::{DEFAULT_PORT, may_send_to};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
 use ringway_sip::Via;
 
-/// The flow for the responses to a request with this top Via that came by `source`.
+/// Flow of the responses to a request with this top Via that was received on `source`.
 ///
-/// A stream answers on its connection. A datagram's answer goes to the address it came from: to the very port when the
-/// client asked for it (`rport`), else to the port of sent-by. `maddr` is not followed: it would let anyone aim
-/// responses at a third party.
+/// A response on a stream uses the connection of its request. A response by datagram goes to the source address of the
+/// request: to the source port if the client requested it (`rport`), else to the port of sent-by. `maddr` is ignored,
+/// because a sender could direct responses at a third party with it.
 pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
     if source.transport.is_stream() || via.has_rport() {
         return source;
@@ -18,7 +18,7 @@ pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
     Flow { remote: SocketAddr::new(source.remote.ip(), port), ..source }
 }
 
-/// What [`reply_address`] will make of this top Via once it is stamped with `source`.
+/// Address that [`reply_address`] reads from this top Via after it was stamped with `source`.
 pub fn stamped_address(via: &Via<'_>, source: SocketAddr) -> SocketAddr {
     if via.wants_rport() {
         return source;
@@ -26,8 +26,8 @@ pub fn stamped_address(via: &Via<'_>, source: SocketAddr) -> SocketAddr {
     SocketAddr::new(source.ip(), via.port.unwrap_or(DEFAULT_PORT))
 }
 
-/// The address that a Via stamped by us leads back to: `received` and `rport` where they are, else sent-by. `None` when
-/// that is a name, or an address no answer may go to: see [`may_send_to`]; port 0.
+/// Destination of a response, from a Via with our stamp: `received` and `rport` if present, else sent-by. `None` for a
+/// host name, port 0, and an address that no message is sent to (see [`may_send_to`]).
 pub fn reply_address(via: &Via<'_>) -> Option<SocketAddr> {
     let ip = match via.received() {
         Some(text) => core::str::from_utf8(text).ok()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()?,
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn rport_answers_the_port_it_came_from_and_sent_by_its_own() {
+    fn rport_selects_the_source_port_and_sent_by_its_own() {
         let source = "192.0.2.1:40000";
         assert_eq!(reply("SIP/2.0/UDP 10.0.0.1:5070;rport", source), source.parse().unwrap());
         assert_eq!(reply("SIP/2.0/UDP 10.0.0.1:5070", source), "192.0.2.1:5070".parse().unwrap());
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_goes_to_everybody() {
+    fn no_response_goes_to_a_broadcast_or_multicast_address() {
         for via in ["SIP/2.0/UDP 255.255.255.255", "SIP/2.0/UDP x;received=224.0.0.1", "SIP/2.0/UDP 0.0.0.0"]
         {
             assert_eq!(reply_address(&Via::parse(via.as_bytes()).unwrap()), None, "{via}");

@@ -1,13 +1,13 @@
-//! The four machines against the figures, cell by cell.
+//! Tests of the four state machines against the figures, cell by cell.
 //!
-//! Tested: every event in every state over both kinds of transport, as tables that can be laid beside RFC 3261 figures 6
-//! and 8 and RFC 6026 figures 5 and 7 (which replace those of RFC 3261). Not tested: intervals and messages; the layer's
-//! tests do that.
+//! Tested: every event in every state over both kinds of transport, as tables that can be compared with RFC 3261 figures
+//! 6 and 8 and RFC 6026 figures 5 and 7 (which replace those of RFC 3261). Not tested: intervals and messages; the
+//! layer's tests do that.
 //!
-//! How to read a table: a row is an event, a column a state. A cell says what is done, in order, and `> State` when the
-//! state changes; `.` is nothing at all. A row for one kind of transport ends in `/udp` or `/tcp`, one without holds for
-//! both. A row may name several events. Words: `send`, `ack`, `up` (to the user), `timeout` and `error` (reported), `+A`
-//! (timer A starts), `*A` (timer A starts again with its next interval), `-retransmission` and `-wait` (timers stop).
+//! Format of a table: a row is an event, a column a state. A cell has the effects, in order, and `> State` if the state
+//! changes; `.` is no effect. A row for one kind of transport ends in `/udp` or `/tcp`, one without is for both. A row
+//! may have several events. Effects: `send`, `ack`, `up` (to the user), `timeout` and `error` (reported), `+A` (timer A
+//! starts), `*A` (timer A starts again with its next interval), `-retransmission` and `-wait` (timers stop).
 #![cfg(test)]
 
 use ringway_transaction::state::{
@@ -16,8 +16,8 @@ use ringway_transaction::state::{
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// RFC 6026 figure 5, RFC 3261 §17.1.1.2. That timer D is zero over a reliable transport means that `Completed` is
-/// passed through; nothing leads there, but the cells hold what the figure says.
+/// RFC 6026 figure 5, RFC 3261 §17.1.1.2. Timer D is zero over a reliable transport, so `Completed` is skipped there; its
+/// cells are those of the figure nevertheless.
 const INVITE_CLIENT: &str = "
            | Calling                                  | Proceeding                               | Completed          | Accepted       | Terminated
 1xx        | -retransmission -wait up > Proceeding    | up                                       | .                  | .              | .
@@ -49,8 +49,8 @@ I J L M    | .                                   | .                            
 broken     | error > Terminated                  | error > Terminated                  | .            | .
 ";
 
-/// RFC 6026 figure 7, RFC 3261 §17.2.1. A transport error changes no state (RFC 6026 §7.1): a repeated INVITE must not
-/// become a second call.
+/// RFC 6026 figure 7, RFC 3261 §17.2.1. A transport error changes no state (RFC 6026 §7.1): a retransmitted INVITE must
+/// not become a second call.
 const INVITE_SERVER: &str = "
            | Proceeding                | Completed                       | Confirmed    | Accepted     | Terminated
 request    | send                      | send                            | .            | .            | .
@@ -69,7 +69,7 @@ J K M      | .                         | .                               | .    
 broken     | error                     | error                           | .            | error        | .
 ";
 
-/// RFC 3261 figure 8, §17.2.2. RFC 6026 leaves this figure as it was, transport errors included; nothing is sent in
+/// RFC 3261 figure 8, §17.2.2. RFC 6026 does not change this figure, transport errors included; nothing is sent in
 /// `Trying`, so nothing can fail there.
 const NON_INVITE_SERVER: &str = "
            | Trying                | Proceeding            | Completed          | Terminated
@@ -120,7 +120,7 @@ fn non_invite_server_is_figure_8() {
 }
 
 #[test]
-fn clients_start_by_sending_and_repeat_over_datagrams_only() {
+fn clients_start_by_sending_and_retransmit_over_datagrams_only() {
     let words = |effects: &[Effect]| effects.iter().copied().map(word).collect::<Vec<_>>().join(" ");
     let (udp, tcp) = (invite_client::start(false), invite_client::start(true));
     assert_eq!((udp.state, words(udp.effects)), (invite_client::State::Calling, "send +A +B".into()));
@@ -142,7 +142,8 @@ fn a_status_code_has_the_class_of_its_hundreds() {
     }
 }
 
-/// Lays a machine on its table: each cell must be what the machine does, and no cell may be missing or be there twice.
+/// Compares a machine with its table: each cell must have the machine's effects, and no cell may be missing or
+/// duplicated.
 fn check<S, E>(table: &str, states: &[S], events: &[(&str, E)], on: impl Fn(S, E, bool) -> Step<S>)
 where
     S: Copy + Debug + PartialEq,
@@ -168,7 +169,7 @@ where
     assert_eq!(used, cells.len(), "the table has cells for states or events that do not exist");
 }
 
-/// (event, state, reliable) and what the table says is done.
+/// (event, state, reliable) of each cell, and its effects.
 fn read(table: &str) -> BTreeMap<(String, String, bool), String> {
     let mut lines = table.lines().filter(|line| !line.trim().is_empty());
     let header = lines.next().expect("a table has a header");
@@ -198,7 +199,7 @@ fn read(table: &str) -> BTreeMap<(String, String, bool), String> {
     cells
 }
 
-/// The events all machines have, with their names in the tables.
+/// Events of all machines, with their names in the tables.
 fn events<E>(class: fn(Class) -> E, timer: fn(Timer) -> E, broken: E) -> Vec<(&'static str, E)> {
     let classes = [("1xx", Class::Provisional), ("2xx", Class::Success), ("3xx-6xx", Class::Failure)];
     let mut events: Vec<(&'static str, E)> = classes.map(|(name, of)| (name, class(of))).into();

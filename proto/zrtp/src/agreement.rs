@@ -1,4 +1,4 @@
-//! Diffie-Hellman: the group of 3072 bits of RFC 3526 §4 and the curve P-256 of RFC 5114 §2.6.
+//! Diffie-Hellman: the 3072-bit group of RFC 3526 §4 and the curve P-256 of RFC 5114 §2.6.
 
 use crate::algorithm::{CipherType, KeyAgreement};
 use alloc::boxed::Box;
@@ -9,7 +9,7 @@ use p256::elliptic_curve::sec1::ToSec1Point;
 use ringway_sansio::Entropy;
 use zeroize::{Zeroize, Zeroizing};
 
-/// A secret of ours with its public value. The secret is erased when dropped.
+/// Private key and public value. The private key is erased when dropped.
 pub(crate) struct KeyPair {
     secret: Secret,
     public: Vec<u8>,
@@ -28,12 +28,12 @@ impl Drop for Exponent {
     }
 }
 
-/// A public value that makes the result known to everyone, or that is none at all.
+/// A public value that makes the result predictable, or that is not a group element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadPublicValue;
 
 impl KeyPair {
-    /// A fresh pair: one exponentiation, or one multiplication on the curve.
+    /// Generates a key pair: one exponentiation, or one scalar multiplication on the curve.
     pub(crate) fn new(key_agreement: KeyAgreement, cipher: CipherType, entropy: &mut Entropy) -> Self {
         match key_agreement {
             KeyAgreement::Dh3k => Self::dh3k(exponent_bits(cipher), entropy),
@@ -41,7 +41,7 @@ impl KeyPair {
         }
     }
 
-    /// True when the pair serves for this agreement and is strong enough for this cipher.
+    /// True if the pair belongs to this key agreement and is strong enough for this cipher.
     pub(crate) fn serves(&self, key_agreement: KeyAgreement, cipher: CipherType) -> bool {
         match &self.secret {
             Secret::Dh3k { bits, .. } => {
@@ -51,12 +51,12 @@ impl KeyPair {
         }
     }
 
-    /// pvi or pvr: 384 or 64 bytes.
+    /// Public value, pvi or pvr: 384 or 64 bytes.
     pub(crate) fn public(&self) -> &[u8] {
         &self.public
     }
 
-    /// DHResult: 384 or 32 bytes. The peer's value is checked first (RFC 6189 §4.4.1.2, §5.1.5).
+    /// Computes DHResult, 384 or 32 bytes, after checking the peer's value (RFC 6189 §4.4.1.2, §5.1.5).
     pub(crate) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, BadPublicValue> {
         match &self.secret {
             Secret::Dh3k { exponent, bits } => {
@@ -80,7 +80,7 @@ impl KeyPair {
     }
 
     fn ec25(entropy: &mut Entropy) -> Self {
-        // All but one of 2^32 strings are a scalar below the order of the curve.
+        // Of 2^32 random strings all but about one are a scalar below the order of the curve.
         let secret = loop {
             let bytes = Zeroizing::new(entropy.bytes::<32>());
             if let Ok(secret) = p256::SecretKey::from_slice(&*bytes) {
@@ -93,12 +93,12 @@ impl KeyPair {
     }
 }
 
-/// Twice the length of the cipher's key (RFC 6189 §5.1.5).
+/// Length of the private exponent: twice the length of the cipher's key (RFC 6189 §5.1.5).
 const fn exponent_bits(cipher: CipherType) -> u32 {
     cipher.key_bytes() as u32 * 16
 }
 
-/// base ^ exponent mod p, in a time that depends on the exponent's length alone.
+/// base ^ exponent mod p, in a time that depends only on the exponent's length.
 fn power(base: &U3072, exponent: &U512, bits: u32) -> Vec<u8> {
     let mut form = ConstMontyForm::<Modp3072, { U3072::LIMBS }>::new(base).pow_bounded_exp(exponent, bits);
     let mut result = form.retrieve();
@@ -108,7 +108,7 @@ fn power(base: &U3072, exponent: &U512, bits: u32) -> Vec<u8> {
     bytes
 }
 
-/// A value from 2 to p - 2.
+/// Parses a public value from 2 to p - 2.
 fn dh3k_public(bytes: &[u8]) -> Option<U3072> {
     if bytes.len() != KeyAgreement::Dh3k.public_bytes() {
         return None;
@@ -118,7 +118,7 @@ fn dh3k_public(bytes: &[u8]) -> Option<U3072> {
     (value > U3072::ONE && value <= largest).then_some(value)
 }
 
-/// Both coordinates, and the point is on the curve.
+/// Parses both coordinates of a point on the curve.
 fn ec25_public(bytes: &[u8]) -> Option<p256::PublicKey> {
     let mut encoded = [0; 65];
     let (form, coordinates) = encoded.split_first_mut()?;
@@ -154,7 +154,7 @@ mod group {
 }
 use group::{Modp3072, PRIME};
 
-/// p - 1, which gives 1 or itself.
+/// p - 1, the element of order 2.
 #[cfg(test)]
 pub(crate) fn less_one() -> Vec<u8> {
     PRIME.wrapping_sub(&U3072::ONE).to_be_bytes().as_ref().to_vec()

@@ -1,4 +1,4 @@
-//! The group, the curve, and public values that must be refused.
+//! The group, the curve, and public values that must be rejected.
 
 use super::*;
 use ringway_sansio::Seed;
@@ -16,19 +16,19 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_prime_ends_and_begins_as_rfc_3526_has_it_and_two_has_the_order_of_the_subgroup() {
+fn the_prime_is_that_of_rfc_3526_and_2_generates_the_subgroup() {
     let prime = bytes_of(&PRIME);
     assert_eq!((&prime[..8], &prime[376..]), (&[0xff; 8][..], &[0xff; 8][..]));
     // The middle of the prime begins with the digits of π.
     assert_eq!(prime[8..16], [0xc9, 0x0f, 0xda, 0xa2, 0x21, 0x68, 0xc2, 0x34]);
-    // 2 generates the subgroup of order (p - 1) / 2: any digit mistyped in the prime breaks this.
+    // 2 generates the subgroup of order (p - 1) / 2; a wrong digit in the prime would break this.
     let half = PRIME.shr_vartime(1);
     let two = ConstMontyForm::<Modp3072, { U3072::LIMBS }>::new(&U3072::from_u8(2));
     assert_eq!(two.pow_vartime(&half).retrieve(), U3072::ONE);
 }
 
 #[test]
-fn both_ends_come_to_the_same_secret() {
+fn both_ends_compute_the_same_secret() {
     for (key_agreement, length) in [(KeyAgreement::Dh3k, 384), (KeyAgreement::Ec25, 32)] {
         for cipher in [CipherType::Aes1, CipherType::Aes3] {
             let one = KeyPair::new(key_agreement, cipher, &mut entropy(1));
@@ -43,7 +43,7 @@ fn both_ends_come_to_the_same_secret() {
 }
 
 #[test]
-fn a_pair_serves_where_its_exponent_is_long_enough() {
+fn a_pair_is_used_only_with_a_long_enough_exponent() {
     let weak = KeyPair::new(KeyAgreement::Dh3k, CipherType::Aes1, &mut entropy(1));
     assert!(weak.serves(KeyAgreement::Dh3k, CipherType::Aes1));
     assert!(!weak.serves(KeyAgreement::Dh3k, CipherType::Aes3));
@@ -51,7 +51,7 @@ fn a_pair_serves_where_its_exponent_is_long_enough() {
 }
 
 #[test]
-fn public_values_that_give_the_secret_away_are_refused() {
+fn public_values_that_reveal_the_secret_are_rejected() {
     let ours = KeyPair::new(KeyAgreement::Dh3k, CipherType::Aes1, &mut entropy(1));
     let less_one = PRIME.wrapping_sub(&U3072::ONE);
     let bad = [U3072::ZERO, U3072::ONE, less_one, PRIME, PRIME.wrapping_add(&U3072::ONE), U3072::MAX];
@@ -88,7 +88,7 @@ fn the_curve_gives_the_shared_secret_of_rfc_5903_section_8_1() {
 }
 
 #[test]
-fn two_to_the_ten_is_a_thousand_and_twenty_four() {
+fn two_to_the_ten_is_1024() {
     let mut expected = alloc::vec![0; 384];
     expected[382] = 4;
     assert_eq!(power(&U3072::from_u8(2), &U512::from_u8(10), 256), expected);

@@ -1,16 +1,16 @@
-//! The algorithms of RFC 6189 §5.1 that we have, and how two ends agree on some.
+//! Algorithms of RFC 6189 §5.1 that are implemented, and their negotiation.
 
 use alloc::vec::Vec;
 use ringway_sdp::CryptoSuite;
 
-/// A kind of algorithm with its names on the wire.
+/// A kind of algorithm and its type blocks (four-character names on the wire).
 pub(crate) trait TypeBlock: Copy + PartialEq + 'static {
-    /// All we have.
+    /// All implemented algorithms of this kind.
     const ALL: &'static [Self];
-    /// What every endpoint has; it counts as listed last where it is not listed (RFC 6189 §5.2).
+    /// Algorithms that every endpoint supports; a list that omits them has them at its end (RFC 6189 §5.2).
     const MANDATORY: &'static [Self];
 
-    /// The name in a Hello or a Commit.
+    /// Type block in a Hello or Commit.
     fn block(self) -> [u8; 4];
 
     fn from_block(block: [u8; 4]) -> Option<Self> {
@@ -18,7 +18,7 @@ pub(crate) trait TypeBlock: Copy + PartialEq + 'static {
     }
 }
 
-/// The hash of key derivation and of its MACs (RFC 6189 §5.1.2).
+/// Hash function of key derivation and of its MACs (RFC 6189 §5.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashType {
     /// SHA-256: mandatory.
@@ -27,7 +27,7 @@ pub enum HashType {
     S384,
 }
 
-/// The block cipher, of SRTP and of the Confirm messages (RFC 6189 §5.1.3). There is no Twofish here.
+/// Block cipher of SRTP and of the Confirm messages (RFC 6189 §5.1.3). Twofish is not implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CipherType {
     /// AES with 128 bits: mandatory.
@@ -38,7 +38,7 @@ pub enum CipherType {
     Aes3,
 }
 
-/// The tag of SRTP packets (RFC 6189 §5.1.4). There is no Skein here.
+/// Authentication tag of SRTP packets (RFC 6189 §5.1.4). Skein is not implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthTag {
     /// HMAC-SHA1, 32 bits: mandatory.
@@ -47,16 +47,16 @@ pub enum AuthTag {
     Hs80,
 }
 
-/// How the secret is agreed on (RFC 6189 §5.1.5). Neither Preshared nor Multistream mode is here.
+/// Key agreement (RFC 6189 §5.1.5). Preshared and Multistream mode are not implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAgreement {
-    /// Elliptic curve Diffie-Hellman on P-256; takes a fraction of a millisecond.
+    /// Elliptic curve Diffie-Hellman on P-256; takes less than a millisecond.
     Ec25,
-    /// Diffie-Hellman with the 3072 bit group of RFC 3526 §4: mandatory; takes some milliseconds.
+    /// Diffie-Hellman with the 3072-bit group of RFC 3526 §4: mandatory; takes some milliseconds.
     Dh3k,
 }
 
-/// How the short authentication string is shown (RFC 6189 §5.1.6).
+/// Rendering of the short authentication string (RFC 6189 §5.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SasType {
     /// Four characters, 20 bits: mandatory.
@@ -91,7 +91,7 @@ impl TypeBlock for CipherType {
 }
 
 impl CipherType {
-    /// Length of its key: 16, 24 or 32.
+    /// Length of the key in bytes: 16, 24 or 32.
     pub const fn key_bytes(self) -> usize {
         match self {
             Self::Aes1 => 16,
@@ -114,7 +114,7 @@ impl TypeBlock for AuthTag {
 }
 
 impl TypeBlock for KeyAgreement {
-    /// The fastest first: the order of RFC 6189 §4.1.2.
+    /// Fastest first, as RFC 6189 §4.1.2 orders them.
     const ALL: &'static [Self] = &[Self::Ec25, Self::Dh3k];
     const MANDATORY: &'static [Self] = &[Self::Dh3k];
 
@@ -127,7 +127,7 @@ impl TypeBlock for KeyAgreement {
 }
 
 impl KeyAgreement {
-    /// Length of a public value: 64 or 384 (RFC 6189 §5.1.5).
+    /// Length of a public value in bytes: 64 or 384 (RFC 6189 §5.1.5).
     pub(crate) const fn public_bytes(self) -> usize {
         match self {
             Self::Ec25 => 64,
@@ -148,8 +148,8 @@ impl TypeBlock for SasType {
     }
 }
 
-/// What an endpoint has, each list in the order in which it likes them. What is mandatory and missing counts as the
-/// end of its list (RFC 6189 §5.2); what stands twice counts once.
+/// Algorithms of an endpoint, each list in order of preference. A mandatory algorithm that is missing counts
+/// as the end of its list (RFC 6189 §5.2); duplicates count once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Algorithms {
     /// Hashes.
@@ -177,7 +177,7 @@ impl Default for Algorithms {
 }
 
 impl Algorithms {
-    /// With the mandatory ones in their places and nothing twice: no list is longer than seven.
+    /// Adds the mandatory algorithms and removes duplicates, so that no list is longer than seven.
     pub(crate) fn completed(mut self) -> Self {
         complete(&mut self.hashes);
         complete(&mut self.ciphers);
@@ -188,7 +188,7 @@ impl Algorithms {
     }
 }
 
-/// One of each: what a Commit says.
+/// One algorithm of each kind, as in a Commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) hash: HashType,
@@ -199,7 +199,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// What we choose as the initiator; both lists are [`Algorithms::completed`].
+    /// The initiator's choice; both arguments are [`Algorithms::completed`].
     pub(crate) fn from_lists(ours: &Algorithms, theirs: &Algorithms) -> Self {
         Self {
             hash: first_common(&ours.hashes, &theirs.hashes),
@@ -245,12 +245,12 @@ fn complete<T: TypeBlock>(list: &mut Vec<T>) {
     *list = completed;
 }
 
-/// The first of `mine` that is also in `yours`; lists that hold what is mandatory have one.
+/// The first of `mine` that is also in `yours`; both lists contain the mandatory algorithms, so one exists.
 fn first_common<T: TypeBlock>(mine: &[T], yours: &[T]) -> T {
     mine.iter().copied().find(|item| yours.contains(item)).unwrap_or(T::MANDATORY[0])
 }
 
-/// Both ends come to the same (RFC 6189 §4.1.2).
+/// The faster of both ends' preferred key agreements, which both ends compute alike (RFC 6189 §4.1.2).
 fn fastest(one: KeyAgreement, other: KeyAgreement) -> KeyAgreement {
     if one == KeyAgreement::Ec25 { one } else { other }
 }
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mandatory_is_there_unasked_and_nothing_twice() {
+    fn mandatory_algorithms_are_added_and_duplicates_removed() {
         let none = Algorithms {
             hashes: Vec::new(),
             ciphers: [CipherType::Aes3, CipherType::Aes3].into(),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_choose_the_same_key_agreement_and_the_initiator_the_rest() {
+    fn both_ends_choose_the_same_key_agreement_and_the_initiator_the_other_algorithms() {
         let slow = Algorithms {
             key_agreements: [KeyAgreement::Dh3k, KeyAgreement::Ec25].into(),
             ciphers: [CipherType::Aes1, CipherType::Aes3].into(),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_of_cipher_and_tag_is_the_suite_of_its_lengths() {
+    fn every_pair_of_cipher_and_tag_gives_the_suite_with_their_lengths() {
         for (&cipher, &auth_tag) in
             CipherType::ALL.iter().flat_map(|cipher| AuthTag::ALL.iter().map(move |tag| (cipher, tag)))
         {

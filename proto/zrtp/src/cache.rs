@@ -1,4 +1,4 @@
-//! What two ends remember of each other from call to call (RFC 6189 §4.9): a value that is given in and handed out.
+//! Retained secrets of earlier calls (RFC 6189 §4.9), as a value that the application loads and stores.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -6,30 +6,30 @@ use core::time::Duration;
 use ringway_sansio::Instant;
 use zeroize::Zeroize;
 
-/// The identity of a ZRTP endpoint: 96 bits of chance, made once when a phone is set up (RFC 6189 §4.9).
+/// Identity of a ZRTP endpoint: 96 random bits, generated once when a phone is set up (RFC 6189 §4.9).
 pub type Zid = [u8; 12];
 
-/// What is remembered of one peer. The secrets are erased when dropped.
+/// Cache entry of one peer. The secrets are erased when dropped.
 ///
-/// Whoever has these can sit in the middle of the next call unseen: they are stored like a password.
+/// The secrets allow an undetected man in the middle in the next call; store them like a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Retained {
-    /// Who it is.
+    /// Identity of the peer.
     pub zid: Zid,
-    /// The secret of the last call.
+    /// Retained secret of the last call.
     pub rs1: [u8; 32],
-    /// The secret of the call before it: the peer may have missed the end of the last one.
+    /// Retained secret of the call before; the peer may have missed the end of the last call.
     pub rs2: Option<[u8; 32]>,
-    /// The user has compared the short authentication string with this peer, in this call or an earlier one.
+    /// The user has compared the short authentication string with this peer in this or an earlier call.
     pub sas_verified: bool,
-    /// From when on the peer may have forgotten us without being suspect.
+    /// Time from which on a peer that lost its secret is not suspicious.
     pub expires_at: Instant,
-    /// When it was last changed.
+    /// Time of the last change.
     pub used_at: Instant,
 }
 
 impl Retained {
-    /// True when the peer is still bound to remember us.
+    /// True until the entry expires, that is while the peer must still have the secret.
     pub fn is_current(&self, now: Instant) -> bool {
         now < self.expires_at
     }
@@ -48,23 +48,23 @@ impl fmt::Debug for Retained {
     }
 }
 
-/// The peers that a phone remembers: at most [`ZidCache::ENTRIES_MAX`], because any caller makes one.
+/// Cache of retained secrets, at most [`ZidCache::ENTRIES_MAX`] peers, because every caller adds an entry.
 #[derive(Clone, Debug, Default)]
 pub struct ZidCache {
     entries: BTreeMap<Zid, Retained>,
 }
 
 impl ZidCache {
-    /// How many peers are remembered. A further one takes the place of the one whose string was never compared and that
-    /// was not heard of for the longest time.
+    /// Maximum number of entries. A further entry replaces the least recently used one whose string was never
+    /// compared.
     pub const ENTRIES_MAX: usize = 1000;
 
-    /// What is remembered of a peer.
+    /// Entry of a peer.
     pub fn find(&self, zid: &Zid) -> Option<&Retained> {
         self.entries.get(zid)
     }
 
-    /// Remembers; what was known of this peer is replaced. Returns whom it cost the place.
+    /// Inserts or replaces the entry of a peer. Returns the peer whose entry was removed to make room.
     pub fn insert(&mut self, retained: Retained) -> Option<Zid> {
         let forgotten = (self.entries.len() >= Self::ENTRIES_MAX
             && !self.entries.contains_key(&retained.zid))
@@ -77,12 +77,12 @@ impl ZidCache {
         forgotten
     }
 
-    /// Forgets a peer.
+    /// Removes the entry of a peer.
     pub fn remove(&mut self, zid: &Zid) {
         self.entries.remove(zid);
     }
 
-    /// Everything, in the order of the identities.
+    /// All entries, in the order of the identities.
     pub fn iter(&self) -> impl Iterator<Item = &Retained> {
         self.entries.values()
     }
@@ -92,7 +92,7 @@ impl ZidCache {
     }
 }
 
-/// Until when a secret is kept, for an interval of a Confirm (RFC 6189 §4.9); all ones mean for ever.
+/// Expiry time for the cache interval of a Confirm (RFC 6189 §4.9); all ones mean never.
 pub(crate) fn expiry(now: Instant, interval_s: u32) -> Instant {
     if interval_s == u32::MAX { Instant::FAR } else { now + Duration::from_secs(interval_s.into()) }
 }
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_forgets_the_oldest_stranger_and_keeps_the_verified() {
+    fn a_full_cache_removes_the_oldest_unverified_entry() {
         let mut cache = ZidCache::default();
         for number in 0..ZidCache::ENTRIES_MAX as u16 {
             assert_eq!(cache.insert(retained(number, number < 10)), None);
         }
-        assert_eq!(cache.insert(retained(5, true)), None, "known already");
+        assert_eq!(cache.insert(retained(5, true)), None, "already in the cache");
         assert_eq!(cache.insert(retained(5000, false)), Some(retained(10, false).zid));
         assert_eq!(cache.iter().count(), ZidCache::ENTRIES_MAX);
         assert!(cache.find(&retained(0, true).zid).is_some());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ones_mean_for_ever() {
+    fn an_interval_of_all_ones_never_expires() {
         let now = Instant::from_secs(100);
         assert_eq!(expiry(now, u32::MAX), Instant::FAR);
         assert_eq!(expiry(now, 60), Instant::from_secs(160));

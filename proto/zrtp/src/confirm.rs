@@ -1,4 +1,5 @@
-//! Confirm1 and Confirm2: encrypted, with a MAC (RFC 6189 §4.6, §5.7); and the MACs that a SASrelay and a GoClear have.
+//! Confirm1 and Confirm2, encrypted and with a MAC (RFC 6189 §4.6, §5.7), and the MACs of SASrelay and
+//! GoClear.
 
 use crate::algorithm::HashType;
 use crate::hash::is_equal;
@@ -9,20 +10,20 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use alloc::vec::Vec;
 use zeroize::Zeroizing;
 
-/// What a Confirm says.
+/// Contents of a Confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirm {
     pub(crate) h0: [u8; 32],
-    /// V: the sender's user has compared the string, in an earlier call.
+    /// V flag: the sender's user has compared the string in an earlier call.
     pub(crate) sas_verified: bool,
-    /// D: the sender may hand its keys to others.
+    /// D flag: the sender may disclose its keys to others.
     pub(crate) discloses: bool,
-    /// How long the sender will remember this call's secret, in seconds; all ones: for ever.
+    /// Time for which the sender keeps this call's secret, in seconds; all ones mean for ever.
     pub(crate) cache_interval_s: u32,
 }
 
 impl Confirm {
-    /// The message, from the end that has `keys`.
+    /// Writes the message of the end that has `keys`.
     pub(crate) fn write(&self, kind: MessageType, hash: HashType, keys: &EndKeys, iv: [u8; 16]) -> Vec<u8> {
         let flags = if self.sas_verified { FLAG_VERIFIED } else { 0 }
             | if self.discloses { FLAG_DISCLOSES } else { 0 };
@@ -34,8 +35,8 @@ impl Confirm {
         write_message(kind, &[&mac, &iv, &text])
     }
 
-    /// Reads the message of the end that has `keys`; `None` for a wrong MAC or length. Signatures are passed over: we did
-    /// not say that we can check them.
+    /// Parses the message of the end that has `keys`; `None` for a wrong MAC or length. Signatures are
+    /// ignored: we do not announce support for them.
     pub(crate) fn parse(message: &[u8], hash: HashType, keys: &EndKeys) -> Option<Self> {
         let (iv, text) = authenticated(message, hash, keys)?;
         let mut text = Zeroizing::new(text.to_vec());
@@ -53,18 +54,18 @@ impl Confirm {
     }
 }
 
-/// True for a SASrelay of the end that has `keys` (RFC 6189 §5.13).
+/// True for an authentic SASrelay of the end that has `keys` (RFC 6189 §5.13).
 pub(crate) fn is_sas_relay(message: &[u8], hash: HashType, keys: &EndKeys) -> bool {
     authenticated(message, hash, keys).is_some()
 }
 
-/// True for a GoClear of the end that has `keys` (RFC 6189 §4.7.2).
+/// True for an authentic GoClear of the end that has `keys` (RFC 6189 §4.7.2).
 pub(crate) fn is_go_clear(message: &[u8], hash: HashType, keys: &EndKeys) -> bool {
     let mac: [u8; 8] = hash.mac(&keys.mac, &[b"GoClear "]).leftmost();
     is_equal(Body::new(message).rest(), &mac)
 }
 
-/// The initialisation vector and the encrypted part, if the MAC over the latter is right.
+/// Initialisation vector and encrypted part, if the MAC over the encrypted part is valid.
 fn authenticated<'a>(message: &'a [u8], hash: HashType, keys: &EndKeys) -> Option<([u8; 16], &'a [u8])> {
     let mut body = Body::new(message);
     let (mac, iv): ([u8; 8], _) = (body.take()?, body.take()?);
@@ -73,15 +74,15 @@ fn authenticated<'a>(message: &'a [u8], hash: HashType, keys: &EndKeys) -> Optio
     is_equal(&expected, &mac).then_some((iv, text))
 }
 
-/// Which side of the exclusive or is the ciphertext.
+/// Direction of cipher feedback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Feedback {
     Written,
     Read,
 }
 
-/// Cipher feedback with whole blocks (NIST SP 800-38A §6.3), in place; the last block may be shorter. The key's length
-/// says which AES.
+/// Cipher feedback with whole blocks (NIST SP 800-38A §6.3), in place; the last block may be shorter. The
+/// key's length selects the AES variant.
 fn cfb(key: &[u8], iv: [u8; 16], text: &mut [u8], feedback: Feedback) {
     match key.len() {
         16 => cfb_with(aes::Aes128::new_from_slice(key), iv, text, feedback),
@@ -96,7 +97,7 @@ fn cfb_with<C: BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>, E>(
     text: &mut [u8],
     feedback: Feedback,
 ) {
-    // The key derivation gives no other lengths than those of the ciphers.
+    // The key derivation gives only key lengths of the ciphers.
     let Ok(cipher) = cipher else { return text.fill(0) };
     let mut previous = iv;
     for chunk in text.chunks_mut(16) {

@@ -1,4 +1,4 @@
-//! The cipher feedback of NIST SP 800-38A, and Confirms that were bent.
+//! Cipher feedback of NIST SP 800-38A, and modified Confirms.
 
 use super::*;
 use crate::algorithm::{Algorithms, Chosen, CipherType};
@@ -59,7 +59,7 @@ fn the_vectors_of_sp_800_38a_f_3_13_to_f_3_18() {
 }
 
 #[test]
-fn a_confirm_has_19_words_and_is_read_by_who_has_the_keys() {
+fn a_confirm_has_19_words_and_is_parsed_with_the_keys() {
     for cipher in [CipherType::Aes1, CipherType::Aes2, CipherType::Aes3] {
         let keys = keys(cipher);
         let ends = [keys.of(Role::Initiator), keys.of(Role::Responder)];
@@ -72,14 +72,14 @@ fn a_confirm_has_19_words_and_is_read_by_who_has_the_keys() {
 }
 
 #[test]
-fn a_changed_confirm_is_refused_or_shows_in_its_h0() {
+fn a_modified_confirm_is_rejected_or_has_another_h0() {
     let keys = keys(CipherType::Aes1);
     let end = keys.of(Role::Initiator);
     let message = CONFIRM.write(MessageType::Confirm2, HashType::S256, end, [7; 16]);
     for bit in 12 * 8..message.len() * 8 {
         let mut changed = message.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        // The MAC does not cover the vector (bytes 20 to 35), which garbles H0.
+        // The MAC does not cover the initialisation vector (bytes 20 to 35); changing it changes H0.
         let read = Confirm::parse(&changed, HashType::S256, end);
         assert!(read.is_none_or(|read| (20..36).contains(&(bit / 8)) && read.h0 != CONFIRM.h0), "bit {bit}");
     }
@@ -88,7 +88,7 @@ fn a_changed_confirm_is_refused_or_shows_in_its_h0() {
     }
 }
 
-/// A Confirm with a signature of `said` words and `sent` bytes.
+/// A Confirm whose signature length field is `said` words and whose signature has `sent` bytes.
 fn signed(end: &EndKeys, said: u16, sent: usize) -> Vec<u8> {
     let [high, low] = said.to_be_bytes();
     let mut text = [&CONFIRM.h0[..], &[0xff, 0xfe | high, low, FLAG_VERIFIED | 0xf0], &[1, 2, 3, 4]].concat();
@@ -99,19 +99,19 @@ fn signed(end: &EndKeys, said: u16, sent: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_signature_is_passed_over_and_its_length_must_be_true() {
+fn a_signature_is_ignored_and_its_length_must_match() {
     let keys = keys(CipherType::Aes3);
     let end = keys.of(Role::Responder);
     for words in [0, 1, 255, 256, 511] {
         let parse = |sent| Confirm::parse(&signed(end, words, sent), HashType::S256, end);
         let expected = Confirm { discloses: false, ..CONFIRM };
-        assert_eq!(parse(usize::from(words) * 4), Some(expected), "unused bits are passed over too");
+        assert_eq!(parse(usize::from(words) * 4), Some(expected), "unused bits are ignored too");
         assert_eq!(parse(usize::from(words) * 4 + 4), None);
     }
 }
 
 #[test]
-fn a_go_clear_is_known_by_its_mac() {
+fn a_go_clear_is_authenticated_by_its_mac() {
     let keys = keys(CipherType::Aes1);
     let end = keys.of(Role::Initiator);
     let mac: [u8; 8] = HashType::S256.mac(&end.mac, &[b"GoClear "]).leftmost();

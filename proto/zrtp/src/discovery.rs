@@ -1,4 +1,4 @@
-//! Before the Commit: both ends show their Hello (RFC 6189 §4.1).
+//! Discovery phase: exchange of Hello messages (RFC 6189 §4.1).
 
 use crate::engine::{CommitMode, PATIENCE, PacketSink, Peer, State, Zrtp};
 use crate::event::ZrtpFailure;
@@ -20,7 +20,7 @@ impl Zrtp {
                 }
                 self.when_discovered(now, out)
             }
-            // RFC 6189 §6: a Commit stands for the HelloACK that was lost, however late it comes.
+            // RFC 6189 §6: a Commit replaces a lost HelloACK at any time.
             MessageType::Commit if self.peer.is_some() => {
                 self.on_commit(now, packet.message, State::Discovering, out)
             }
@@ -31,7 +31,7 @@ impl Zrtp {
         }
     }
 
-    /// Both Hellos are known; the peer has to begin.
+    /// Both Hellos were received; waits for the peer's Commit.
     pub(crate) fn await_commit(&mut self, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         if packet.kind == MessageType::Commit {
             return self.on_commit(now, packet.message, State::AwaitCommit, out);
@@ -40,7 +40,8 @@ impl Zrtp {
         State::AwaitCommit
     }
 
-    /// The peer did not get our HelloACK, or sends another Hello than before, which changes nothing.
+    /// Handles a further Hello: the peer did not receive our HelloACK. A Hello that differs from the first is
+    /// ignored.
     pub(crate) fn on_hello_again(
         &mut self,
         state: State,
@@ -69,13 +70,13 @@ impl Zrtp {
             self.counts.malformed += 1;
             return State::Discovering;
         };
-        // RFC 6189 §4.1.1: the last character does not count.
+        // RFC 6189 §4.1.1: the last character is not compared.
         match version[..3].cmp(&VERSION[..3]) {
             Ordering::Less => {
                 self.send(&write_message(MessageType::HelloAck, &[]), out);
                 return self.fail(now, ZrtpFailure::Version, out);
             }
-            // The peer will come down to our version.
+            // The peer will fall back to our version.
             Ordering::Greater => {
                 self.send(&write_message(MessageType::HelloAck, &[]), out);
                 return State::Discovering;
@@ -95,7 +96,7 @@ impl Zrtp {
         self.send(&write_message(MessageType::HelloAck, &[]), out);
         self.give_up = None;
         self.peer = Some(Peer { ssrc: packet.ssrc, hello, message: packet.message.to_vec() });
-        // A HelloACK from somebody else was not meant by this peer: it may not have our Hello.
+        // A HelloACK from another source does not show that this peer has our Hello.
         if self.hello_ack_from.is_some_and(|source| source != packet.ssrc) {
             self.hello_ack_from = None;
         }
@@ -107,7 +108,7 @@ impl Zrtp {
         self.when_discovered(now, out)
     }
 
-    /// RFC 6189 §5.4: a Commit can be sent when both Hello and HelloACK have come.
+    /// RFC 6189 §5.4: a Commit can be sent after both Hello and HelloACK have been received.
     fn when_discovered(&mut self, now: Instant, out: PacketSink<'_>) -> State {
         let Some(peer) = &self.peer else { return State::Discovering };
         if self.hello_ack_from != Some(peer.ssrc) {

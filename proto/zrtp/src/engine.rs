@@ -1,4 +1,4 @@
-//! One key agreement: what it is made of, its inputs, and which state gets them.
+//! State machine of one key agreement: configuration, inputs and dispatch to the states.
 
 use crate::agreement::KeyPair;
 use crate::algorithm::{Algorithms, Chosen};
@@ -19,23 +19,23 @@ use core::mem;
 use core::time::Duration;
 use ringway_sansio::{Deadline, Entropy, Instant, Seed};
 
-/// Who we are and what we want.
+/// Configuration of a ZRTP endpoint.
 #[derive(Clone, Debug)]
 pub struct ZrtpConfig {
-    /// Our identity, made once by chance and kept for ever (RFC 6189 §4.9).
+    /// Our identity, generated at random once and kept (RFC 6189 §4.9).
     pub zid: Zid,
-    /// Our name in the Hello: printable ASCII, padded with spaces.
+    /// Our client identifier in the Hello: printable ASCII, padded with spaces.
     pub client_id: [u8; 16],
-    /// What we take, the best first.
+    /// Supported algorithms in order of preference.
     pub algorithms: Algorithms,
-    /// Who sends the Commit.
+    /// Role in sending the Commit.
     pub commit_mode: CommitMode,
-    /// How long a secret is remembered, in seconds: `u32::MAX` for ever, 0 not at all (RFC 6189 §4.9).
+    /// Time for which a secret is retained, in seconds: `u32::MAX` for ever, 0 not at all (RFC 6189 §4.9).
     pub cache_interval_s: u32,
 }
 
 impl ZrtpConfig {
-    /// Everything we have, remembered for ever.
+    /// All implemented algorithms, active, with secrets retained for ever.
     pub fn new(zid: Zid) -> Self {
         Self {
             zid,
@@ -47,26 +47,26 @@ impl ZrtpConfig {
     }
 }
 
-/// Who sends the Commit: the passive flag P of the Hello (RFC 6189 §5.2).
+/// Role in sending the Commit: the passive flag P of the Hello (RFC 6189 §5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
-    /// We send a Commit as soon as we can. If both do, §4.2 decides whose counts.
+    /// Sends a Commit as soon as possible. If both ends do, RFC 6189 §4.2 decides which one counts.
     #[default]
     Active,
-    /// We leave the Commit to the peer. Two passive ends never agree.
+    /// Leaves the Commit to the peer. Two passive ends never reach an agreement.
     Passive,
 }
 
-/// One key agreement for one stream, from the first Hello to the end of the call.
+/// One key agreement for one media stream, from the first Hello to the end of the call.
 ///
-/// Packets go in with the time, packets come out of a function that is given in, and [`Zrtp::poll_event`] says what
-/// happened. Computing with Diffie-Hellman takes place inside [`Zrtp::on_packet`]: about 0.2 ms for EC25 and 1 to 3 ms
-/// for DH3k, at most [`COMPUTATIONS_MAX`] times.
+/// Takes packets and the current time, passes packets to be sent to a closure, and reports events with
+/// [`Zrtp::poll_event`]. Diffie-Hellman is computed inside [`Zrtp::on_packet`]: about 0.2 ms for EC25 and 1
+/// to 3 ms for DH3k, at most [`COMPUTATIONS_MAX`] times.
 pub struct Zrtp {
     pub(crate) config: ZrtpConfig,
-    /// Private Diffie-Hellman values, and the hash chain's first value.
+    /// Randomness of private Diffie-Hellman values and of the hash chain.
     pub(crate) secrets: Entropy,
-    /// What stands readable in packets.
+    /// Randomness of values that are sent in clear.
     pub(crate) visible: Entropy,
     pub(crate) chain: HashChain,
     pub(crate) hello: Vec<u8>,
@@ -74,13 +74,13 @@ pub struct Zrtp {
     pub(crate) ssrc: u32,
     sequence: u16,
     pub(crate) peer_hello_hash: Option<[u8; 32]>,
-    /// The source of the last HelloACK.
+    /// SSRC of the last HelloACK.
     pub(crate) hello_ack_from: Option<u32>,
     pub(crate) hello_rounds: u32,
     pub(crate) peer: Option<Peer>,
     state: State,
     pub(crate) retransmission: Option<Retransmission>,
-    /// When we stop to wait, and for what, where the peer is who sends again.
+    /// Time at which waiting ends, and the awaited message, in states in which the peer retransmits.
     pub(crate) give_up: Option<(Instant, &'static str)>,
     pub(crate) confirm_failures: u32,
     computations: u32,
@@ -88,35 +88,34 @@ pub struct Zrtp {
     pub(crate) counts: ZrtpCounts,
 }
 
-/// The peer since its Hello.
+/// The peer, known since its Hello.
 pub(crate) struct Peer {
     pub(crate) ssrc: u32,
     pub(crate) hello: Hello,
-    /// The Hello as it came.
+    /// The Hello as received.
     pub(crate) message: Vec<u8>,
 }
 
-/// Named for what is waited for.
+/// State of the key agreement, named after the awaited message.
 pub(crate) enum State {
-    /// Not started.
     Idle,
-    /// The peer's Hello, or its HelloACK.
+    /// Waiting for the peer's Hello or HelloACK.
     Discovering,
-    /// Both Hellos are known, and the peer is to begin.
+    /// Both Hellos were received; waiting for the peer's Commit.
     AwaitCommit,
-    /// Our Commit is out.
+    /// Our Commit was sent.
     AwaitDhPart1(Box<Offer>),
-    /// The peer's Commit counts.
+    /// The peer's Commit was accepted.
     AwaitDhPart2(Box<Answer>),
     AwaitConfirm1(Box<Agreed>),
     AwaitConfirm2(Box<Agreed>),
-    /// The peer's Confirm is right.
+    /// The peer's Confirm was accepted.
     AwaitConf2Ack(Box<Agreed>, Confirm),
     Secured(Box<Agreed>),
     Failed,
 }
 
-/// Our side as the initiator, before we know the responder's.
+/// Our side as the initiator, before the responder's public value is known.
 pub(crate) struct Offer {
     pub(crate) chosen: Chosen,
     pub(crate) key_pair: KeyPair,
@@ -125,7 +124,7 @@ pub(crate) struct Offer {
     pub(crate) dh_part2: Vec<u8>,
 }
 
-/// Our side as the responder, before we know the initiator's.
+/// Our side as the responder, before the initiator's public value is known.
 pub(crate) struct Answer {
     pub(crate) commit: Commit,
     pub(crate) commit_message: Vec<u8>,
@@ -133,17 +132,17 @@ pub(crate) struct Answer {
     pub(crate) dh_part1: Vec<u8>,
 }
 
-/// Both sides' public values are known.
+/// Both public values are known.
 pub(crate) struct Agreed {
     pub(crate) role: Role,
     pub(crate) chosen: Chosen,
     pub(crate) keys: SessionKeys,
     pub(crate) continuity: Continuity,
-    /// What the peer's H0 will have to lead to.
+    /// H1 that the hash of the peer's H0 must equal.
     pub(crate) peer_h1: [u8; 32],
-    /// What the peer's H0 will have to have sealed.
+    /// DHPart of the peer; the key of its MAC must be the peer's H0.
     pub(crate) peer_dh_part: Vec<u8>,
-    /// The last message of the peer that counted: it may come again, because our answer was lost.
+    /// Last accepted message of the peer; a retransmission of it is answered again.
     pub(crate) received: Vec<u8>,
     /// Our answer to it.
     pub(crate) answer: Vec<u8>,
@@ -152,11 +151,12 @@ pub(crate) struct Agreed {
     pub(crate) is_go_clear_told: bool,
 }
 
-/// Where packets go.
+/// Receiver of packets to be sent.
 pub(crate) type PacketSink<'a> = &'a mut dyn FnMut(&[u8]);
 
 impl Zrtp {
-    /// Makes the Hello and sends nothing. `cache` is what is remembered of earlier calls.
+    /// Creates the endpoint and its Hello; sends nothing. `cache` holds the retained secrets of earlier
+    /// calls.
     pub fn new(config: ZrtpConfig, cache: ZidCache, mut entropy: Entropy) -> Self {
         let [mut secrets, mut visible] = [(); 2].map(|()| Entropy::new(&Seed::from_bytes(entropy.bytes())));
         let chain = HashChain::new(&mut secrets);
@@ -192,8 +192,8 @@ impl Zrtp {
         }
     }
 
-    /// Begins to send Hellos for our stream with this SSRC. `peer_hello_hash` is what the peer's signalling announced:
-    /// no other Hello is then taken (RFC 6189 §8.1). Does nothing the second time.
+    /// Starts sending Hellos for our stream with this SSRC. `peer_hello_hash` is the hash from the peer's
+    /// `a=zrtp-hash`: Hellos with another hash are then ignored (RFC 6189 §8.1). Further calls do nothing.
     pub fn start(&mut self, now: Instant, ssrc: u32, peer_hello_hash: Option<[u8; 32]>, out: PacketSink<'_>) {
         if !matches!(self.state, State::Idle) {
             return;
@@ -204,15 +204,15 @@ impl Zrtp {
         self.begin_hello_round(now, out);
     }
 
-    /// The peer's signalling told its Hello hash after [`Zrtp::start`]; it counts for Hellos that come from now on. False
-    /// when the Hello that was already taken is another: the call has to end.
+    /// Sets the peer's `a=zrtp-hash` when it arrives after [`Zrtp::start`]; it applies to the Hellos that
+    /// follow. Returns false if the Hello that was already accepted has another hash: the call must end.
     #[must_use]
     pub fn announce_peer_hello(&mut self, hash: [u8; 32]) -> bool {
         self.peer_hello_hash = Some(hash);
         self.peer.as_ref().is_none_or(|peer| sha256(&[&peer.message]) == hash)
     }
 
-    /// Takes a datagram that [`is_zrtp`](crate::is_zrtp) sorted out.
+    /// Handles a datagram for which [`is_zrtp`](crate::is_zrtp) is true.
     pub fn on_packet(&mut self, now: Instant, bytes: &[u8], out: PacketSink<'_>) {
         self.counts.packets += 1;
         let packet = match Packet::parse(bytes) {
@@ -245,8 +245,8 @@ impl Zrtp {
         };
     }
 
-    /// An SRTP packet of the peer has authenticated with the key of [`ZrtpEvent::ReadyToReceive`]: as good as a Conf2ACK
-    /// (RFC 6189 §4.6).
+    /// Reports that an SRTP packet of the peer was authenticated with the key of
+    /// [`ZrtpEvent::ReadyToReceive`], which is equivalent to a Conf2ACK (RFC 6189 §4.6).
     pub fn on_authenticated_srtp(&mut self, now: Instant) {
         let state = mem::replace(&mut self.state, State::Failed);
         self.state = match state {
@@ -255,7 +255,7 @@ impl Zrtp {
         };
     }
 
-    /// Sends what is due again, and gives up what waits for too long.
+    /// Retransmits messages that are due, and ends the agreement when the peer has not answered in time.
     pub fn on_timeout(&mut self, now: Instant, out: PacketSink<'_>) {
         let due = self.retransmission.as_mut().map_or(Due::NotYet, |retransmission| retransmission.poll(now));
         match due {
@@ -274,12 +274,12 @@ impl Zrtp {
         }
     }
 
-    /// What happened; call it until it gives nothing.
+    /// Next event, if any; call until it returns `None`.
     pub fn poll_event(&mut self) -> Option<ZrtpEvent> {
         self.events.pop_front()
     }
 
-    /// When to call [`Zrtp::on_timeout`].
+    /// Time of the next call of [`Zrtp::on_timeout`].
     pub fn next_deadline(&self) -> Option<Deadline> {
         let retransmission = self
             .retransmission
@@ -289,32 +289,32 @@ impl Zrtp {
         [retransmission, give_up].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
-    /// For `a=zrtp-hash:1.10`, as 64 hexadecimal digits (RFC 6189 §8.1): SHA-256 of our Hello.
+    /// SHA-256 of our Hello, for `a=zrtp-hash:1.10` as 64 hexadecimal digits (RFC 6189 §8.1).
     pub fn hello_hash(&self) -> [u8; 32] {
         sha256(&[&self.hello])
     }
 
-    /// True since [`ZrtpEvent::Secured`].
+    /// True from [`ZrtpEvent::Secured`] on.
     pub const fn is_secured(&self) -> bool {
         matches!(self.state, State::Secured(_))
     }
 
-    /// What is remembered, with what this call added.
+    /// Retained secrets, including those of this call.
     pub const fn cache(&self) -> &ZidCache {
         &self.cache
     }
 
-    /// What came in.
+    /// Numbers of received packets.
     pub const fn counts(&self) -> ZrtpCounts {
         self.counts
     }
 
-    /// How often we computed with Diffie-Hellman; at most [`COMPUTATIONS_MAX`].
+    /// Number of Diffie-Hellman computations; at most [`COMPUTATIONS_MAX`].
     pub const fn computations(&self) -> u32 {
         self.computations
     }
 
-    /// The state's own messages.
+    /// Dispatches a message to the handler of the state.
     fn on_message(&mut self, state: State, now: Instant, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         match state {
             State::Idle => state,
@@ -342,8 +342,8 @@ impl Zrtp {
         }
     }
 
-    /// RFC 6189 §4.7.1: an Error ends an agreement under way. Nothing proves who sent it; from elsewhere than the peer,
-    /// or when we are done, it is acknowledged and no more.
+    /// RFC 6189 §4.7.1: an Error ends an agreement in progress. It is not authenticated; one from another
+    /// SSRC, or after the agreement, is only acknowledged.
     fn on_error(&mut self, state: State, packet: &Packet<'_>, out: PacketSink<'_>) -> State {
         let Some(code) = error_code(packet.message) else {
             self.counts.malformed += 1;
@@ -359,14 +359,14 @@ impl Zrtp {
         State::Failed
     }
 
-    /// No answer came in all the time of the schedule.
+    /// Handles the end of a retransmission schedule without an answer.
     fn on_exhausted(&mut self, now: Instant, out: PacketSink<'_>) {
         let awaited = self.retransmission.take().map_or("answer", |retransmission| retransmission.awaited);
         match self.state {
             State::Discovering if self.has_heard_others() => {
                 self.state = self.fail(now, ZrtpFailure::HelloNotAnnounced, out);
             }
-            State::Discovering => self.tell(ZrtpEvent::PeerNotZrtp),
+            State::Discovering => self.emit(ZrtpEvent::PeerNotZrtp),
             State::Idle | State::Failed => {}
             State::AwaitCommit
             | State::AwaitDhPart1(_)
@@ -378,12 +378,12 @@ impl Zrtp {
         }
     }
 
-    /// Why nothing came.
+    /// Failure to report when nothing was received.
     fn silence(&self, awaited: &'static str) -> ZrtpFailure {
         if self.has_heard_others() { ZrtpFailure::HelloNotAnnounced } else { ZrtpFailure::Timeout(awaited) }
     }
 
-    /// Somebody speaks ZRTP here, and not the one whom the signalling announced.
+    /// True if ZRTP packets arrived, but none from the peer that the signalling announced.
     fn has_heard_others(&self) -> bool {
         self.counts.not_announced > 0 && self.peer.is_none()
     }
@@ -411,11 +411,11 @@ impl Zrtp {
         mem::replace(&mut self.state, state)
     }
 
-    pub(crate) fn tell(&mut self, event: ZrtpEvent) {
+    pub(crate) fn emit(&mut self, event: ZrtpEvent) {
         self.events.push_back(event);
     }
 
-    /// Ends the agreement and tells the peer why, until it acknowledges.
+    /// Ends the agreement and sends an Error until the peer acknowledges it.
     #[must_use]
     pub(crate) fn fail(&mut self, now: Instant, failure: ZrtpFailure, out: PacketSink<'_>) -> State {
         self.give_up = None;
@@ -425,11 +425,11 @@ impl Zrtp {
             self.send(&message, out);
             self.retransmission = Some(Retransmission::message(now, message, "ErrorACK"));
         }
-        self.tell(ZrtpEvent::Failed(failure));
+        self.emit(ZrtpEvent::Failed(failure));
         State::Failed
     }
 
-    /// Counts a computation with Diffie-Hellman before it is begun.
+    /// Counts a Diffie-Hellman computation before it starts.
     pub(crate) fn may_compute(&mut self) -> Result<(), ZrtpFailure> {
         if self.computations >= COMPUTATIONS_MAX {
             return Err(ZrtpFailure::TooManyComputations);
@@ -443,7 +443,7 @@ impl Zrtp {
         Ok(KeyPair::new(chosen.key_agreement, chosen.cipher, &mut self.secrets))
     }
 
-    /// A GoClear and a SASrelay as our end in `role` would send them.
+    /// A GoClear and a SASrelay with the session keys of our end in `role`.
     #[cfg(test)]
     pub(crate) fn sealed_with_session_keys(&self, role: Role) -> (Vec<u8>, Vec<u8>) {
         let State::Secured(agreed) = &self.state else { panic!("not secured") };
@@ -479,6 +479,6 @@ impl fmt::Debug for Zrtp {
     }
 }
 
-/// How long a responder waits for the initiator's next message (RFC 6189 §6), and any end for a peer that is known to
-/// be there.
+/// Time that a responder waits for the initiator's next message (RFC 6189 §6), and either end for a peer that
+/// has sent a Hello.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);

@@ -1,4 +1,4 @@
-//! What a key agreement tells the session around it.
+//! Events, failures and counters of a key agreement.
 
 use crate::algorithm::{KeyAgreement, SasType};
 use crate::cache::{Retained, Zid};
@@ -7,105 +7,106 @@ use alloc::string::String;
 use core::fmt;
 use ringway_sdp::{CryptoSuite, MasterKey};
 
-/// What happened.
+/// Event of a key agreement.
 #[derive(Debug)]
 pub enum ZrtpEvent {
-    /// The peer may send SRTP from now on. We may not yet: that begins with [`ZrtpEvent::Secured`], and a first packet
-    /// that authenticates is to be told with [`Zrtp::on_authenticated_srtp`](crate::Zrtp::on_authenticated_srtp).
+    /// The peer may send SRTP from now on. We may send it only after [`ZrtpEvent::Secured`]. Report the first
+    /// authenticated packet with [`Zrtp::on_authenticated_srtp`](crate::Zrtp::on_authenticated_srtp).
     ReadyToReceive {
-        /// What encrypts.
+        /// Crypto suite of the stream.
         suite: CryptoSuite,
         /// The peer's key.
         receive: MasterKey,
     },
     /// Both ends have the keys.
     Secured(Box<Secured>),
-    /// To be stored for the next call with this peer.
+    /// Cache entry to store for the next call with this peer.
     Retain(Retained),
-    /// To be forgotten.
+    /// Identity whose cache entry is to be deleted.
     Forget(Zid),
-    /// Nobody there speaks ZRTP, so far: a Hello that comes later is still answered.
+    /// No ZRTP packet was received so far; a later Hello is still answered.
     PeerNotZrtp,
-    /// The agreement came to nothing. Nothing follows.
+    /// The agreement failed. No event follows.
     Failed(ZrtpFailure),
-    /// The peer asked to go on in clear; it was told that we do not (RFC 6189 §4.7.2). The call is as protected as before.
+    /// The peer asked to continue without encryption, which was refused (RFC 6189 §4.7.2). The call stays
+    /// encrypted.
     GoClearRefused,
 }
 
-/// A finished agreement.
+/// Result of a completed agreement.
 #[derive(Debug)]
 pub struct Secured {
-    /// What encrypts, both ways.
+    /// Crypto suite of both directions.
     pub suite: CryptoSuite,
     /// Our key.
     pub send: MasterKey,
     /// The peer's key.
     pub receive: MasterKey,
-    /// What the two users compare by voice: `pdo8`, or `topmost Istanbul`.
+    /// Short authentication string, which the users compare by voice: `pdo8`, or `topmost Istanbul`.
     pub sas: String,
-    /// How it is rendered.
+    /// Rendering of the string.
     pub sas_type: SasType,
-    /// Our user compared it in an earlier call, and the secrets lead from there to here without a gap.
+    /// Our user compared the string in an earlier call, and every call since continued the retained secrets.
     pub sas_verified: bool,
-    /// The peer says the same of its user.
+    /// The peer's V flag: its user compared the string.
     pub peer_sas_verified: bool,
-    /// What the secrets of earlier calls say.
+    /// Result of the comparison of retained secrets.
     pub continuity: Continuity,
-    /// The peer's Hello was the one that its signalling announced.
+    /// The peer's Hello matched the hash that its signalling announced.
     pub is_hello_announced: bool,
-    /// How the secret was agreed on.
+    /// Key agreement that was used.
     pub key_agreement: KeyAgreement,
     /// The peer's identity.
     pub peer_zid: Zid,
-    /// What program the peer says it is: printable ASCII, at most 16 characters.
+    /// Client identifier of the peer: printable ASCII, at most 16 characters. Not authenticated.
     pub peer_client: String,
-    /// The peer says that it may hand its keys to others (RFC 6189 §11).
+    /// The peer's D flag: it may disclose its keys to others (RFC 6189 §11).
     pub peer_discloses: bool,
 }
 
-/// What the secrets of earlier calls say about the peer (RFC 6189 §4.3.2).
+/// Result of the comparison of retained secrets (RFC 6189 §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuity {
-    /// No earlier call: only the string, compared by voice, says that nobody is in between.
+    /// No earlier call: only comparing the string by voice excludes a man in the middle.
     FirstCall,
-    /// The peer has the secret of an earlier call.
+    /// The peer has the retained secret of an earlier call.
     Continued,
-    /// It should have one and has not: it lost its memory, or somebody is in between. The user has to be warned, and
-    /// nothing new is remembered until the string was compared.
+    /// The peer should have a retained secret and does not: it lost its cache, or there is a man in the
+    /// middle. The user must be warned, and no secret is retained until the string was compared.
     Broken,
 }
 
-/// Why an agreement came to nothing.
+/// Reason why an agreement failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZrtpFailure {
-    /// The peer went silent; what was waited for.
+    /// No answer from the peer; the name of the awaited message.
     Timeout(&'static str),
-    /// The peer gave up, with this code (RFC 6189 §5.9).
+    /// Error of the peer with its code (RFC 6189 §5.9).
     PeerError(u32),
-    /// The peer's version is older than ours (§4.1.1).
+    /// The peer's version is older than ours (RFC 6189 §4.1.1).
     Version,
-    /// Only Hellos came that its signalling did not announce.
+    /// All Hellos differed from the hash that the signalling announced.
     HelloNotAnnounced,
-    /// The peer has our own identity: a mirror, or a copied phone.
+    /// The peer has our identity: reflected packets, or a copied phone.
     EqualZids,
     /// The peer has our SSRC.
     SsrcCollision,
-    /// A message was changed on the way: somebody is in between (§8.1.1).
+    /// A message was modified in transit: man in the middle (RFC 6189 §8.1.1).
     Forged(&'static str),
-    /// The peer committed to another public value than it showed: somebody is in between (§4.4.1.2).
+    /// The public value does not match the peer's Commit: man in the middle (RFC 6189 §4.4.1.2).
     Commitment,
-    /// The public value was 0, 1, p - 1 or no point of the curve: an attack (§4.4.1.2).
+    /// The public value is 0, 1, p - 1 or not a point of the curve: attack (RFC 6189 §4.4.1.2).
     PublicValue,
-    /// The keys of both ends differ: somebody is in between (§4.6).
+    /// The keys of both ends differ: man in the middle (RFC 6189 §4.6).
     ConfirmMac,
-    /// The peer chose an algorithm that we did not offer, or a mode that we do not have.
+    /// The peer chose an algorithm that we did not offer, or a mode that is not implemented.
     NotOffered(&'static str),
-    /// The peer made us compute more often than an agreement needs.
+    /// The peer requested more computations than an agreement needs.
     TooManyComputations,
 }
 
 impl ZrtpFailure {
-    /// The code that tells the peer (RFC 6189 §5.9, table 8); none where the peer said it first.
+    /// Code of the Error to send (RFC 6189 §5.9, table 8); `None` if the peer sent an Error.
     pub(crate) fn code(self) -> Option<u32> {
         Some(match self {
             Self::PeerError(_) | Self::HelloNotAnnounced => return None,
@@ -137,18 +138,20 @@ impl fmt::Display for ZrtpFailure {
                 f.write_str("ZRTP: the peer's version is older than 1.10: it needs a newer phone")
             }
             Self::HelloNotAnnounced => {
-                f.write_str("ZRTP: no Hello fits the hash in the signalling: somebody may be in between")
+                f.write_str("ZRTP: no Hello matches the hash in the signalling: possible man in the middle")
             }
             Self::EqualZids => {
                 f.write_str("ZRTP: the peer has our identity: make a new ZID if it was copied")
             }
             Self::SsrcCollision => f.write_str("ZRTP: the peer has our SSRC: call again"),
             Self::Forged(message) => {
-                write!(f, "ZRTP: the peer's {message} was changed on the way: somebody is in between")
+                write!(f, "ZRTP: the peer's {message} was modified in transit: man in the middle")
             }
-            Self::Commitment => f.write_str("ZRTP: the peer broke its commitment: somebody is in between"),
-            Self::PublicValue => f.write_str("ZRTP: the peer's public value is weak: somebody is in between"),
-            Self::ConfirmMac => f.write_str("ZRTP: the two ends have different keys: somebody is in between"),
+            Self::Commitment => {
+                f.write_str("ZRTP: the public value does not match the Commit: man in the middle")
+            }
+            Self::PublicValue => f.write_str("ZRTP: the peer's public value is weak: man in the middle"),
+            Self::ConfirmMac => f.write_str("ZRTP: the two ends have different keys: man in the middle"),
             Self::NotOffered(what) => {
                 write!(f, "ZRTP: the peer chose a {what} that was not offered: it needs another setting")
             }
@@ -159,21 +162,21 @@ impl fmt::Display for ZrtpFailure {
     }
 }
 
-/// What came in, and what of it was passed over.
+/// Numbers of received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZrtpCounts {
-    /// Packets handed in.
+    /// All packets.
     pub packets: u64,
-    /// Without the cookie, too long, or with a wrong CRC.
+    /// Without the magic cookie, too long, or with a wrong CRC.
     pub damaged: u64,
-    /// With a right CRC and a message that cannot be read.
+    /// With a valid CRC and a malformed message.
     pub malformed: u64,
-    /// From another source than the peer's Hello.
+    /// From another SSRC than the peer's Hello.
     pub strangers: u64,
-    /// Hellos that the peer's signalling did not announce.
+    /// Hellos that do not match the announced hash.
     pub not_announced: u64,
-    /// With a hash image that does not lead to the peer's Hello, or a MAC that does not fit.
+    /// With a hash image that does not lead to the peer's Hello, or a wrong MAC.
     pub forged: u64,
-    /// Right, but not what is waited for: late, repeated or early.
+    /// Valid, but not expected in this state: late, duplicated or early.
     pub unexpected: u64,
 }

@@ -1,4 +1,4 @@
-//! The two hashes, their MACs, the hash chain and the key derivation function.
+//! Hash functions, MACs, the hash chain and the key derivation function.
 
 use crate::algorithm::HashType;
 use core::ops::Deref;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256, Sha384};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-/// What a hash or a MAC gives: 32 or 48 bytes, or fewer where it was cut. Erased when dropped.
+/// Output of a hash or MAC: 32 or 48 bytes, or fewer if truncated. Erased when dropped.
 #[derive(Clone)]
 pub(crate) struct Digest {
     bytes: [u8; DIGEST_BYTES_MAX],
@@ -23,7 +23,7 @@ impl Digest {
         Self { bytes, length }
     }
 
-    /// The leftmost `length` bytes.
+    /// Truncates to the leftmost `length` bytes.
     fn cut(mut self, length: usize) -> Self {
         self.length = self.length.min(length);
         self
@@ -61,7 +61,7 @@ impl HashType {
         }
     }
 
-    /// The hash of all parts, one behind the other.
+    /// Hash of the concatenated parts.
     pub(crate) fn digest(self, parts: &[&[u8]]) -> Digest {
         match self {
             Self::S256 => Digest::from_slice(&sha256(parts)),
@@ -73,7 +73,7 @@ impl HashType {
         }
     }
 
-    /// The HMAC of all parts (RFC 6189 §5.1.2.1).
+    /// HMAC of the concatenated parts (RFC 6189 §5.1.2.1).
     pub(crate) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Digest {
         match self {
             Self::S256 => mac_of::<Hmac<Sha256>>(key, parts),
@@ -81,7 +81,8 @@ impl HashType {
         }
     }
 
-    /// RFC 6189 §4.5.1: one round of the counter mode of NIST SP 800-108. `bits` is at most the hash's length.
+    /// Key derivation function (RFC 6189 §4.5.1): one round of the counter mode of NIST SP 800-108. `bits` is
+    /// at most the length of the hash.
     pub(crate) fn kdf(self, key: &[u8], label: &str, context: &[&[u8]], bits: u32) -> Digest {
         let length = bits.to_be_bytes();
         let mut parts: [&[u8]; 7] = [&[0, 0, 0, 1], label.as_bytes(), &[0], &[], &[], &[], &length];
@@ -107,18 +108,19 @@ pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The implicit MAC of version 1.10, cut to 64 bits: the end of Hello, Commit, DHPart1 and DHPart2 (RFC 6189 §5.1.2.2).
+/// Implicit MAC of version 1.10, truncated to 64 bits: the end of Hello, Commit, DHPart1 and DHPart2 (RFC
+/// 6189 §5.1.2.2).
 pub(crate) fn implicit_mac(key: &[u8; 32], message: &[u8]) -> [u8; 8] {
     HashType::S256.mac(key, &[message]).leftmost()
 }
 
-/// Compares without telling by its time where the difference is.
+/// Compares in constant time.
 pub(crate) fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }
 
-/// Four nonces, each the hash of the one before: who knows one knows those that follow, and shows them one by one to
-/// prove that all his messages come from the same sender (RFC 6189 §9).
+/// Hash chain H0 to H3. Revealing one link proves that the sender also sent the messages with the links that
+/// are its hashes (RFC 6189 §9).
 pub(crate) struct HashChain {
     pub(crate) h0: [u8; 32],
     pub(crate) h1: [u8; 32],

@@ -1,4 +1,4 @@
-//! Calls as they should not go: somebody in between, forged, changed, repeated and cut packets, silence.
+//! Failing calls: man in the middle, forged, modified, duplicated and truncated packets, silence.
 
 use crate::hash::sha256;
 use crate::message::{Commit, Hello, error};
@@ -23,7 +23,7 @@ fn packet(end: usize, kind: MessageType, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn two_agreements_with_somebody_in_between_show_two_strings() {
+fn two_agreements_with_a_man_in_the_middle_show_two_strings() {
     // Mallory has an end for each of them.
     let mut differing = 0;
     for seed in 0..8 {
@@ -39,28 +39,28 @@ fn two_agreements_with_somebody_in_between_show_two_strings() {
 }
 
 #[test]
-fn an_announced_hello_keeps_everybody_else_out() {
+fn an_announced_hello_hash_excludes_other_peers() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     wire.start_end(A, Some([7; 32]));
     wire.start_end(B, None);
     wire.run(60);
-    assert_eq!(wire.told[A].failure, Some(ZrtpFailure::HelloNotAnnounced));
+    assert_eq!(wire.events[A].failure, Some(ZrtpFailure::HelloNotAnnounced));
     assert!(wire.ends[A].counts().not_announced > 0);
-    assert_eq!(wire.ends[A].computations(), 0, "nothing is computed for strangers");
-    assert!(wire.told[B].secured.is_none());
+    assert_eq!(wire.ends[A].computations(), 0, "no computation for other peers");
+    assert!(wire.events[B].secured.is_none());
 }
 
 #[test]
-fn a_call_that_continues_no_secret_is_told_although_the_keys_are_good() {
+fn a_call_without_the_retained_secret_is_reported_although_the_keys_agree() {
     let mut first = Wire::new(1, [config(A), config(B)]);
     first.start();
     first.run(5);
     let caches = [A, B].map(|end| first.ends[end].cache().clone());
-    // Mallory has B's identity and not its secrets.
+    // Mallory has B's identity but not its secrets.
     let mut second = Wire::with_caches(2, [config(A), config(B)], [caches[A].clone(), ZidCache::default()]);
     second.start();
     second.run(5);
-    assert_eq!(second.told[A].secured.as_ref().unwrap().continuity, Continuity::Broken);
+    assert_eq!(second.events[A].secured.as_ref().unwrap().continuity, Continuity::Broken);
 }
 
 /// Runs a call in which one byte of a message is changed: in every copy, or in the first alone.
@@ -80,7 +80,7 @@ fn with_changed(seed: u64, kind: &[u8; 8], at: usize, is_every_copy: bool) -> Wi
 }
 
 #[test]
-fn no_changed_byte_leads_to_keys_that_differ_or_to_an_agreement_that_hides_it() {
+fn no_modified_byte_leads_to_different_keys_or_to_an_undetected_change() {
     for kind in ALL {
         let length = {
             let mut length = 0;
@@ -94,21 +94,21 @@ fn no_changed_byte_leads_to_keys_that_differ_or_to_an_agreement_that_hides_it() 
             });
             length
         };
-        // The source and everything behind it; the first eight bytes are the packet's own.
+        // The SSRC and everything behind it; the receiver does not check the first eight bytes.
         for at in (8..length - 4).step_by(if length > 60 { 5 } else { 1 }) {
             for is_every_copy in [false, true] {
                 let wire = with_changed(at as u64, kind, at, is_every_copy);
-                let both = [A, B].map(|end| wire.told[end].secured.is_some());
+                let both = [A, B].map(|end| wire.events[end].secured.is_some());
                 let name = core::str::from_utf8(kind).unwrap();
                 if both == [true; 2] {
                     wire.assert_agreed(at as u64);
                 }
-                // A lost Conf2ACK leaves the responder alone; it has checked everything by then.
+                // A lost Conf2ACK affects only the responder, which has checked everything by then.
                 assert!(both[B] || !both[A], "{name} at {at}: only the initiator is secured");
                 for end in [A, B] {
-                    let told = &wire.told[end];
-                    let is_over = told.secured.is_some() || told.failure.is_some() || told.not_zrtp > 0;
-                    assert!(is_over, "{name} at {at}: end {end} waits in {}", wire.ends[end].state_name());
+                    let events = &wire.events[end];
+                    let is_over = events.secured.is_some() || events.failure.is_some() || events.not_zrtp > 0;
+                    assert!(is_over, "{name} at {at}: end {end} is still in {}", wire.ends[end].state_name());
                     assert!(wire.ends[end].computations() <= COMPUTATIONS_MAX);
                 }
             }
@@ -117,19 +117,19 @@ fn no_changed_byte_leads_to_keys_that_differ_or_to_an_agreement_that_hides_it() 
 }
 
 #[test]
-fn what_was_changed_is_said() {
-    let failure = |kind: &[u8; 8], at, end: usize| with_changed(1, kind, at, true).told[end].failure;
-    // Bidding down: EC25 made unknown in the responder's Hello.
+fn the_failure_names_what_was_modified() {
+    let failure = |kind: &[u8; 8], at, end: usize| with_changed(1, kind, at, true).events[end].failure;
+    // Bid-down attack: EC25 made unknown in the responder's Hello.
     let bid_down = with_changed(1, b"Hello   ", 12 + 80 + 24, true);
-    let failures = [A, B].map(|end| bid_down.told[end].failure);
+    let failures = [A, B].map(|end| bid_down.events[end].failure);
     assert!(failures.contains(&Some(ZrtpFailure::Forged("Hello"))), "{failures:?}");
-    // The hash that commits, and the MAC of the Commit.
+    // The hash commitment (hvi), and the MAC of the Commit.
     assert_eq!(failure(b"Commit  ", 12 + 80, B), Some(ZrtpFailure::Forged("Commit")));
     // The identifiers of secrets in the DHPart2 are bound by the hvi.
     assert_eq!(failure(b"DHPart2 ", 12 + 45, B), Some(ZrtpFailure::Commitment));
     assert_eq!(failure(b"Confirm1", 12 + 40, A), Some(ZrtpFailure::ConfirmMac));
     assert_eq!(failure(b"Confirm2", 12 + 40, B), Some(ZrtpFailure::ConfirmMac));
-    // The peer is told.
+    // The peer receives an Error.
     assert_eq!(failure(b"DHPart2 ", 12 + 45, A), Some(ZrtpFailure::PeerError(0x62)));
 }
 
@@ -149,13 +149,13 @@ fn a_weak_public_value_ends_the_call_at_once() {
             }
             [bytes].into()
         });
-        assert_eq!(wire.told[A].failure, Some(ZrtpFailure::PublicValue));
-        assert_eq!(wire.told[B].failure, Some(ZrtpFailure::PeerError(0x61)));
+        assert_eq!(wire.events[A].failure, Some(ZrtpFailure::PublicValue));
+        assert_eq!(wire.events[B].failure, Some(ZrtpFailure::PeerError(0x61)));
     }
 }
 
 #[test]
-fn a_public_value_exchanged_on_the_way_never_leads_to_keys() {
+fn a_public_value_replaced_in_transit_never_leads_to_keys() {
     let mallory = crate::agreement::KeyPair::new(
         KeyAgreement::Ec25,
         CipherType::Aes3,
@@ -175,13 +175,15 @@ fn a_public_value_exchanged_on_the_way_never_leads_to_keys() {
             }
             [bytes].into()
         });
-        // Exchanging DHPart1 changes what DHPart2 is computed with, and not what it was committed to.
-        assert_eq!([wire.told[A].failure, wire.told[B].failure], failures.map(Some));
-        assert!(wire.told.iter().all(|told| told.secured.is_none() && told.ready_to_receive.is_none()));
+        // Replacing DHPart1 changes the result of DHPart2, but not its commitment.
+        assert_eq!([wire.events[A].failure, wire.events[B].failure], failures.map(Some));
+        assert!(
+            wire.events.iter().all(|events| events.secured.is_none() && events.ready_to_receive.is_none())
+        );
     }
 }
 
-/// Packets with a right CRC and contents by chance.
+/// Random packets with a valid CRC.
 fn forged(rng: &mut Rng, source: u32) -> Vec<u8> {
     let kinds = MessageType::ALL;
     let kind = kinds[rng.below(kinds.len() as u64) as usize];
@@ -196,7 +198,7 @@ fn forged(rng: &mut Rng, source: u32) -> Vec<u8> {
 }
 
 #[test]
-fn packets_of_somebody_off_the_path_change_nothing_in_any_state() {
+fn packets_of_an_off_path_attacker_change_nothing_in_any_state() {
     for seed in 0..12 {
         let mut wire = Wire::new(seed, [config(A), config(B)]);
         let mut rng = Rng::new(&Seed::from_number(seed + 77));
@@ -210,7 +212,7 @@ fn packets_of_somebody_off_the_path_change_nothing_in_any_state() {
                 let source = if rng.chance(500) { ssrc(1 - to) } else { 5 };
                 all.push(forged(&mut rng, source));
             }
-            // Confirms under the right SSRC count as failures: the limit stands in a test of its own.
+            // Confirms with the right SSRC count as failures; another test covers that limit.
             all.retain(|bytes| !kind_of(bytes).starts_with(b"Confirm"));
             all.push(bytes);
             all
@@ -223,7 +225,7 @@ fn packets_of_somebody_off_the_path_change_nothing_in_any_state() {
 }
 
 #[test]
-fn a_few_forged_confirms_are_passed_over_and_more_end_the_call() {
+fn a_few_forged_confirms_are_ignored_and_more_end_the_call() {
     for forgeries in 1..=CONFIRM_FAILURES_MAX {
         let mut wire = ordered(3);
         let mut left = forgeries;
@@ -242,18 +244,18 @@ fn a_few_forged_confirms_are_passed_over_and_more_end_the_call() {
             wire.assert_agreed(3);
             assert_eq!(wire.ends[A].counts().forged, u64::from(forgeries));
         } else {
-            assert_eq!(wire.told[A].failure, Some(ZrtpFailure::ConfirmMac));
+            assert_eq!(wire.events[A].failure, Some(ZrtpFailure::ConfirmMac));
         }
     }
 }
 
 #[test]
-fn repeated_packets_cost_nothing_and_last_call_s_packets_are_strangers() {
+fn duplicated_packets_cost_nothing_and_packets_of_the_last_call_are_rejected() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     let mut seen: [Vec<Vec<u8>>; 2] = Default::default();
     wire.start();
     wire.run_through(5, &mut |to, bytes| {
-        // Each message is new once: an answer to a repeated one differs in its sequence number alone.
+        // Each message is new once: an answer to a duplicate differs only in its sequence number.
         if seen[to].iter().any(|old| old[12..old.len() - 4] == bytes[12..bytes.len() - 4]) {
             return [bytes].into();
         }
@@ -281,17 +283,17 @@ fn repeated_packets_cost_nothing_and_last_call_s_packets_are_strangers() {
 }
 
 #[test]
-fn cut_messages_of_every_length_are_counted_and_the_call_goes_on() {
+fn truncated_messages_of_every_length_are_counted_and_the_call_continues() {
     let mut wire = ordered(1);
     let mut cut = 0_u64;
     wire.start();
     wire.run_through(10, &mut |to, bytes| {
         let mut all = Vec::new();
-        // A forged Confirm under the right SSRC counts as a failure; cut ones do too.
+        // A forged Confirm with the right SSRC counts as a failure; so does a truncated one.
         if to == B && !kind_of(&bytes).starts_with(b"Conf") && cut < 2000 {
             for end in 0..bytes.len() {
                 all.push(bytes[..end].to_vec());
-                // The same with a CRC and a length that are right.
+                // The same with a valid CRC and length.
                 if end >= 24 && (end - 12) % 4 == 0 && end + 4 < bytes.len() {
                     let mut message = bytes[12..end].to_vec();
                     message[3] = (message.len() / 4) as u8;
@@ -313,7 +315,7 @@ fn cut_messages_of_every_length_are_counted_and_the_call_goes_on() {
 }
 
 #[test]
-fn a_peer_that_goes_silent_after_any_message_is_given_up() {
+fn a_peer_that_stops_answering_after_any_message_is_a_failure() {
     for last in 0..9 {
         for (silent, initiator) in [(A, A), (A, B), (B, A), (B, B)] {
             let mut configs = [config(A), config(B)];
@@ -325,14 +327,17 @@ fn a_peer_that_goes_silent_after_any_message_is_given_up() {
                 passed += u64::from(to != silent);
                 if to != silent && passed > last { Vec::new() } else { [bytes].into() }
             });
-            let told = &wire.told[1 - silent];
-            assert!(told.secured.is_some() || told.failure.is_some() || told.not_zrtp > 0, "after {last}");
-            assert!(wire.ends[1 - silent].next_deadline().is_none(), "after {last}: nothing waits for ever");
+            let events = &wire.events[1 - silent];
+            assert!(
+                events.secured.is_some() || events.failure.is_some() || events.not_zrtp > 0,
+                "after {last}"
+            );
+            assert!(wire.ends[1 - silent].next_deadline().is_none(), "after {last}: no deadline is left");
         }
     }
 }
 
-/// A Hello that is right but for what `change` does to it.
+/// A valid Hello after `change`.
 fn hello_with(change: impl FnOnce(&mut Hello)) -> Vec<u8> {
     let mut hello = Hello {
         version: *b"1.10",
@@ -346,7 +351,7 @@ fn hello_with(change: impl FnOnce(&mut Hello)) -> Vec<u8> {
     hello.write(&[2; 32])
 }
 
-/// What becomes of A when one Hello comes.
+/// State of A after one Hello.
 fn after_hello(source: u32, message: &[u8]) -> Wire {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     wire.start_end(A, None);
@@ -355,8 +360,8 @@ fn after_hello(source: u32, message: &[u8]) -> Wire {
 }
 
 #[test]
-fn hellos_that_cannot_be_ours_to_answer() {
-    let failure = |wire: &Wire| wire.told[A].failure;
+fn invalid_hellos_are_not_answered() {
+    let failure = |wire: &Wire| wire.events[A].failure;
     assert_eq!(failure(&after_hello(9, &hello_with(|_| ()))), None);
     assert_eq!(failure(&after_hello(9, &hello_with(|hello| hello.version = *b"1.1a"))), None);
     let older = after_hello(9, &hello_with(|hello| hello.version = *b"0.90"));
@@ -370,7 +375,7 @@ fn hellos_that_cannot_be_ours_to_answer() {
 }
 
 #[test]
-fn a_hello_ack_of_somebody_else_is_not_taken_for_the_peer_s() {
+fn a_hello_ack_with_another_ssrc_does_not_count() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     wire.start_end(A, None);
     wire.inject(A, &write_packet(1, 5, &write_message(MessageType::HelloAck, &[])));
@@ -379,7 +384,7 @@ fn a_hello_ack_of_somebody_else_is_not_taken_for_the_peer_s() {
     wire.assert_agreed(1);
 }
 
-/// A in the state where it waits for a Commit, and the chain of hashes of its peer.
+/// A in the state in which it waits for a Commit, and the hash chain of its peer.
 fn await_commit(commit_mode: CommitMode) -> (Wire, [[u8; 32]; 4]) {
     let h0 = [8; 32];
     let h1 = sha256(&[&h0]);
@@ -400,27 +405,27 @@ fn await_commit(commit_mode: CommitMode) -> (Wire, [[u8; 32]; 4]) {
 }
 
 #[test]
-fn commits_of_modes_that_we_do_not_have() {
+fn commits_of_unsupported_modes_are_answered() {
     let commit = |h2: &[u8; 32], mode: &[u8; 4], rest: usize| {
         let head: [&[u8]; 4] = [h2, &[2; 12], b"S256AES1HS32", mode];
         packet(B, MessageType::Commit, &[head[0], head[1], head[2], head[3], b"B32 ", &vec![0; rest]])
     };
     let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
-    assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("Preshared mode")));
+    assert_eq!(wire.events[A].failure, Some(ZrtpFailure::NotOffered("Preshared mode")));
     let (mut wire, chain) = await_commit(CommitMode::Active);
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
-    assert_eq!((wire.told[A].failure, wire.ends[A].state_name()), (None, "await DHPart1"));
+    assert_eq!((wire.events[A].failure, wire.ends[A].state_name()), (None, "await DHPart1"));
     wire.inject(A, &commit(&chain[2], b"Prsh", 32));
     assert_eq!(wire.ends[A].state_name(), "await DHPart1");
     let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[2], b"Mult", 24));
-    assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("Multistream mode")));
+    assert_eq!(wire.events[A].failure, Some(ZrtpFailure::NotOffered("Multistream mode")));
     let (mut wire, chain) = await_commit(CommitMode::Passive);
     wire.inject(A, &commit(&chain[1], b"DH3k", 40));
-    assert_eq!((wire.told[A].failure, wire.ends[A].counts().forged), (None, 1), "not of this sender");
+    assert_eq!((wire.events[A].failure, wire.ends[A].counts().forged), (None, 1), "not from this sender");
     wire.inject(A, &commit(&chain[2], b"EC38", 40));
-    assert_eq!(wire.told[A].failure, Some(ZrtpFailure::NotOffered("key agreement")));
+    assert_eq!(wire.events[A].failure, Some(ZrtpFailure::NotOffered("key agreement")));
     let (mut wire, chain) = await_commit(CommitMode::Passive);
     let all = Algorithms::default().completed();
     let chosen = crate::algorithm::Chosen::from_lists(&all, &all);
@@ -430,17 +435,17 @@ fn commits_of_modes_that_we_do_not_have() {
 }
 
 #[test]
-fn an_error_ends_what_is_under_way_and_nothing_else() {
+fn an_error_ends_an_agreement_in_progress_and_nothing_else() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     wire.start_end(A, None);
     let error_of = |end| write_packet(1, ssrc(end), &error(0xa0));
     wire.inject(A, &error_of(B));
-    assert_eq!(wire.told[A].failure, None, "nobody is there yet");
+    assert_eq!(wire.events[A].failure, None, "no peer yet");
     let (mut wire, _) = await_commit(CommitMode::Passive);
     wire.inject(A, &write_packet(1, 5, &error(0xa0)));
-    assert_eq!(wire.told[A].failure, None, "a stranger's");
+    assert_eq!(wire.events[A].failure, None, "from another SSRC");
     wire.inject(A, &error_of(B));
-    assert_eq!(wire.told[A].failure, Some(ZrtpFailure::PeerError(0xa0)));
+    assert_eq!(wire.events[A].failure, Some(ZrtpFailure::PeerError(0xa0)));
     let mut wire = ordered(1);
     wire.start();
     wire.run(5);
@@ -449,7 +454,7 @@ fn an_error_ends_what_is_under_way_and_nothing_else() {
 }
 
 #[test]
-fn an_error_is_repeated_until_it_is_acknowledged() {
+fn an_error_is_retransmitted_until_it_is_acknowledged() {
     let (mut wire, chain) = await_commit(CommitMode::Passive);
     let commit: [&[u8]; 3] = [&chain[2], &[2; 12], b"S256AES1HS32MultB32 "];
     wire.inject(A, &packet(B, MessageType::Commit, &[commit[0], commit[1], commit[2], &[0; 24]]));
@@ -473,28 +478,28 @@ fn go_clear_is_refused_sas_relay_acknowledged_and_ping_answered() {
     let (go_clear, relay) = wire.ends[B].sealed_with_session_keys(Role::Responder);
     let mut sent = Vec::new();
     let now = wire.now;
-    let mut hear = |zrtp: &mut Zrtp, bytes: &[u8]| {
+    let mut receive = |zrtp: &mut Zrtp, bytes: &[u8]| {
         sent.clear();
         zrtp.on_packet(now, bytes, &mut |bytes| sent.push(kind_of(bytes).to_vec()));
         sent.clone()
     };
     let zrtp = &mut wire.ends[A];
     let forged = packet(B, MessageType::GoClear, &[&[0; 8]]);
-    assert!(hear(zrtp, &forged).is_empty());
-    assert!(hear(zrtp, &packet(B, MessageType::SasRelay, &[&[0; 64]])).is_empty());
+    assert!(receive(zrtp, &forged).is_empty());
+    assert!(receive(zrtp, &packet(B, MessageType::SasRelay, &[&[0; 64]])).is_empty());
     assert_eq!(zrtp.counts().forged, 2);
     for _ in 0..3 {
-        assert_eq!(hear(zrtp, &write_packet(1, ssrc(B), &go_clear)), [b"Error   "]);
+        assert_eq!(receive(zrtp, &write_packet(1, ssrc(B), &go_clear)), [b"Error   "]);
     }
-    assert_eq!(hear(zrtp, &write_packet(1, ssrc(B), &relay)), [b"RelayACK"]);
-    assert_eq!(hear(zrtp, &packet(5, MessageType::Ping, &[b"1.10", &[0; 8]])), [b"PingACK "]);
+    assert_eq!(receive(zrtp, &write_packet(1, ssrc(B), &relay)), [b"RelayACK"]);
+    assert_eq!(receive(zrtp, &packet(5, MessageType::Ping, &[b"1.10", &[0; 8]])), [b"PingACK "]);
     assert!(zrtp.is_secured());
     assert!(matches!(zrtp.poll_event(), Some(ZrtpEvent::GoClearRefused)));
-    assert!(zrtp.poll_event().is_none(), "told once");
+    assert!(zrtp.poll_event().is_none(), "reported once");
 }
 
 #[test]
-fn a_flood_makes_us_compute_no_more_than_an_agreement_needs_and_send_no_more_than_it_sends() {
+fn a_flood_causes_no_more_computations_than_an_agreement_and_no_more_packets_than_it_has() {
     for commit_mode in [CommitMode::Active, CommitMode::Passive] {
         let mut zrtp = Zrtp::new(
             ZrtpConfig { commit_mode, ..config(A) },
@@ -515,7 +520,7 @@ fn a_flood_makes_us_compute_no_more_than_an_agreement_needs_and_send_no_more_tha
 }
 
 #[test]
-fn nothing_is_heard_before_the_start() {
+fn packets_before_the_start_are_ignored() {
     let mut zrtp = Zrtp::new(config(A), ZidCache::default(), Entropy::new(&Seed::from_number(1)));
     let hello = write_packet(1, 9, &hello_with(|_| ()));
     zrtp.on_packet(Default::default(), &hello, &mut |_| panic!("sends nothing"));

@@ -10,8 +10,9 @@
 //! Does: Diffie-Hellman mode with DH3k and EC25, S256 and S384, AES1 to AES3, HS32 and HS80, B32 and B256; contention;
 //! retained secrets; the hash chain and `a=zrtp-hash`; answers to Ping, SASrelay and GoClear.
 //!
-//! Does not: Preshared and Multistream mode (an offer of the first is answered with a Commit of ours, the second with
-//! an Error), signatures, auxiliary and PBX secrets, Twofish, Skein. It never goes back to clear.
+//! Does not: Preshared and Multistream mode (a Commit of the first is answered with our Commit, one of the
+//! second with an Error), signatures, auxiliary and PBX secrets, Twofish, Skein. It never falls back to clear
+//! text.
 //!
 //! Start reading at [`Zrtp`].
 #![no_std]
@@ -26,11 +27,10 @@ mod confirm;
 mod discovery;
 mod engine;
 mod event;
+mod exchange;
 mod hash;
-mod initiator;
 mod message;
 mod packet;
-mod responder;
 mod retransmission;
 mod sas;
 mod sas_words;
@@ -44,14 +44,15 @@ pub use event::{Continuity, Secured, ZrtpCounts, ZrtpEvent, ZrtpFailure};
 pub use packet::is_zrtp;
 pub use secured::SasCheck;
 
-/// How often a peer can make us compute with Diffie-Hellman in one agreement: two key pairs (a lost contention can need
-/// another) and one result.
+/// Maximum number of Diffie-Hellman computations in one agreement: two key pairs (a lost contention can
+/// require a second one) and one result.
 pub const COMPUTATIONS_MAX: u32 = 3;
 
-/// How many Confirms with a wrong MAC are passed over before the agreement fails: one forged packet must not end it.
+/// Number of Confirms with a wrong MAC that are ignored before the agreement fails: a single forged packet
+/// must not end it.
 pub const CONFIRM_FAILURES_MAX: u32 = 3;
 
-/// How often a late Hello of the peer makes us send ours again from the first.
+/// Maximum number of Hello rounds that late Hellos of the peer can start.
 pub const HELLO_ROUNDS_MAX: u32 = 4;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! The messages that are more than their name: Hello, Commit, DHPart, Ping (RFC 6189 §5.2 to §5.16).
+//! Messages with a body: Hello, Commit, DHPart, Ping, Error (RFC 6189 §5.2 to §5.16).
 
 use crate::algorithm::{Algorithms, Chosen, KeyAgreement, TypeBlock};
 use crate::hash::implicit_mac;
 use crate::packet::{MESSAGE_HEAD_BYTES, MessageType, write_message};
 use alloc::vec::Vec;
 
-/// The version in our Hello; a peer's version is compared in its first three characters (RFC 6189 §4.1.1).
+/// Version in our Hello; of a peer's version the first three characters are compared (RFC 6189 §4.1.1).
 pub(crate) const VERSION: [u8; 4] = *b"1.10";
 
-/// What a Hello says, but for its MAC (RFC 6189 §5.2).
+/// Contents of a Hello except its MAC (RFC 6189 §5.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) version: [u8; 4],
     pub(crate) client_id: [u8; 16],
     pub(crate) h3: [u8; 32],
     pub(crate) zid: [u8; 12],
-    /// The sender never sends a Commit.
+    /// Passive flag P: the sender never sends a Commit.
     pub(crate) is_passive: bool,
     pub(crate) algorithms: Algorithms,
 }
@@ -66,27 +66,27 @@ impl Hello {
     }
 }
 
-/// What a Commit in a Diffie-Hellman mode says (RFC 6189 §5.4).
+/// Contents of a Commit in a Diffie-Hellman mode (RFC 6189 §5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) h2: [u8; 32],
     pub(crate) zid: [u8; 12],
     pub(crate) chosen: Chosen,
-    /// The hash by which the initiator is bound to its DHPart2 before it knows the responder's public value.
+    /// Hash commitment of the initiator to its DHPart2.
     pub(crate) hvi: [u8; 32],
 }
 
-/// Why a Commit cannot be followed.
+/// Reason why a Commit is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitRefusal {
     Malformed,
-    /// It chose an algorithm that we did not list.
+    /// A hash that we did not list; the same for the algorithms that follow.
     Hash,
     Cipher,
     AuthTag,
     KeyAgreement,
     SasType,
-    /// It begins a mode without Diffie-Hellman.
+    /// A mode without Diffie-Hellman.
     Preshared,
     Multistream,
 }
@@ -97,12 +97,12 @@ impl Commit {
         sealed(MessageType::Commit, &[&self.h2, &self.zid, blocks.as_flattened(), &self.hvi], h1)
     }
 
-    /// The hash image alone: it says whether the sender is the one of the Hello, before anything else is believed.
+    /// Hash image H2 only: it shows whether the sender is that of the Hello before anything else is parsed.
     pub(crate) fn h2(message: &[u8]) -> Option<[u8; 32]> {
         Body::new(message).take()
     }
 
-    /// Reads a Commit that chooses among `listed`, the algorithms of our own Hello.
+    /// Parses a Commit that chooses among `listed`, the algorithms of our Hello.
     pub(crate) fn parse(message: &[u8], listed: &Algorithms) -> Result<Self, CommitRefusal> {
         let mut body = Body::new(message);
         let (h2, zid, blocks, rest) = (|| {
@@ -131,7 +131,7 @@ impl Commit {
     }
 }
 
-/// The cut hashes by which two ends find what they share (RFC 6189 §4.3.1).
+/// Truncated hashes by which both ends find shared secrets (RFC 6189 §4.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SecretIds {
     pub(crate) rs1: [u8; 8],
@@ -140,7 +140,7 @@ pub(crate) struct SecretIds {
     pub(crate) pbx: [u8; 8],
 }
 
-/// What a DHPart1 or DHPart2 says, but for its MAC (RFC 6189 §5.5, §5.6).
+/// Contents of a DHPart1 or DHPart2 except the MAC (RFC 6189 §5.5, §5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DhPart<'a> {
     pub(crate) h1: [u8; 32],
@@ -163,7 +163,7 @@ impl<'a> DhPart<'a> {
     }
 }
 
-/// The answer to a Ping (RFC 6189 §5.16); its endpoint hash is our ZID, cut.
+/// Answer to a Ping (RFC 6189 §5.16); the endpoint hash is our truncated ZID.
 pub(crate) fn ping_ack(ping: &[u8], ping_ssrc: u32, zid: &[u8; 12]) -> Option<Vec<u8>> {
     let mut body = Body::new(ping);
     let (_version, endpoint): ([u8; 4], [u8; 8]) = (body.take()?, body.take()?);
@@ -177,7 +177,6 @@ pub(crate) fn error(code: u32) -> Vec<u8> {
     write_message(MessageType::Error, &[&code.to_be_bytes()])
 }
 
-/// The code of an Error.
 pub(crate) fn error_code(message: &[u8]) -> Option<u32> {
     let mut body = Body::new(message);
     let code = u32::from_be_bytes(body.take()?);
@@ -185,7 +184,7 @@ pub(crate) fn error_code(message: &[u8]) -> Option<u32> {
     Some(code)
 }
 
-/// True when the MAC at the end of a Hello, Commit or DHPart was made with this link of its sender's hash chain
+/// True if the MAC at the end of a Hello, Commit or DHPart was made with this link of the sender's hash chain
 /// (RFC 6189 §9).
 pub(crate) fn is_sealed_with(key: &[u8; 32], message: &[u8]) -> bool {
     message
@@ -193,7 +192,7 @@ pub(crate) fn is_sealed_with(key: &[u8; 32], message: &[u8]) -> bool {
         .is_some_and(|(before, mac)| crate::hash::is_equal(&implicit_mac(key, before), mac))
 }
 
-/// A message with room for its MAC in its length, and the MAC.
+/// A message with its MAC; its length field includes the MAC.
 fn sealed(kind: MessageType, parts: &[&[u8]], key: &[u8; 32]) -> Vec<u8> {
     let mut all = parts.to_vec();
     all.push(&[0; MAC_BYTES]);
@@ -212,7 +211,7 @@ fn blocks<T: TypeBlock>(list: &[T]) -> Vec<u8> {
     list.iter().take(LIST_MAX).flat_map(|item| item.block()).collect()
 }
 
-/// What is left to read of a message.
+/// Unread rest of a message body.
 pub(crate) struct Body<'a> {
     rest: &'a [u8],
 }
@@ -228,7 +227,6 @@ impl<'a> Body<'a> {
         Some(*taken)
     }
 
-    /// All that is left.
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -237,7 +235,7 @@ impl<'a> Body<'a> {
         self.rest.is_empty().then_some(())
     }
 
-    /// The algorithms that we know of a list of `count` blocks: at most seven (RFC 6189 §5.2).
+    /// Parses a list of `count` type blocks, at most seven (RFC 6189 §5.2); unknown algorithms are skipped.
     fn list<T: TypeBlock>(&mut self, count: u8) -> Option<Vec<T>> {
         if usize::from(count) > LIST_MAX {
             return None;

@@ -1,4 +1,4 @@
-//! Messages written and read, cut and bent.
+//! Messages written, parsed, truncated and modified.
 
 use super::*;
 use crate::algorithm::{AuthTag, CipherType, HashType, SasType};
@@ -25,7 +25,7 @@ fn chosen() -> Chosen {
 }
 
 #[test]
-fn a_hello_has_the_places_of_figure_3() {
+fn a_hello_has_the_layout_of_figure_3() {
     let message = hello().write(&[2; 32]);
     assert_eq!(&message[..4], [0x50, 0x5a, 0, (message.len() / 4) as u8]);
     assert_eq!(&message[4..16], b"Hello   1.10");
@@ -41,7 +41,7 @@ fn a_hello_has_the_places_of_figure_3() {
 }
 
 #[test]
-fn an_empty_list_means_what_is_mandatory_and_unknown_algorithms_are_passed_over() {
+fn an_empty_list_means_the_mandatory_algorithms_and_unknown_ones_are_skipped() {
     let mut message = write_message(
         MessageType::Hello,
         &[&VERSION, &[b' '; 16], &[3; 32], &[9; 12], &[0, 0, 0, 0], &[0; 8]],
@@ -110,7 +110,7 @@ fn a_dh_part_has_the_words_of_table_5() {
 }
 
 #[test]
-fn no_cut_message_is_read() {
+fn no_truncated_message_is_parsed() {
     let all = Algorithms::default().completed();
     let hello = hello().write(&[2; 32]);
     let commit = Commit { h2: [2; 32], zid: [9; 12], chosen: chosen(), hvi: [7; 32] }.write(&[1; 32]);

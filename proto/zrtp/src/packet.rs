@@ -1,28 +1,28 @@
-//! The packet around a message: header, magic cookie, CRC (RFC 6189 §5).
+//! Packet header, magic cookie and CRC (RFC 6189 §5).
 
 use alloc::vec::Vec;
 use crc::{CRC_32_ISCSI, Crc};
 
-/// True when a datagram at a media port is meant for ZRTP and not for RTP or STUN (RFC 7983 §7 and the magic cookie).
+/// True if a datagram on a media port is ZRTP, and not RTP or STUN (RFC 7983 §7 and the magic cookie).
 pub fn is_zrtp(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first >> 4 == 1) && datagram.get(4..8) == Some(&MAGIC_COOKIE)
 }
 
-/// A message and what stands around it. Lengths and CRC are right.
+/// A packet whose length and CRC are valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
     pub(crate) ssrc: u32,
     pub(crate) kind: MessageType,
-    /// From its preamble to its end.
+    /// The message from its preamble to its end.
     pub(crate) message: &'a [u8],
 }
 
-/// Why bytes are no packet.
+/// Reason why a datagram is not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketError {
     /// Too short, too long, or without the magic cookie.
     NotZrtp,
-    /// Changed on the way.
+    /// The CRC does not match.
     Crc,
     /// The message's preamble, length or type is wrong.
     Malformed,
@@ -51,7 +51,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The packet of a message.
+/// Writes the packet of a message.
 pub(crate) fn write_packet(sequence: u16, ssrc: u32, message: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + message.len() + 4);
     bytes.extend_from_slice(&[0x10, 0]);
@@ -64,7 +64,7 @@ pub(crate) fn write_packet(sequence: u16, ssrc: u32, message: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// A message of `kind` with the parts as its body; their lengths sum up to a multiple of four.
+/// Writes a message of `kind` whose body is the parts; the sum of their lengths is a multiple of four.
 pub(crate) fn write_message(kind: MessageType, parts: &[&[u8]]) -> Vec<u8> {
     let length = MESSAGE_HEAD_BYTES + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut message = Vec::with_capacity(length);
@@ -75,7 +75,7 @@ pub(crate) fn write_message(kind: MessageType, parts: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// What a message is (RFC 6189 §5.1.1).
+/// Type of a message (RFC 6189 §5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageType {
     Hello,
@@ -142,7 +142,7 @@ impl MessageType {
     ];
 }
 
-/// Preamble, length and type of a message.
+/// Length of preamble, length field and type of a message.
 pub(crate) const MESSAGE_HEAD_BYTES: usize = 12;
 
 const HEADER_BYTES: usize = 12;
@@ -150,7 +150,8 @@ const MAGIC_COOKIE: [u8; 4] = *b"ZRTP";
 const PREAMBLE: [u8; 2] = [0x50, 0x5a];
 /// CRC-32C of RFC 4960 Appendix B, the last four bytes of every packet (§5).
 pub(crate) static CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-/// The longest there can be is a Confirm with a signature of 511 words: 2,136 bytes (RFC 6189 §5.7).
+/// Maximum length of a packet. The longest packet is a Confirm with a signature of 511 words: 2,136 bytes
+/// (RFC 6189 §5.7).
 const PACKET_BYTES_MAX: usize = 2200;
 
 #[cfg(test)]
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_any_changed_bit_is_noticed() {
+    fn a_written_packet_is_parsed_and_any_flipped_bit_is_detected() {
         for kind in MessageType::ALL {
             let message = write_message(kind, &[b"body", &[0; 8]]);
             let bytes = write_packet(0xfffe, 0x0102_0304, &message);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_and_types_unheard_of_are_refused() {
+    fn wrong_lengths_and_unknown_types_are_rejected() {
         let with = |change: fn(&mut Vec<u8>)| {
             let mut message = write_message(MessageType::HelloAck, &[]);
             change(&mut message);

@@ -1,5 +1,5 @@
-//! Two calls with an implementation that is not ours, as they were recorded: what was on the wire, the result of
-//! Diffie-Hellman, and the string that both ends showed.
+//! Two recorded calls with another implementation: packets, results of Diffie-Hellman, and the string that
+//! both ends displayed.
 
 use crate::algorithm::{Algorithms, AuthTag, CipherType, HashType, KeyAgreement, SasType};
 use crate::confirm::Confirm;
@@ -22,7 +22,7 @@ impl Recorded {
         base16ct::mixed::decode_vec(self.field(name)).unwrap()
     }
 
-    /// The message of a packet, whose CRC is right.
+    /// The message of a packet with a valid CRC.
     fn message(&self, name: &str, kind: MessageType) -> Vec<u8> {
         let bytes = self.bytes(name);
         let packet = Packet::parse(&bytes).unwrap();
@@ -31,7 +31,7 @@ impl Recorded {
     }
 }
 
-/// Goes through a call as `peer`'s opposite, from the messages alone.
+/// Recomputes a call from its messages as the opposite of `peer`.
 fn replay(recorded: &Recorded, peer: Role) -> Commit {
     let hello = recorded.message("hello_responder", MessageType::Hello);
     let commit_message = recorded.message("commit", MessageType::Commit);
@@ -71,7 +71,7 @@ fn replay(recorded: &Recorded, peer: Role) -> Commit {
 }
 
 #[test]
-fn a_call_that_we_began_with_aes_256() {
+fn a_call_that_we_initiated_with_aes_256() {
     let recorded = Recorded(include_str!("../../../testdata/zrtp/bzrtp-responder.txt"));
     let chosen = replay(&recorded, Role::Responder).chosen;
     assert_eq!((chosen.key_agreement, chosen.cipher), (KeyAgreement::Dh3k, CipherType::Aes3));
@@ -79,7 +79,7 @@ fn a_call_that_we_began_with_aes_256() {
 }
 
 #[test]
-fn a_call_that_the_peer_began_with_aes_128() {
+fn a_call_that_the_peer_initiated_with_aes_128() {
     let recorded = Recorded(include_str!("../../../testdata/zrtp/bzrtp-initiator.txt"));
     let chosen = replay(&recorded, Role::Initiator).chosen;
     assert_eq!((chosen.key_agreement, chosen.cipher), (KeyAgreement::Dh3k, CipherType::Aes1));

@@ -1,13 +1,13 @@
-//! When a message is sent again (RFC 6189 §6).
+//! Retransmission schedules (RFC 6189 §6).
 
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
-/// A message that waits for its answer.
+/// A message that is retransmitted until its answer arrives.
 pub(crate) struct Retransmission {
     pub(crate) message: Vec<u8>,
-    /// The answer.
+    /// Name of the answer.
     pub(crate) awaited: &'static str,
     interval: Duration,
     interval_max: Duration,
@@ -16,17 +16,17 @@ pub(crate) struct Retransmission {
     is_extended: bool,
 }
 
-/// What [`Retransmission::poll`] found.
+/// Result of [`Retransmission::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     NotYet,
     Again,
-    /// The schedule is at its end, and the answer had its time.
+    /// The schedule is over, and so is the wait for the answer.
     GiveUp,
 }
 
 impl Retransmission {
-    /// A Hello was sent: again after 50 ms, 100 ms and then every 200 ms, for almost 4 s.
+    /// Schedule of a Hello: retransmitted after 50 ms, 100 ms and then every 200 ms, for almost 4 s.
     pub(crate) fn hello(now: Instant, message: Vec<u8>) -> Self {
         let interval = Duration::from_millis(50);
         Self {
@@ -40,7 +40,8 @@ impl Retransmission {
         }
     }
 
-    /// Another message was sent: again after 150 ms, 300 ms, 600 ms and then every 1.2 s, for 9.45 s and a last wait.
+    /// Schedule of the other messages: retransmitted after 150 ms, 300 ms, 600 ms and then every 1.2 s, for
+    /// 9.45 s, and a last wait.
     pub(crate) fn message(now: Instant, message: Vec<u8>, awaited: &'static str) -> Self {
         let interval = Duration::from_millis(150);
         Self {
@@ -54,7 +55,7 @@ impl Retransmission {
         }
     }
 
-    /// The peer is known to speak ZRTP: the Hellos go on for 12 s in all.
+    /// Continues the Hellos for 12 s in all, because the peer has sent a ZRTP packet.
     pub(crate) fn extend(&mut self) {
         if !self.is_extended {
             self.is_extended = true;
@@ -88,7 +89,7 @@ mod tests {
             let now = retransmission.at();
             times.push(now.as_millis());
             match retransmission.poll(now) {
-                Due::NotYet => panic!("due at its time"),
+                Due::NotYet => panic!("not due at its deadline"),
                 Due::Again => {}
                 Due::GiveUp => return times,
             }

@@ -1,4 +1,4 @@
-//! The short authentication string, as two people read it to each other (RFC 6189 §5.1.6, §7).
+//! Rendering of the short authentication string (RFC 6189 §5.1.6, §7).
 
 use crate::algorithm::SasType;
 use crate::sas_words::{EVEN, ODD};
@@ -17,7 +17,7 @@ fn base32(bits: u32) -> String {
     [27, 22, 17, 12].into_iter().map(character).collect()
 }
 
-/// Words of two and of three syllables take turns, so that a lost or swapped one is heard.
+/// Words of two and of three syllables alternate, so that a missing or swapped word is noticed.
 fn words(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (place, &byte) in bytes.iter().enumerate() {
@@ -29,7 +29,7 @@ fn words(bytes: &[u8]) -> String {
     text
 }
 
-/// No character in it is easily taken for another.
+/// Alphabet without characters that are easily confused.
 const ALPHABET: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
     fn twenty_bits_are_four_characters() {
         assert_eq!(render(SasType::B32, [0, 0, 0, 0]), "yyyy");
         assert_eq!(render(SasType::B32, [0xff, 0xff, 0xff, 0xff]), "9999");
-        // 1, 2, 3, 4 in groups of five bits, and what does not count.
+        // 1, 2, 3, 4 in groups of five bits, and unused bits.
         let bits: u32 = 1 << 27 | 2 << 22 | 3 << 17 | 4 << 12 | 0xfff;
         assert_eq!(render(SasType::B32, bits.to_be_bytes()), "bndr");
         // Only the leftmost 20 bits count.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_twice_and_the_lists_are_in_order_but_for_one_pair() {
+    fn no_word_occurs_twice_and_the_lists_are_sorted_except_for_one_pair() {
         let mut out_of_order = Vec::new();
         for list in [&EVEN, &ODD] {
             let lower: Vec<String> = list.iter().map(|word| word.to_lowercase()).collect();

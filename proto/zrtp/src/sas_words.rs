@@ -1,6 +1,7 @@
-//! The PGP word list (Juola and Zimmermann, 1996), which RFC 6189 §5.1.6 takes for B256: a word for each byte.
+//! PGP word list (Juola and Zimmermann, 1996), used by SAS type B256 (RFC 6189 §5.1.6): one word for each
+//! byte.
 
-/// Two syllables: bytes at even places.
+/// Words of two syllables, for bytes at even offsets.
 #[rustfmt::skip]
 pub(crate) const EVEN: [&str; 256] = [
     "aardvark", "absurd", "accrue", "acme", "adrift", "adult", "afflict", "ahead", "aimless", "Algol",
@@ -33,7 +34,7 @@ pub(crate) const EVEN: [&str; 256] = [
     "Vulcan", "waffle", "wallet", "watchword", "wayside", "willow", "woodlark", "Zulu",
 ];
 
-/// Three syllables: bytes at odd places.
+/// Words of three syllables, for bytes at odd offsets.
 #[rustfmt::skip]
 pub(crate) const ODD: [&str; 256] = [
     "adroitness", "adviser", "aftermath", "aggregate", "alkali", "almighty", "amulet", "amusement",

@@ -1,4 +1,4 @@
-//! From what both ends know to the keys: s1, s0, and what is derived from it (RFC 6189 §4.3 to §4.5).
+//! Key schedule: s1, s0 and the keys derived from s0 (RFC 6189 §4.3 to §4.5).
 
 use crate::algorithm::{Chosen, HashType};
 use crate::cache::{Retained, Zid};
@@ -9,12 +9,10 @@ use alloc::vec::Vec;
 use ringway_sansio::Entropy;
 use ringway_sdp::MasterKey;
 
-/// Which side of an agreement.
+/// Role of an end in the agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Sent the Commit that counts.
     Initiator,
-    /// Received it.
     Responder,
 }
 
@@ -34,8 +32,9 @@ impl Role {
     }
 }
 
-/// The identifiers that we send in `role` for what we remember of the peer. A secret that we do not have gets one by
-/// chance, so that a listener does not learn which we have (RFC 6189 §4.3). There is no auxiliary and no PBX secret.
+/// Identifiers that we send in `role` for the retained secrets of the peer. A missing secret gets a random
+/// identifier, so that an eavesdropper cannot see which secrets exist (RFC 6189 §4.3). Auxiliary and PBX
+/// secrets are always missing.
 pub(crate) fn secret_ids(
     hash: HashType,
     role: Role,
@@ -54,7 +53,7 @@ pub(crate) fn secret_ids(
     }
 }
 
-/// s1: the newest secret of the initiator that the responder has too (RFC 6189 §4.3). `ids` are the peer's.
+/// s1: the initiator's newest secret that the responder has too (RFC 6189 §4.3). `ids` are the peer's.
 pub(crate) fn common_secret<'a>(
     hash: HashType,
     peer_role: Role,
@@ -71,7 +70,7 @@ pub(crate) fn common_secret<'a>(
     }
 }
 
-/// What the search for a common secret means.
+/// Continuity that follows from the search for a common secret.
 pub(crate) fn continuity(is_expected: bool, is_common: bool) -> Continuity {
     match (is_common, is_expected) {
         (true, _) => Continuity::Continued,
@@ -95,28 +94,27 @@ pub(crate) struct KdfInput<'a> {
     pub(crate) s1: Option<&'a [u8; 32]>,
 }
 
-/// What is derived from s0, which is gone by then. Erased when dropped.
+/// Keys derived from s0, which is erased by then. Erased when dropped.
 pub(crate) struct SessionKeys {
     initiator: EndKeys,
     responder: EndKeys,
-    /// The SAS hash, cut to the 32 bits of the SAS value.
+    /// SAS hash, truncated to the 32 bits of the SAS value.
     pub(crate) sas_value: [u8; 4],
-    /// The secret to remember.
+    /// Secret to retain.
     pub(crate) rs1: Digest,
 }
 
-/// The keys of one end.
 pub(crate) struct EndKeys {
-    /// Of the MACs in Confirm, GoClear and SASrelay.
+    /// MAC key of Confirm, GoClear and SASrelay.
     pub(crate) mac: Digest,
-    /// Of the cipher in Confirm and SASrelay.
+    /// Cipher key of Confirm and SASrelay.
     pub(crate) zrtp: Digest,
     srtp_key: Digest,
     srtp_salt: Digest,
 }
 
 impl EndKeys {
-    /// For the SRTP that this end sends: no MKI, as many packets as the suite allows (RFC 6189 §4.5.3).
+    /// Master key of the SRTP that this end sends: no MKI, the suite's maximum lifetime (RFC 6189 §4.5.3).
     pub(crate) fn master_key(&self) -> MasterKey {
         MasterKey {
             key: self.srtp_key.to_vec(),
@@ -194,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What both ends find, the initiator first.
+    /// Result of the search at both ends, the initiator first.
     fn found(initiator: &Retained, responder: &Retained) -> (Option<u8>, Option<u8>) {
         let mut entropy = Entropy::new(&Seed::from_number(1));
         let mut of = |role, retained| secret_ids(HashType::S256, role, Some(retained), &mut entropy);
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_there_looks_like_one() {
+    fn a_missing_secret_gets_a_random_identifier() {
         let mut entropy = Entropy::new(&Seed::from_number(1));
         let mut ids = || secret_ids(HashType::S256, Role::Initiator, None, &mut entropy);
         let (one, two) = (ids(), ids());
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ingredient_changes_every_key_and_the_lengths_are_the_suite_s() {
+    fn every_input_changes_every_key_and_the_lengths_match_the_suite() {
         let chosen = Chosen::from_lists(&Algorithms::default(), &Algorithms::default());
         let plain = || KdfInput {
             chosen,
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_is_the_hash_of_its_parts_in_the_order_of_the_rfc() {
+    fn s0_is_the_hash_of_its_inputs_in_the_order_of_the_rfc() {
         let from = KdfInput {
             chosen: Chosen::from_lists(&Algorithms::default(), &Algorithms::default()),
             dh_result: b"result",

@@ -1,4 +1,4 @@
-//! After the Confirms: what is told, what is remembered, and what a peer may still say.
+//! Secured state: result, retained secrets, and messages after the Confirms.
 
 use crate::cache::{Retained, expiry};
 use crate::confirm::{Confirm, is_go_clear, is_sas_relay};
@@ -11,17 +11,17 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use ringway_sansio::Instant;
 
-/// What our user heard when both read the string to each other (RFC 6189 §7.1).
+/// Result of the users' comparison of the short authentication string (RFC 6189 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SasCheck {
-    /// The same: nobody is in between, and nobody was since the secrets began.
+    /// The strings are equal: no man in the middle in this call nor since the secrets were first retained.
     Matches,
-    /// Not the same: somebody is. What is remembered of the peer is forgotten.
+    /// The strings differ: man in the middle. The cache entry of the peer is deleted.
     Differs,
 }
 
 impl Zrtp {
-    /// What the user heard, at any time since [`ZrtpEvent::Secured`]; before it, it does nothing.
+    /// Records the comparison, at any time after [`ZrtpEvent::Secured`]; does nothing before.
     pub fn on_sas_compared(&mut self, now: Instant, check: SasCheck) {
         let state = self.replace_state(State::Failed);
         if let State::Secured(agreed) = &state {
@@ -33,7 +33,7 @@ impl Zrtp {
         self.replace_state(state);
     }
 
-    /// Both Confirms are right and the peer knows it.
+    /// Enters the secured state after both Confirms.
     pub(crate) fn secure(&mut self, now: Instant, mut agreed: Box<Agreed>, confirm: &Confirm) -> State {
         self.retransmission = None;
         self.give_up = None;
@@ -55,8 +55,8 @@ impl Zrtp {
             peer_client: printable(&peer.hello.client_id),
             peer_discloses: confirm.discloses,
         };
-        self.tell(ZrtpEvent::Secured(Box::new(secured)));
-        // RFC 6189 §4.6.1.1: after a break nothing is changed until the user has compared the string.
+        self.emit(ZrtpEvent::Secured(Box::new(secured)));
+        // RFC 6189 §4.6.1.1: after a break no secret is retained until the user has compared the string.
         match agreed.continuity {
             Continuity::FirstCall | Continuity::Continued => self.remember(now, &agreed, sas_verified),
             Continuity::Broken => {}
@@ -73,16 +73,16 @@ impl Zrtp {
         let (hash, keys) = (agreed.chosen.hash, agreed.keys.of(agreed.role.other()));
         match packet.kind {
             MessageType::Confirm2 if packet.message == agreed.received => self.send(&agreed.answer, out),
-            // RFC 6189 §5.13: acknowledged, and not shown: we trust nobody in the middle.
+            // RFC 6189 §5.13: acknowledged, but not displayed; no PBX is trusted.
             MessageType::SasRelay if is_sas_relay(packet.message, hash, keys) => {
                 self.send(&write_message(MessageType::RelayAck, &[]), out);
             }
-            // RFC 6189 §4.7.2: we did not say that we take it.
+            // RFC 6189 §4.7.2: refused, because we do not announce the A flag.
             MessageType::GoClear if is_go_clear(packet.message, hash, keys) => {
                 self.send(&error(ERROR_GO_CLEAR), out);
                 if !agreed.is_go_clear_told {
                     agreed.is_go_clear_told = true;
-                    self.tell(ZrtpEvent::GoClearRefused);
+                    self.emit(ZrtpEvent::GoClearRefused);
                 }
             }
             MessageType::SasRelay | MessageType::GoClear => self.counts.forged += 1,
@@ -92,7 +92,7 @@ impl Zrtp {
         State::Secured(agreed)
     }
 
-    /// RFC 6189 §4.6.1 and §4.9: the old secret becomes the second, unless one end remembers nothing.
+    /// RFC 6189 §4.6.1 and §4.9: rs1 becomes rs2, unless one end retains nothing.
     fn remember(&mut self, now: Instant, agreed: &Agreed, sas_verified: bool) {
         let Some(peer) = &self.peer else { return };
         let zid = peer.hello.zid;
@@ -112,9 +112,9 @@ impl Zrtp {
             },
         };
         let forgotten = self.cache.insert(retained.clone());
-        self.tell(ZrtpEvent::Retain(retained));
+        self.emit(ZrtpEvent::Retain(retained));
         if let Some(zid) = forgotten {
-            self.tell(ZrtpEvent::Forget(zid));
+            self.emit(ZrtpEvent::Forget(zid));
         }
     }
 
@@ -122,11 +122,11 @@ impl Zrtp {
         let Some(peer) = &self.peer else { return };
         let zid = peer.hello.zid;
         self.cache.remove(&zid);
-        self.tell(ZrtpEvent::Forget(zid));
+        self.emit(ZrtpEvent::Forget(zid));
     }
 }
 
-/// What can be shown of the peer's name.
+/// Printable part of the peer's client identifier.
 fn printable(client_id: &[u8; 16]) -> String {
     let text: String =
         client_id.iter().filter(|byte| (b' '..=b'~').contains(byte)).copied().map(char::from).collect();

@@ -1,4 +1,4 @@
-//! Calls as they should go: both agreements, both roles, lost packets, remembered secrets.
+//! Successful calls: both agreements, both roles, lost packets, retained secrets.
 
 use crate::wire::{A, B, Wire, config, dh3k, waiting};
 use crate::*;
@@ -10,13 +10,13 @@ fn two_ends_agree_with_the_curve_and_the_fastest_of_both_is_taken() {
     wire.start();
     wire.run(5);
     let sas = wire.assert_agreed(1);
-    let secured = wire.told[A].secured.as_ref().unwrap();
+    let secured = wire.events[A].secured.as_ref().unwrap();
     assert_eq!((sas.len(), secured.key_agreement), (4, KeyAgreement::Ec25));
     assert_eq!((secured.continuity, secured.sas_verified), (Continuity::FirstCall, false));
     assert_eq!(secured.suite, ringway_sdp::CryptoSuite::AesCm256HmacSha1_80);
     assert_eq!((secured.peer_client.as_str(), secured.peer_zid), ("Ringway", [2; 12]));
-    assert_eq!((wire.told[A].retained.len(), wire.told[B].retained.len()), (1, 1));
-    assert!(wire.told[A].retained[0].rs1 == wire.told[B].retained[0].rs1);
+    assert_eq!((wire.events[A].retained.len(), wire.events[B].retained.len()), (1, 1));
+    assert!(wire.events[A].retained[0].rs1 == wire.events[B].retained[0].rs1);
     assert!(wire.ends.iter().all(|end| end.next_deadline().is_none()), "nothing is left to do");
 }
 
@@ -30,8 +30,8 @@ fn two_ends_agree_in_either_role_with_either_agreement() {
             wire.start();
             wire.run(5);
             wire.assert_agreed(seed);
-            assert!(wire.told[initiator].ready_to_receive.is_some(), "told to the initiator");
-            assert!(wire.told[1 - initiator].ready_to_receive.is_none());
+            assert!(wire.events[initiator].ready_to_receive.is_some(), "reported to the initiator");
+            assert!(wire.events[1 - initiator].ready_to_receive.is_none());
             assert_eq!(wire.ends.each_ref().map(Zrtp::computations), [2, 2]);
         }
     }
@@ -55,7 +55,7 @@ fn every_choice_of_hash_cipher_tag_and_rendering_works() {
                 wire.run(5);
                 let shown = wire.assert_agreed(9);
                 assert_eq!(shown.contains(' '), sas == SasType::B256);
-                let secured = wire.told[B].secured.as_ref().unwrap();
+                let secured = wire.events[B].secured.as_ref().unwrap();
                 assert_eq!((secured.send.key.len(), secured.send.salt.len()), (cipher.key_bytes(), 14));
                 assert_eq!(secured.suite.tag_bits(), if tag == AuthTag::Hs32 { 32 } else { 80 });
             }
@@ -64,7 +64,7 @@ fn every_choice_of_hash_cipher_tag_and_rendering_works() {
 }
 
 #[test]
-fn the_contention_is_settled_the_same_way_at_both_ends_whoever_wins() {
+fn both_ends_settle_the_contention_alike() {
     let mut winners = [0; 2];
     for seed in 0..20 {
         let mut wire = Wire::new(seed, [config(A), config(B)]);
@@ -72,8 +72,8 @@ fn the_contention_is_settled_the_same_way_at_both_ends_whoever_wins() {
         wire.start();
         wire.run(5);
         wire.assert_agreed(seed);
-        let initiator = if wire.told[A].ready_to_receive.is_some() { A } else { B };
-        assert!(wire.told[1 - initiator].ready_to_receive.is_none(), "seed {seed}: one initiator");
+        let initiator = if wire.events[A].ready_to_receive.is_some() { A } else { B };
+        assert!(wire.events[1 - initiator].ready_to_receive.is_none(), "seed {seed}: one initiator");
         winners[initiator] += 1;
         assert!(wire.ends.iter().all(|end| end.computations() == 2), "the pair is not made twice");
     }
@@ -81,7 +81,7 @@ fn the_contention_is_settled_the_same_way_at_both_ends_whoever_wins() {
 }
 
 #[test]
-fn a_wire_that_loses_doubles_and_reorders_only_costs_time() {
+fn loss_duplication_and_reordering_only_delay_the_agreement() {
     let mut secured = 0;
     for seed in 0..60 {
         let mut wire = Wire::new(seed, [config(A), config(B)]);
@@ -93,19 +93,23 @@ fn a_wire_that_loses_doubles_and_reorders_only_costs_time() {
             wire.assert_agreed(seed);
             secured += 1;
         } else {
-            // Ten losses in a row can happen; then both ends know, or one is secured and the other lost its Conf2ACK.
-            assert!(wire.told.iter().any(|told| told.failure.is_some() || told.not_zrtp > 0), "seed {seed}");
+            // Ten losses in a row can occur; then both ends fail, or one is secured and the other lost its
+            // Conf2ACK.
+            assert!(
+                wire.events.iter().any(|events| events.failure.is_some() || events.not_zrtp > 0),
+                "seed {seed}"
+            );
         }
     }
     assert!(secured >= 58, "{secured} of 60");
 }
 
 #[test]
-fn a_peer_that_begins_late_is_still_found() {
+fn a_peer_that_starts_late_is_found() {
     let mut wire = Wire::new(4, [config(A), config(B)]);
     wire.start_end(A, None);
     wire.run(10);
-    assert_eq!(wire.told[A].not_zrtp, 1);
+    assert_eq!(wire.events[A].not_zrtp, 1);
     wire.now = wire.now + core::time::Duration::from_secs(20);
     wire.start_end(B, None);
     wire.run(10);
@@ -113,30 +117,30 @@ fn a_peer_that_begins_late_is_still_found() {
 }
 
 #[test]
-fn an_authenticated_srtp_packet_stands_for_a_lost_conf2ack() {
+fn an_authenticated_srtp_packet_replaces_a_lost_conf2ack() {
     let mut wire = Wire::new(5, [config(A), waiting(config(B))]);
     wire.start();
     wire.run_through(1, &mut |to, bytes| {
         if to == A && bytes.windows(8).any(|name| name == b"Conf2ACK") { Vec::new() } else { [bytes].into() }
     });
-    assert!(wire.told[B].secured.is_some() && wire.told[A].secured.is_none());
-    let (suite, key) = wire.told[A].ready_to_receive.clone().unwrap();
-    let other = wire.told[B].secured.as_ref().unwrap();
+    assert!(wire.events[B].secured.is_some() && wire.events[A].secured.is_none());
+    let (suite, key) = wire.events[A].ready_to_receive.clone().unwrap();
+    let other = wire.events[B].secured.as_ref().unwrap();
     assert!(suite == other.suite && key == other.send);
     let now = wire.now;
     wire.ends[A].on_authenticated_srtp(now);
     wire.run(5);
     while let Some(event) = wire.ends[A].poll_event() {
-        wire.told[A].note(event);
+        wire.events[A].note(event);
     }
     wire.assert_agreed(5);
 }
 
-/// The caches after a call, as their drivers stored them.
+/// The caches after a call, as stored.
 fn stored(wire: &Wire) -> [ZidCache; 2] {
     [A, B].map(|end| {
         let mut cache = ZidCache::default();
-        for retained in &wire.told[end].retained {
+        for retained in &wire.events[end].retained {
             cache.insert(retained.clone());
         }
         cache
@@ -155,12 +159,12 @@ fn compare(wire: &mut Wire, end: usize, check: SasCheck) {
     let now = wire.now;
     wire.ends[end].on_sas_compared(now, check);
     while let Some(event) = wire.ends[end].poll_event() {
-        wire.told[end].note(event);
+        wire.events[end].note(event);
     }
 }
 
 #[test]
-fn the_next_calls_continue_the_secrets_and_remember_the_comparison() {
+fn the_next_calls_continue_the_secrets_and_keep_the_comparison() {
     let mut first = call(1, Default::default());
     compare(&mut first, A, SasCheck::Matches);
     let mut caches = stored(&first);
@@ -168,7 +172,7 @@ fn the_next_calls_continue_the_secrets_and_remember_the_comparison() {
     for seed in 2..5 {
         let next = call(seed, caches.clone());
         for end in [A, B] {
-            let secured = next.told[end].secured.as_ref().unwrap();
+            let secured = next.events[end].secured.as_ref().unwrap();
             assert_eq!(secured.continuity, Continuity::Continued);
             assert_eq!((secured.sas_verified, secured.peer_sas_verified), (end == A, end == B));
         }
@@ -180,57 +184,67 @@ fn the_next_calls_continue_the_secrets_and_remember_the_comparison() {
 }
 
 #[test]
-fn one_end_that_missed_the_last_update_is_still_known_by_the_call_before() {
+fn an_end_that_missed_the_last_update_is_found_by_rs2() {
     let first = stored(&call(1, Default::default()));
     let second = stored(&call(2, first.clone()));
     // B lost power before it could store the second call.
     let third = call(3, [second[A].clone(), first[B].clone()]);
-    assert!(third.told.iter().all(|told| told.secured.as_ref().unwrap().continuity == Continuity::Continued));
+    assert!(
+        third
+            .events
+            .iter()
+            .all(|events| events.secured.as_ref().unwrap().continuity == Continuity::Continued)
+    );
 }
 
 #[test]
-fn an_end_without_memory_breaks_the_continuity_and_nothing_is_remembered_until_the_string_is_compared() {
+fn an_end_without_its_cache_breaks_the_continuity_until_the_string_is_compared() {
     let mut first = call(1, Default::default());
     compare(&mut first, A, SasCheck::Matches);
     let [cache, _] = stored(&first);
     let before = cache.find(&[2; 12]).unwrap().clone();
     let mut second = call(2, [cache, ZidCache::default()]);
-    let secured = second.told[A].secured.as_ref().unwrap();
+    let secured = second.events[A].secured.as_ref().unwrap();
     assert_eq!((secured.continuity, secured.sas_verified), (Continuity::Broken, false));
-    assert_eq!(second.told[B].secured.as_ref().unwrap().continuity, Continuity::FirstCall);
-    assert!(!second.told[B].secured.as_ref().unwrap().peer_sas_verified);
-    assert!(second.told[A].retained.is_empty());
+    assert_eq!(second.events[B].secured.as_ref().unwrap().continuity, Continuity::FirstCall);
+    assert!(!second.events[B].secured.as_ref().unwrap().peer_sas_verified);
+    assert!(second.events[A].retained.is_empty());
     assert!(*second.ends[A].cache().find(&[2; 12]).unwrap() == before);
 
     compare(&mut second, A, SasCheck::Matches);
     compare(&mut second, A, SasCheck::Matches);
-    let after = second.told[A].retained.last().unwrap();
+    let after = second.events[A].retained.last().unwrap();
     assert!(after.sas_verified && after.rs1 != before.rs1 && after.rs2 == Some(before.rs1));
     let third = call(3, stored(&second));
-    assert!(third.told.iter().all(|told| told.secured.as_ref().unwrap().continuity == Continuity::Continued));
-    assert!(third.told[A].secured.as_ref().unwrap().sas_verified);
+    assert!(
+        third
+            .events
+            .iter()
+            .all(|events| events.secured.as_ref().unwrap().continuity == Continuity::Continued)
+    );
+    assert!(third.events[A].secured.as_ref().unwrap().sas_verified);
 }
 
 #[test]
-fn a_string_that_differs_makes_the_peer_forgotten() {
+fn a_string_that_differs_deletes_the_cache_entry() {
     let mut wire = call(1, Default::default());
     compare(&mut wire, B, SasCheck::Differs);
-    assert_eq!(wire.told[B].forgotten, [[1; 12]]);
+    assert_eq!(wire.events[B].forgotten, [[1; 12]]);
     assert!(wire.ends[B].cache().find(&[1; 12]).is_none());
 }
 
 #[test]
-fn an_end_that_remembers_nothing_leaves_nothing_at_the_other() {
+fn an_end_that_retains_nothing_leaves_no_entry_at_the_other() {
     let forgetful = ZrtpConfig { cache_interval_s: 0, ..config(A) };
     let mut wire = Wire::new(1, [forgetful, config(B)]);
     wire.start();
     wire.run(5);
     wire.assert_agreed(1);
-    assert!(wire.told.iter().all(|told| told.retained.is_empty()));
+    assert!(wire.events.iter().all(|events| events.retained.is_empty()));
 }
 
 #[test]
-fn a_secret_past_its_time_is_used_but_not_missed() {
+fn an_expired_secret_is_used_but_may_be_missing() {
     let with = |seconds| ZrtpConfig { cache_interval_s: seconds, ..config(A) };
     let mut wire = Wire::new(1, [with(60), config(B)]);
     wire.start();
@@ -248,25 +262,25 @@ fn a_secret_past_its_time_is_used_but_not_missed() {
         wire.start();
         wire.run(5);
         wire.assert_agreed(2);
-        assert_eq!(wire.told[B].secured.as_ref().unwrap().continuity, expected);
+        assert_eq!(wire.events[B].secured.as_ref().unwrap().continuity, expected);
     }
 }
 
 #[test]
-fn an_announced_hello_is_said_to_be_announced() {
+fn a_hello_with_the_announced_hash_is_reported() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     let hashes = wire.ends.each_ref().map(Zrtp::hello_hash);
     wire.start_end(A, Some(hashes[B]));
     wire.start_end(B, None);
     wire.run(5);
     wire.assert_agreed(1);
-    assert!(wire.told[A].secured.as_ref().unwrap().is_hello_announced);
-    assert!(!wire.told[B].secured.as_ref().unwrap().is_hello_announced);
+    assert!(wire.events[A].secured.as_ref().unwrap().is_hello_announced);
+    assert!(!wire.events[B].secured.as_ref().unwrap().is_hello_announced);
     assert!(wire.ends[B].announce_peer_hello(hashes[A]) && !wire.ends[B].announce_peer_hello(hashes[B]));
 }
 
 #[test]
-fn nobody_there_is_told_once_and_the_hellos_follow_the_schedule() {
+fn a_missing_peer_is_reported_once_and_the_hellos_follow_the_schedule() {
     let mut wire = Wire::new(1, [config(A), config(B)]);
     let mut sent = 0;
     wire.start_end(A, None);
@@ -274,7 +288,7 @@ fn nobody_there_is_told_once_and_the_hellos_follow_the_schedule() {
         sent += 1;
         Vec::new()
     });
-    assert_eq!((sent, wire.told[A].not_zrtp), (21, 1));
+    assert_eq!((sent, wire.events[A].not_zrtp), (21, 1));
     assert!(wire.ends[A].next_deadline().is_none());
-    assert!(wire.told[A].failure.is_none());
+    assert!(wire.events[A].failure.is_none());
 }

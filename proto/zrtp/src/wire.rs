@@ -1,5 +1,5 @@
-//! Two ends and a wire between them on a virtual clock: it loses, doubles and reorders by a seed, and a test may change
-//! what passes.
+//! Two ends and a link between them on a virtual clock. The link loses, duplicates and reorders packets by a
+//! seed, and a test may modify the packets.
 
 use crate::*;
 use alloc::string::String;
@@ -8,19 +8,19 @@ use core::time::Duration;
 use ringway_sansio::{Entropy, Instant, Rng, Seed};
 use ringway_sdp::{CryptoSuite, MasterKey};
 
-/// Which end: an index.
+/// Index of an end.
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 
-/// A packet under way: when it arrives, at which end.
+/// A packet in transit: arrival time, receiving end, bytes.
 type Flight = (Instant, usize, Vec<u8>);
 
-/// What a test does with a packet that arrives at an end: passes on what it returns.
+/// Modifies the packets that arrive at an end: the returned packets are delivered.
 pub(crate) type Middle<'a> = &'a mut dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>>;
 
 pub(crate) struct Wire {
     pub(crate) ends: [Zrtp; 2],
-    pub(crate) told: [Told; 2],
+    pub(crate) events: [Events; 2],
     pub(crate) now: Instant,
     pub(crate) loss_per_mille: u32,
     pub(crate) delay_ms_max: u64,
@@ -29,9 +29,9 @@ pub(crate) struct Wire {
     rng: Rng,
 }
 
-/// What an end has told.
+/// Events of an end.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Events {
     pub(crate) ready_to_receive: Option<(CryptoSuite, MasterKey)>,
     pub(crate) secured: Option<Secured>,
     pub(crate) retained: Vec<Retained>,
@@ -54,17 +54,17 @@ pub(crate) fn waiting(config: ZrtpConfig) -> ZrtpConfig {
     ZrtpConfig { commit_mode: CommitMode::Passive, ..config }
 }
 
-/// The source of an end's packets.
+/// SSRC of an end.
 pub(crate) fn ssrc(end: usize) -> u32 {
     100 + end as u32
 }
 
-/// The name of a packet's message.
+/// Message type of a packet.
 pub(crate) fn kind_of(packet: &[u8]) -> &[u8] {
     packet.get(16..24).unwrap_or_default()
 }
 
-/// A packet that was changed, with the CRC that it then has.
+/// A modified packet with a valid CRC.
 pub(crate) fn reframed(mut packet: Vec<u8>) -> Vec<u8> {
     let end = packet.len() - 4;
     let crc = crate::packet::CRC32C.checksum(&packet[..end]);
@@ -73,7 +73,7 @@ pub(crate) fn reframed(mut packet: Vec<u8>) -> Vec<u8> {
 }
 
 impl Wire {
-    /// A good wire of 5 ms between two ends with empty caches.
+    /// A link of 5 ms without loss between two ends with empty caches.
     pub(crate) fn new(seed: u64, configs: [ZrtpConfig; 2]) -> Self {
         Self::with_caches(seed, configs, [ZidCache::default(), ZidCache::default()])
     }
@@ -87,7 +87,7 @@ impl Wire {
                 Zrtp::new(config_a, cache_a, Entropy::new(&seed.part(1))),
                 Zrtp::new(config_b, cache_b, Entropy::new(&seed.part(2))),
             ],
-            told: Default::default(),
+            events: Default::default(),
             now: Instant::from_secs(1000),
             loss_per_mille: 0,
             delay_ms_max: 5,
@@ -107,7 +107,7 @@ impl Wire {
         self.call(end, |zrtp, now, out| zrtp.start(now, ssrc(end), announced, out));
     }
 
-    /// Lets everything happen until both ends wait for nothing, or for `seconds`.
+    /// Runs until no end has a deadline, or for `seconds`.
     pub(crate) fn run(&mut self, seconds: u64) {
         self.run_through(seconds, &mut |_, bytes| Vec::from([bytes]));
     }
@@ -120,19 +120,19 @@ impl Wire {
         }
     }
 
-    /// Hands a packet to an end, as it is.
+    /// Delivers a packet to an end unchanged.
     pub(crate) fn inject(&mut self, end: usize, bytes: &[u8]) {
         self.call(end, |zrtp, now, out| zrtp.on_packet(now, bytes, out));
     }
 
     pub(crate) fn is_secured(&self) -> bool {
-        self.told.iter().all(|told| told.secured.is_some())
+        self.events.iter().all(|events| events.secured.is_some())
     }
 
-    /// Both ends have the same keys, crosswise, and the same string.
+    /// Asserts that both ends have the same keys and the same string; returns the string.
     pub(crate) fn assert_agreed(&self, seed: u64) -> String {
-        let [Some(one), Some(other)] = [&self.told[A].secured, &self.told[B].secured] else {
-            let failures = [self.told[A].failure, self.told[B].failure];
+        let [Some(one), Some(other)] = [&self.events[A].secured, &self.events[B].secured] else {
+            let failures = [self.events[A].failure, self.events[B].failure];
             panic!(
                 "seed {seed}: not secured: {failures:?}, {:?}",
                 self.ends.each_ref().map(Zrtp::state_name)
@@ -150,7 +150,7 @@ impl Wire {
         deadlines.chain(self.flights.iter().map(|flight| flight.0)).min()
     }
 
-    /// Delivers what has arrived, through the middle, and lets both ends act on their deadlines.
+    /// Delivers the packets that have arrived, through `middle`, and handles expired deadlines.
     fn step(&mut self, middle: Middle<'_>) {
         let now = self.now;
         while let Some(place) = self.flights.iter().position(|flight| flight.0 <= now) {
@@ -181,12 +181,12 @@ impl Wire {
             }
         }
         while let Some(event) = self.ends[end].poll_event() {
-            self.told[end].note(event);
+            self.events[end].note(event);
         }
     }
 }
 
-impl Told {
+impl Events {
     pub(crate) fn note(&mut self, event: ZrtpEvent) {
         match event {
             ZrtpEvent::ReadyToReceive { suite, receive } => self.ready_to_receive = Some((suite, receive)),
@@ -206,5 +206,5 @@ impl Told {
     }
 }
 
-/// More than any story needs.
+/// More packets than any test needs.
 const DELIVERED_MAX: usize = 20_000;

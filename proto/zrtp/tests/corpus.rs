@@ -1,4 +1,4 @@
-//! Replay of the committed fuzzing corpora and of inputs that once failed, without a fuzzer; and random steps on the wire.
+//! Replay of the committed fuzz corpora and of past failures without a fuzzer, and random steps of two ends.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../fuzz/corpus.rs"]
@@ -13,12 +13,12 @@ fn zrtp() {
 }
 
 #[test]
-fn zrtp_steps_by_chance() {
+fn random_zrtp_steps() {
     let mut rng = Rng::new(&Seed::from_number(1));
     for _ in 0..60 {
         let mut data = vec![rng.next_u64() as u8];
         for _ in 0..rng.below(60) {
-            // Mostly packets pass, so that every state is reached.
+            // Most packets pass, so that every state is reached.
             let operation = if rng.chance(700) { rng.below(2) as u8 } else { rng.next_u64() as u8 };
             let bytes: Vec<u8> = (0..rng.below(9)).map(|_| rng.next_u64() as u8).collect();
             data.extend_from_slice(&[operation, bytes.len() as u8]);

@@ -53,12 +53,12 @@ fn records_are_numbered_and_control_records_are_not() {
     encode(&mut buffer, b"b", |_| {});
     assert_eq!(seal(&mut buffer, FILE, 0), 2);
     let mut rest = &buffer[..];
-    let mut places = Vec::new();
+    let mut numbers = Vec::new();
     while let Step::Whole(record) = decode(OURS, rest) {
-        places.extend(record.position.map(|(_, number)| number));
+        numbers.extend(record.position.map(|(_, number)| number));
         rest = &rest[record.length..];
     }
-    assert_eq!((places, rest.len()), (vec![0, 1, 1], 0));
+    assert_eq!((numbers, rest.len()), (vec![0, 1, 1], 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// State that appending threads, the journal's thread and the snapshot's thread share.
+/// State shared by appending threads, the journal's thread and the snapshot thread.
 pub(crate) struct Shared {
     pending: Mutex<Pending>,
     pub(crate) wake: Condvar,
@@ -25,18 +25,18 @@ pub(crate) struct Shared {
 /// Records that the journal's thread has not taken yet.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// Records, not sealed.
+    /// Unsealed records.
     pub(crate) bytes: Vec<u8>,
-    /// The number of the last record given out.
+    /// Number of the last record.
     pub(crate) last: u64,
-    /// Records that found no room.
+    /// Records dropped because the buffer was full.
     pub(crate) dropped: u64,
-    /// Records that are too long.
+    /// Records refused because they were too long.
     pub(crate) refused: u64,
-    /// The thread waits to be woken.
+    /// True while the journal's thread waits to be woken.
     pub(crate) sleeping: bool,
     pub(crate) stop: bool,
-    /// Result of a snapshot: its length.
+    /// Result of a finished snapshot: its length.
     pub(crate) snapshot: Option<io::Result<u64>>,
 }
 
@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// A thread that panicked under this lock left whole records only (see [`Batch`](crate::Batch)).
+    /// Ignores poisoning: a thread that panicked under this lock left complete records only (see [`Batch`](crate::Batch)).
     pub(crate) fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -37,28 +37,28 @@ const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// A buffer that is larger than this after a write is freed.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
-/// Time at which a record counts as kept.
+/// Moment at which a record counts as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Once it is appended; it is on the disk within 1 s.
+    /// The record is appended; it is durable within 1 s.
     #[default]
     Relaxed,
-    /// Once it is on the disk.
+    /// The record is durable.
     Strict,
 }
 
 /// Report of the journal's thread.
 #[derive(Debug)]
 pub enum WriterEvent<'a> {
-    /// All records up to this number are on the disk; the number has grown.
+    /// All records up to this number are durable.
     Durable(u64),
-    /// The disk refuses; reported once until it works again.
+    /// The disk fails; reported once until it works again.
     Failing(&'a io::Error),
-    /// The disk works again, so long after [`WriterEvent::Failing`].
+    /// The disk works again after this duration.
     Recovered(Duration),
-    /// The writer stopped while the disk failed, and the last records are lost.
+    /// The writer was stopped while the disk failed, and the last records are lost.
     StoppedWithLoss,
-    /// The thread panicked: nothing is written any more.
+    /// The thread panicked, and nothing is written any more.
     Panicked,
 }
 

@@ -2,12 +2,12 @@
 
 use rusqlite::{Connection, params};
 
-/// The kind of a change.
+/// Kind of a change, as stored in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Subscriber = 1,
     Contacts = 2,
-    /// A subscriber was removed, whatever there is of that name now.
+    /// A subscriber was removed; it may have been added again.
     Removed = 3,
 }
 
@@ -19,7 +19,7 @@ pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind
     Ok(())
 }
 
-/// The number up to which the last server applied the changes.
+/// Number up to which the last server applied the changes, if stored.
 pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = 'applied'")?;
     let mut rows = statement.query([])?;
@@ -27,7 +27,7 @@ pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Option<u64>> 
     Ok(Some(row.get::<_, i64>(0)?.unsigned_abs()))
 }
 
-/// The number of the latest change.
+/// Number of the latest change.
 pub(super) fn last(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .query_row("SELECT coalesce(max(seq), 0) FROM changed", [], |row| row.get::<_, i64>(0))

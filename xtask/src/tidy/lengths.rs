@@ -10,26 +10,20 @@ const TEST_LINES: usize = 900;
 const FUNCTION_LINES: usize = 80;
 
 pub(super) fn findings(file: &File) -> Vec<String> {
-    let lines: Vec<&str> = file.text.lines().collect();
-    if is_test(&file.path) {
-        if lines.len() > TEST_LINES {
-            return vec![
-                file.finding(
-                    lines.len(),
-                    format!("{} lines of tests; the limit is {TEST_LINES}", lines.len()),
-                ),
-            ];
-        }
-        return Vec::new();
-    }
-    let code = lines.get(..code_end(&lines)).unwrap_or_default();
+    let Some(code) = code_of(file) else {
+        let lines = file.text.lines().count();
+        let is_long = lines > TEST_LINES;
+        let finding = is_long
+            .then(|| file.finding(lines, format!("{lines} lines of tests; the limit is {TEST_LINES}")));
+        return finding.into_iter().collect();
+    };
     let mut findings = Vec::new();
     if code.len() > CODE_LINES {
         findings.push(
             file.finding(code.len(), format!("{} lines of code; the limit is {CODE_LINES}", code.len())),
         );
     }
-    for (at, length) in functions(code) {
+    for (at, length) in functions(&code) {
         if length > FUNCTION_LINES {
             findings.push(
                 file.finding(at + 1, format!("a function of {length} lines; the limit is {FUNCTION_LINES}")),
@@ -39,14 +33,18 @@ pub(super) fn findings(file: &File) -> Vec<String> {
     findings
 }
 
-fn is_test(path: &str) -> bool {
-    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("tests.rs")
-}
-
-/// Line where the inline tests begin; they are last in a file.
-fn code_end(lines: &[&str]) -> usize {
+/// Lines of a file of code without its inline tests, which are last in a file. `None` for a file of tests.
+pub(super) fn code_of(file: &File) -> Option<Vec<&str>> {
+    let path = &file.path;
+    if path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("tests.rs") {
+        return None;
+    }
+    let mut lines: Vec<&str> = file.text.lines().collect();
     let is_start = |pair: &[&str]| matches!(pair, ["#[cfg(test)]", module] if module.starts_with("mod ") && module.ends_with('{'));
-    lines.windows(2).position(is_start).unwrap_or(lines.len())
+    if let Some(end) = lines.windows(2).position(is_start) {
+        lines.truncate(end);
+    }
+    Some(lines)
 }
 
 /// First line of each function, from 0, and its length without the rows of tables in it. In formatted code the brace

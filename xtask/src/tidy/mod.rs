@@ -4,6 +4,7 @@
 
 mod lengths;
 mod links;
+mod modules;
 mod purity;
 mod vocabulary;
 mod words;
@@ -58,6 +59,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
             findings.extend(links::findings(root, file));
         }
     }
+    findings.extend(modules::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
     findings.extend(purity::crate_findings(root, &files)?);
     Ok(findings)

@@ -124,7 +124,7 @@ impl PacedNode for Stream {
     type Command = Ask;
     type Report = Heard;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         self.session.packet_time()
     }
 

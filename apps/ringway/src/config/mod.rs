@@ -1,9 +1,9 @@
-//! The configuration: every key of the file, with its default and its limits.
+//! Configuration: every key of the file, with its default and its limits.
 //!
-//! Does: reads `ringway.toml` into a [`Config`], or says for each error which line and key it is and what to do.
-//! Nothing is ignored: an unknown key, and a key whose feature is not there yet, are errors.
+//! Does: reads `ringway.toml` into a [`Config`], or reports each error with its line, key and remedy. Unknown keys and
+//! keys of unsupported features are errors.
 //!
-//! Start reading at [`Config::load`]; the sections that only Linux has are in `sections.rs`, the others in
+//! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
 mod sections;
@@ -20,19 +20,19 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What is read without `--config`, if it is there.
+/// File that is read without `--config`, if it exists.
 const DEFAULT_FILE: &str = "ringway.toml";
-/// A larger file is no configuration.
+/// Maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
-    /// The file it came from; `None`: defaults.
+    /// Path of the file; `None`: defaults.
     pub(crate) file: Option<PathBuf>,
-    /// What the server is responsible for, lower-case; at least one.
+    /// Domains of the server, lower-case; at least one.
     pub(crate) domains: Vec<String>,
-    /// At least one.
+    /// Listeners; at least one.
     pub(crate) listen: Vec<Listener>,
     /// Worker threads; 0: one for each core.
     pub(crate) workers: u16,
@@ -56,7 +56,7 @@ pub(crate) struct StoreConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminConfig {
     pub(crate) listen: SocketAddr,
-    /// Empty: none, on loopback only.
+    /// Empty: no token, permitted on loopback only.
     pub(crate) token: String,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Log {
     pub(crate) format: LogFormat,
 }
 
-/// How much is logged.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Off,
@@ -78,7 +78,7 @@ pub(crate) enum Level {
     Trace,
 }
 
-/// How logs are written.
+/// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     Text,
@@ -86,8 +86,8 @@ pub(crate) enum LogFormat {
 }
 
 impl Config {
-    /// Reads `file`; without one `./ringway.toml` if it is there; without that, the defaults. To reload, give it the
-    /// `file` of the configuration in use.
+    /// Reads `file`; without one `./ringway.toml` if it exists, else the defaults. For a reload, pass the `file` of the
+    /// current configuration.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
         let default = Path::new(DEFAULT_FILE);
         let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
@@ -96,7 +96,7 @@ impl Config {
         Self::parse(&Self::read(file)?, Some(file)).map_err(configuration)
     }
 
-    /// Reads a configuration file's text.
+    /// Reads the text of a configuration file.
     pub(crate) fn read(file: &Path) -> Result<String, Failure> {
         let name = file.display();
         let unreadable = |error| Failure::usage(format!("{name}: cannot read it: {error}; check the path"));
@@ -112,12 +112,12 @@ impl Config {
         })
     }
 
-    /// Reads a configuration from text that stands in `file`. All errors are given, by line.
+    /// Parses the text of `file`. Returns all errors, sorted by line.
     pub(crate) fn parse(text: &str, file: Option<&Path>) -> Result<Self, Vec<ConfigError>> {
         sections::read(text, file)
     }
 
-    /// Settings that give up protection, a line for each: what it is, what follows, what to do.
+    /// Warnings about settings that reduce protection, one line each: the setting, its effect, the remedy.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.auth.enabled {
@@ -130,14 +130,14 @@ impl Config {
         let open = self.auth.trusted.iter().filter(|network| network.holds_every_address());
         warnings.extend(open.map(|network| {
             format!(
-                "[auth] trusted: {network} holds every address: anyone who reaches this server may call as any user; list \
+                "[auth] trusted: {network} contains every address: anyone who reaches this server may call as any user; list \
                  the addresses of your proxies"
             )
         }));
         warnings
     }
 
-    /// Where it came from, in words.
+    /// Source of the configuration, for messages.
     pub(crate) fn source(&self) -> String {
         match &self.file {
             Some(file) => file.display().to_string(),

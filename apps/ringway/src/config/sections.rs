@@ -1,4 +1,4 @@
-//! The sections, each key with its default and its limits.
+//! Sections of the configuration, with the default and the limits of each key.
 
 use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, Reader, Registrar, Routing,
@@ -62,9 +62,9 @@ fn store_url(text: &str) -> Result<StoreUrl, &'static str> {
             Ok(StoreUrl::Sqlite(file.into()))
         }
         Some(("postgres" | "postgresql" | "mysql", _)) => Err(
-            "cannot be had: this version has no PostgreSQL and no MySQL yet; give \"sqlite://FILE\" or \"memory:\"",
+            "is not supported: this version has no PostgreSQL and no MySQL yet; give \"sqlite://FILE\" or \"memory:\"",
         ),
-        Some(_) | None => Err("is no store; give \"sqlite://FILE\" or \"memory:\""),
+        Some(_) | None => Err("is not a store URL; give \"sqlite://FILE\" or \"memory:\""),
     }
 }
 
@@ -74,9 +74,9 @@ fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
         && text != "local:"
     {
         let why = if text.starts_with("redis:") || text.starts_with("rediss:") {
-            "cannot be had: this version has no Redis yet"
+            "is not supported: this version has no Redis yet"
         } else {
-            "is no location service"
+            "is not a location service"
         };
         reader.error(at, section.path("url"), format!("{text:?} {why}; give \"local:\""));
     }
@@ -87,22 +87,23 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
     let mut section = top.section(reader, "admin");
     let mut listen = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
     let mut at = 0;
-    if let Some((text, place)) = section.text(reader, "listen") {
-        at = place;
+    if let Some((text, position)) = section.text(reader, "listen") {
+        at = position;
         match text.parse() {
             Ok(address) => listen = address,
             Err(_) => {
-                let message = format!("{text:?} is no address; write ADDRESS:PORT, as \"127.0.0.1:8060\"");
+                let message =
+                    format!("{text:?} is not an address; write ADDRESS:PORT, as \"127.0.0.1:8060\"");
                 reader.error(at, section.path("listen"), message);
             }
         }
     }
     let token = section.text(reader, "token");
-    if let Some((text, place)) = token
+    if let Some((text, position)) = token
         && (text.len() > TOKEN_BYTES_MAX || text.bytes().any(|byte| !byte.is_ascii_graphic()))
     {
         let message = "give at most 255 visible ASCII characters without spaces";
-        reader.error(place, section.path("token"), message);
+        reader.error(position, section.path("token"), message);
     }
     let token = token.map(|(text, _)| text.to_owned()).unwrap_or_default();
     if token.is_empty() && !listen.ip().to_canonical().is_loopback() {
@@ -135,7 +136,7 @@ fn log(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Log {
 
 fn tls(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
     if top.value("tls").is_some() {
-        let message = "cannot be had: this version has no TLS yet; take the section out";
+        let message = "is not supported: this version has no TLS yet; remove the section";
         reader.error(top.place("tls").unwrap_or_default(), "[tls]", message);
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use ringway_sansio::Transport;
 use ringway_settings::{Algorithm, Mode, Strangers};
 
-/// The contract's own example, without what is not there yet.
+/// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
 domains = ["Example.org", "192.0.2.1", "[2001:db8::1]"]
 listen = ["udp:0.0.0.0:5060", "tcp:[::]:5060", "udp:127.0.0.1:0", "udp:127.0.0.1:0"]
@@ -52,7 +52,7 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_gives_the_safe_defaults_of_the_contract() {
+fn an_empty_configuration_has_the_documented_defaults() {
     let config = Config::parse("", None).unwrap();
     assert_eq!(config.domains, ["localhost"]);
     let listen: Vec<_> = config.listen.iter().map(Listener::to_string).collect();
@@ -131,9 +131,9 @@ fn every_key_is_read() {
     assert_eq!(config.log, Log { level: Level::Debug, format: LogFormat::Json });
 }
 
-/// What is wrong, the line it is said of, the key, and a word of what to do.
+/// Invalid text, line of the error, key, and a part of the remedy.
 #[test]
-fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
+fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
     let table = [
         ("\ndomain = [\"a\"]", 2, "domain", "unknown key"),
         ("domains = []", 1, "domains", "give 1 to 1000"),
@@ -214,14 +214,14 @@ fn each_wrong_value_names_its_line_and_key_and_what_to_do() {
 }
 
 #[test]
-fn all_errors_are_told_in_the_order_of_their_lines() {
+fn errors_are_sorted_by_line() {
     let errors = errors("workers = 300\n[tls]\n[log]\nlevel = 1\n[auth]\nx = 1\n");
     let lines: Vec<_> = errors.iter().map(|error| error.split(':').nth(1).unwrap()).collect();
     assert_eq!(lines, ["1", "2", "4", "6"], "{errors:?}");
 }
 
 #[test]
-fn ipv6_loopback_needs_no_token_and_mapped_addresses_are_seen_through() {
+fn loopback_needs_no_token_also_as_ipv6_or_mapped_address() {
     assert!(errors("[admin]\nlisten = \"[::1]:8060\"").is_empty());
     assert!(errors("[admin]\nlisten = \"[::ffff:127.0.0.1]:8060\"").is_empty());
     assert_eq!(errors("[admin]\nlisten = \"[::ffff:192.0.2.1]:8060\"").len(), 1);

@@ -116,9 +116,7 @@ impl Attended {
                 }
             }
             Told::Audio(what) => self.say(what),
-            Told::NotMapped(why) => {
-                self.say(&format!("no address from outside, the own one is offered: {why}"))
-            }
+            Told::NotMapped(why) => self.say(&format!("no public address, the local one is offered: {why}")),
             Told::Retain(retained) => {
                 self.complain(known.as_mut().map(|known| known.remember(retained.clone())))
             }

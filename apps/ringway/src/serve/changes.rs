@@ -7,19 +7,19 @@ use ringway_server::shard_of_user;
 use ringway_store::{ChangeKind, Store};
 use std::sync::Arc;
 
-/// Follows the store's list of changes.
+/// Applies changes of the store to the running server.
 pub(super) struct Follower {
     store: Arc<Store>,
     services: Arc<SharedServices>,
     shards: Shards<Node>,
     seq: u64,
-    /// The number that the next start begins from.
+    /// Last number stored by [`Store::note_applied`].
     noted: Option<u64>,
     has_failed: bool,
 }
 
 impl Follower {
-    /// `seq`: the changes up to this number are applied.
+    /// `seq`: number up to which changes are applied already.
     pub(super) fn new(
         store: Arc<Store>,
         services: Arc<SharedServices>,
@@ -29,14 +29,14 @@ impl Follower {
         Self { store, services, shards, seq, noted: None, has_failed: false }
     }
 
-    /// Takes what changed since the last time. A store that cannot be read is said once; calls go on.
+    /// Applies new changes. An unreadable store is logged once, and the server continues.
     pub(super) fn follow(&mut self) {
         loop {
             let changes = match self.store.changes_since(self.seq) {
                 Ok(changes) => changes,
                 Err(error) => {
                     if !self.has_failed {
-                        tracing::error!("changes of users are not seen for now: {error}");
+                        tracing::error!("changes of users cannot be read: {error}");
                     }
                     self.has_failed = true;
                     return;
@@ -53,15 +53,15 @@ impl Follower {
         }
     }
 
-    /// Notes in the store what is applied. If that fails, the next start applies some changes again, and phones of users
-    /// that were removed and added again must register once more.
+    /// Stores the number of the last applied change. If that fails, the next start applies some changes again, and
+    /// phones of users that were removed and added again must register again.
     fn note(&mut self) {
         if self.noted != Some(self.seq) && self.store.note_applied(self.seq).is_ok() {
             self.noted = Some(self.seq);
         }
     }
 
-    /// The store that the changes are read from.
+    /// Store of the changes.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }

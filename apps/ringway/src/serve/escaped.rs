@@ -1,8 +1,8 @@
-//! Text from the network, as a log shows it: on one line, of bounded length, and never mistaken for another field.
+//! Escaping of text from the network for the log: on one line, limited in length, without ambiguous fields.
 
 use std::fmt;
 
-/// Bytes as a value without spaces: what is not a letter, a digit or one of a few marks is written as `\xNN`.
+/// A value without spaces: quotes, backslashes and bytes that are not visible ASCII are written as `\xNN`.
 pub(super) struct Word<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Word<'_> {
@@ -18,8 +18,8 @@ impl fmt::Display for Word<'_> {
     }
 }
 
-/// A whole message in quotes on one line and without spaces: its line ends as `\r\n`, other bytes that are not visible ASCII as
-/// `\xNN`, credentials left out. A space would let a part of a message pass for another line or field.
+/// A message in quotes on one line without spaces: line ends as `\r\n`, other bytes that are not visible ASCII as
+/// `\xNN`, credentials omitted. With a space a part of a message could look like another field or line.
 pub(super) struct Quoted<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
@@ -59,13 +59,13 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// Header fields from which passwords can be guessed.
+/// Header fields whose values permit guessing passwords.
 const SECRET: [&[u8]; 2] = [b"Authorization", b"Proxy-Authorization"];
 
-/// Bytes shown of a name, a URI or a Call-ID.
+/// Maximum length of a shown name, URI or Call-ID.
 const WORD_BYTES_MAX: usize = 256;
 
-/// Bytes shown of a message.
+/// Maximum length of a shown message.
 const MESSAGE_BYTES_MAX: usize = 8192;
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_one_word_whatever_is_in_it() {
+    fn a_value_is_one_word_with_any_content() {
         let hostile = "a b\r\nrefused login user=x address=192.0.2.1 reason=\"y\"\\\u{1b}[31m\u{85}\u{fc}";
         let shown = Word(hostile.as_bytes()).to_string();
         assert!(shown.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"'), "{shown}");

@@ -1,7 +1,7 @@
-//! The log of what the server does: logins, registrations, calls, messages.
+//! Log of the server's events: logins, registrations, calls, messages.
 //!
-//! Each event is one line, and its fields have stable names. Who writes these lines is on the packet path: where the level
-//! is off, an event costs the comparison of one number.
+//! Each event is one line with stable field names. The lines are written on the packet path: if the level is off, an
+//! event costs one comparison.
 
 use super::escaped::{Quoted, Word};
 use ringway_linux::Direction;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events; refused logins at most so often.
+/// Writes events, with a rate limit for refused logins.
 pub(super) struct EventLog {
     logins: Mutex<Logins>,
 }
@@ -21,7 +21,7 @@ pub(super) struct EventLog {
 struct Logins {
     by_source: SourceRates,
     of_all: SourceRates,
-    /// Lines that were left out, for each source since its last line.
+    /// Suppressed lines of each source since its last line.
     suppressed: HashMap<IpAddr, u64>,
 }
 
@@ -31,7 +31,8 @@ impl Logins {
         Self { by_source, of_all: SourceRates::new(LOGINS_S, seed), suppressed: HashMap::new() }
     }
 
-    /// Takes a line for `address`, and returns how many of its source were left out before it; `None`: this one is left out.
+    /// Admits a line for `address`; returns the number of suppressed lines of its source, or `None` if this line is
+    /// suppressed.
     fn admit(&mut self, now: Instant, address: IpAddr) -> Option<u64> {
         let source = source_of(address);
         let everybody = IpAddr::from([0, 0, 0, 0]);
@@ -78,7 +79,7 @@ impl EventLog {
     }
 }
 
-/// Writes a message to the log, at level trace.
+/// Logs a message at level trace.
 pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
     let (flow, bytes, message) = (ShownFlow(flow), message.len(), Quoted(message));
     match direction {
@@ -116,7 +117,7 @@ fn write_event(event: &LogEvent<'_>) {
 
 fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     let Ok(message) = Message::parse(message, &Limits::default()) else { return };
-    // A request of its own in a dialog, a re-INVITE, begins and ends no call.
+    // A request within a dialog (a re-INVITE) neither begins nor ends a call.
     let in_dialog = matches!(message.start(), Start::Request { .. }) && message.to().tag().is_some();
     if in_dialog && step != CallStep::Bye {
         return;
@@ -142,7 +143,7 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     }
 }
 
-/// `udp:192.0.2.1:5060`, and for a connection its number: `tcp:192.0.2.1:40000#68719476737`.
+/// Shows `udp:192.0.2.1:5060`, or for a connection with its number: `tcp:192.0.2.1:40000#68719476737`.
 struct ShownFlow<'a>(&'a Flow);
 
 impl fmt::Display for ShownFlow<'_> {
@@ -156,16 +157,16 @@ impl fmt::Display for ShownFlow<'_> {
     }
 }
 
-/// Lines a second for the refused logins of one source.
+/// Maximum number of lines per second for refused logins of one source.
 const LOGINS_PER_SOURCE_S: u32 = 1;
 
-/// Lines a second for all refused logins.
+/// Maximum number of lines per second for all refused logins.
 const LOGINS_S: u32 = 50;
 
-/// Sources whose left-out lines are counted; when there are more, the counts begin anew.
+/// Maximum number of sources with counts of suppressed lines; above it the counts are cleared.
 const SUPPRESSED_SOURCES_MAX: usize = 16_384;
 
-/// Contacts of one REGISTER that are named.
+/// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;
 
 #[cfg(test)]
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn left_out_lines_are_counted_for_each_source() {
+    fn suppressed_lines_are_counted_for_each_source() {
         let mut logins = Logins::new(&Seed::from_number(1));
         let now = Instant::from_secs(100);
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));

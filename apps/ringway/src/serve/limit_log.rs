@@ -1,36 +1,35 @@
-//! Says in the log which limits are reached: once, then at most once in a while with a count.
+//! Logs reached limits: at once, and then at most once per interval with a count.
 //!
-//! It reads the counters that there are for every limit, so that reaching one costs the packet path nothing more.
+//! It reads the existing counters of the limits, so that it costs nothing on the packet path.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Last line of each limit.
+/// Last logged count of each limit.
 #[derive(Debug, Default)]
 pub(super) struct LimitLog {
-    limits: HashMap<&'static str, Said>,
+    limits: HashMap<&'static str, Logged>,
     due: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct Logged {
     count: u64,
     at: Option<Instant>,
 }
 
 impl LimitLog {
-    /// True once a second: then [`LimitLog::look`] is worth its price.
+    /// True once a second, when [`LimitLog::reached`] should be called.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.due.is_none_or(|due| due <= now);
         if is_due {
-            self.due = Some(now + LOOK_EVERY);
+            self.due = Some(now + CHECK_INTERVAL);
         }
         is_due
     }
 
-    /// Takes counters with their values, and gives those that are to be said now: how often the limit was reached since it
-    /// was last said.
-    pub(super) fn look<'c>(
+    /// Returns the limits to be logged now, with the number of times that each was reached since it was logged last.
+    pub(super) fn reached<'c>(
         &mut self,
         now: Instant,
         counters: impl Iterator<Item = (&'c str, u64)>,
@@ -38,25 +37,25 @@ impl LimitLog {
         let mut reached = Vec::new();
         for (name, value) in counters {
             let Some(name) = LIMITS.iter().find(|limit| **limit == name) else { continue };
-            let said = self.limits.entry(name).or_default();
-            let is_time = said.at.is_none_or(|at| now.duration_since(at) >= SAID_EVERY);
-            if value > said.count && is_time {
-                reached.push((*name, value - said.count));
-                *said = Said { count: value, at: Some(now) };
+            let logged = self.limits.entry(name).or_default();
+            let is_time = logged.at.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL);
+            if value > logged.count && is_time {
+                reached.push((*name, value - logged.count));
+                *logged = Logged { count: value, at: Some(now) };
             }
         }
         reached
     }
 }
 
-/// Writes what [`LimitLog::look`] gave.
+/// Logs the result of [`LimitLog::reached`].
 pub(super) fn write(reached: &[(&'static str, u64)]) {
     for (limit, count) in reached {
         tracing::info!(%limit, count, "limit reached");
     }
 }
 
-/// The counters of limits.
+/// Counters of limits.
 const LIMITS: &[&str] = &[
     "admin_clients_displaced",
     "connections_over_source",
@@ -89,31 +88,31 @@ const LIMITS: &[&str] = &[
     "write_queue_closes",
 ];
 
-/// Shortest time between two lines of one limit.
-const SAID_EVERY: Duration = Duration::from_secs(60);
+/// Minimum interval between two lines of one limit.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_said_once_and_then_with_a_count_once_in_a_while() {
+    fn a_limit_is_logged_at_once_and_then_once_per_interval() {
         let mut log = LimitLog::default();
         let start = Instant::now();
-        let mut look = |after_s: u64, value: u64| {
-            log.look(
+        let mut reached = |after_s: u64, value: u64| {
+            log.reached(
                 start + Duration::from_secs(after_s),
                 [("over_rate", value), ("requests", value)].into_iter(),
             )
         };
-        assert_eq!(look(0, 0), []);
-        assert_eq!(look(1, 3), [("over_rate", 3)]);
-        assert_eq!(look(2, 500), []);
-        assert_eq!(look(60, 700), []);
-        assert_eq!(look(61, 703), [("over_rate", 700)]);
-        assert_eq!(look(122, 703), []);
-        assert_eq!(look(123, 704), [("over_rate", 1)]);
+        assert_eq!(reached(0, 0), []);
+        assert_eq!(reached(1, 3), [("over_rate", 3)]);
+        assert_eq!(reached(2, 500), []);
+        assert_eq!(reached(60, 700), []);
+        assert_eq!(reached(61, 703), [("over_rate", 700)]);
+        assert_eq!(reached(122, 703), []);
+        assert_eq!(reached(123, 704), [("over_rate", 1)]);
     }
 }

@@ -1,8 +1,7 @@
-//! `ringway serve`: opens the store, binds the listeners, brings everything into memory, runs until a signal.
+//! `ringway serve`: opens the store, binds the listeners, loads users and bindings, and runs until a signal.
 //!
-//! Start reading at [`run`]. The parts: `services.rs` is what the server machine asks of its surroundings, `settings.rs`
-//! turns the configuration into the machine's, `changes.rs` follows what `ringway user` does meanwhile, `view.rs` is what
-//! administrators see.
+//! Start reading at [`run`]. `services.rs` implements the server machine's `Services`, `settings.rs` converts the
+//! configuration, `changes.rs` applies changes of `ringway user`, `view.rs` has the data of the admin API.
 
 mod changes;
 mod escaped;
@@ -34,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use view::ServerView;
 
-/// The machine that every shard is.
+/// Node of a shard.
 type Node = Server<Arc<SharedServices>>;
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -43,11 +42,11 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
     let running = Running::start(config, store)?;
-    running.say_started()?;
+    running.report_started()?;
     running.serve(&signals)
 }
 
-/// A server that runs in this process.
+/// A running server.
 pub(crate) struct Running {
     config: Config,
     settings: Arc<ringway_server::Config>,
@@ -62,7 +61,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Binds the listeners and brings the users of `store` into memory; from then on it serves.
+    /// Binds the listeners, loads the users of `store`, and starts serving.
     pub(crate) fn start(config: Config, store: Store) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
@@ -99,8 +98,8 @@ impl Running {
         };
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
-        say_few_files(config.limits.max_connections, runtime.connections_max());
-        // It is empty before: nothing else sets it.
+        warn_of_few_files(config.limits.max_connections, runtime.connections_max());
+        // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
         let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), clock));
         let admin_address = admin.address();
@@ -108,7 +107,7 @@ impl Running {
             .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token)
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
-        // Users that were removed while no server ran: their registrations came back from the journal.
+        // Applies removals that happened while no server ran: the journal still had the registrations.
         follower.follow();
         Ok(Self {
             config,
@@ -124,15 +123,15 @@ impl Running {
         })
     }
 
-    /// The listeners in the order of the configuration, with the ports they have.
+    /// Listeners in the order of the configuration, with their actual ports.
     pub(crate) fn listeners(&self) -> &[Listen] {
         self.runtime.listeners()
     }
 
-    /// Ends it in good order.
+    /// Stops gracefully.
     pub(crate) fn stop(mut self) {
-        tracing::info!("stopping: no new work, at most {} s for what is under way", GRACE.as_secs());
-        let until = self.clock.now() + GRACE - GIVING_UP;
+        tracing::info!("stopping: no new work, at most {} s for pending requests", GRACE.as_secs());
+        let until = self.clock.now() + GRACE - ERROR_RESPONSES_BEFORE;
         for shard in 0..self.runtime.shards().len() as u16 {
             self.runtime.shards().with_shard(shard, |node| node.stop_new_work(until));
         }
@@ -144,24 +143,24 @@ impl Running {
         self.admin.stop();
     }
 
-    /// Until a signal ends it.
+    /// Runs until a signal ends it.
     fn serve(mut self, signals: &Receiver<Signal>) -> Result<(), Failure> {
         let mut high_water = 0;
         let end = loop {
-            match signals.recv_timeout(FOLLOW_EVERY) {
+            match signals.recv_timeout(FOLLOW_INTERVAL) {
                 Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Signal::Reload) => self.reload(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
-                break Err(Failure::failed("a worker thread ended by itself; start the server again"));
+                break Err(Failure::failed("a worker thread failed; restart the server"));
             }
             self.follower.follow();
-            // What a flood made the allocator take is given back once the requests are over.
+            // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
-            let is_over = reserved < TRIMMED_BYTES_MIN / 16 && high_water > TRIMMED_BYTES_MIN / 8;
-            if is_over || high_water - reserved > TRIMMED_BYTES_MIN {
+            let is_over = reserved < TRIM_BYTES_MIN / 16 && high_water > TRIM_BYTES_MIN / 8;
+            if is_over || high_water - reserved > TRIM_BYTES_MIN {
                 ringway_linux::memory::release_unused();
                 high_water = reserved;
             }
@@ -179,7 +178,7 @@ impl Running {
         let stats = self.view.stats();
         let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
         let displaced = ("admin_clients_displaced", self.admin.clients_displaced());
-        limit_log::write(&self.limits.look(now, counters.chain([displaced])));
+        limit_log::write(&self.limits.reached(now, counters.chain([displaced])));
     }
 
     fn reload(&mut self) {
@@ -194,19 +193,19 @@ impl Running {
                 }
                 self.config = new_config;
                 warn_of_settings(&self.config);
-                say_other_realms(self.follower.store(), &self.config);
+                warn_of_other_realms(self.follower.store(), &self.config);
                 tracing::info!("configuration reloaded");
             }
             Err(failure) => {
                 for line in failure.lines() {
-                    tracing::error!("configuration not reloaded, the old one stays: {line}");
+                    tracing::error!("configuration not reloaded, the old one remains in use: {line}");
                 }
             }
         }
     }
 
-    /// The one line on standard output, and what should be said aloud.
-    fn say_started(&self) -> Result<(), Failure> {
+    /// Prints the `ready` line to standard output, and logs warnings.
+    fn report_started(&self) -> Result<(), Failure> {
         warn_of_settings(&self.config);
         tracing::info!(
             version = %env!("CARGO_PKG_VERSION"),
@@ -233,7 +232,7 @@ fn new_nodes(
     seed: Seed,
     now: Instant,
 ) -> Vec<Node> {
-    // One worker shares with nobody.
+    // A single worker needs one shard only.
     let count = if workers <= 1 { 1 } else { (workers * SHARDS_PER_WORKER).min(SHARDS_MAX) };
     let transactions = TRANSACTIONS_MAX.div_ceil(count);
     let mut settings = ringway_server::Config::clone(settings);
@@ -245,8 +244,8 @@ fn new_nodes(
         .collect()
 }
 
-/// Subscribers and permanent contacts, from the database into memory. Returns the number of the last change that was
-/// applied to the bindings too.
+/// Loads subscribers and permanent contacts from the database. Returns the number of the last change that was applied
+/// to the bindings too.
 fn load(
     store: &Store,
     config: &Config,
@@ -269,13 +268,13 @@ fn load(
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
-    say_other_realms(store, config);
+    warn_of_other_realms(store, config);
     Ok(loaded.applied)
 }
 
-/// Says of passwords that they were made for another realm, when there are such. That they cannot be counted is no
-/// reason to stop calls: whoever reads the store next says what is wrong with it.
-fn say_other_realms(store: &Store, config: &Config) {
+/// Warns about passwords for another realm. An error of the query does not prevent the start; the next access to the
+/// store reports it.
+fn warn_of_other_realms(store: &Store, config: &Config) {
     if !config.auth.enabled {
         return;
     }
@@ -288,7 +287,7 @@ fn say_other_realms(store: &Store, config: &Config) {
     }
 }
 
-/// Reads the bindings of earlier runs from the journal into `nodes`.
+/// Restores the bindings of earlier runs from the journal into `nodes`.
 fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> Result<Bindings, Failure> {
     let count = nodes.len() as u16;
     let mut unreadable = 0_u64;
@@ -302,7 +301,7 @@ fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> 
         }
     })?;
     if unreadable > 0 {
-        tracing::warn!("{unreadable} registrations in the store cannot be read and are left out");
+        tracing::warn!("{unreadable} registrations in the store are invalid and are ignored");
     }
     Ok(bindings)
 }
@@ -324,18 +323,18 @@ fn start_writer(
         .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
 }
 
-/// Walks the bindings shard by shard. A few users at a time are copied under the shard's lock and written without it, so
-/// that no message waits for the disk.
+/// Walks the bindings shard by shard. A few users at a time are copied under the shard's lock and written after
+/// unlocking, so that no message waits for the disk.
 fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
     Box::new(move |put| {
         let shards = shards.wait();
         let mut copied: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for shard in 0..shards.len() as u16 {
             let mut from = Some(0);
-            while let Some(place) = from {
+            while let Some(first) = from {
                 from = shards
                     .with_shard(shard, |node| {
-                        node.location().records_from(place, USERS_AT_ONCE, |aor, record| {
+                        node.location().records_from(first, USERS_AT_ONCE, |aor, record| {
                             copied.push((aor.to_vec(), record.to_vec()));
                         })
                     })
@@ -353,13 +352,13 @@ fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result
     let has_v6 = settings.listeners.iter().any(|listener| listener.bound.is_ipv6());
     let usable = move |address: &std::net::IpAddr| if address.is_ipv4() { has_v4 } else { has_v6 };
     let answer = move |query, shard, address| {
-        // A full inbox loses the answer; the shard gives the question up after a while.
+        // If the inbox is full the answer is lost; the shard's query then times out.
         inboxes.deliver(shard, Event::Resolved { query, address });
     };
     Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// Carries out the shards' requested actions.
+/// Executes the actions requested by the shards.
 struct Sink {
     services: Arc<SharedServices>,
     resolver: Resolver,
@@ -370,7 +369,7 @@ impl ActionSink<Action> for Sink {
         for action in actions {
             match action {
                 Action::Resolve { query, host } => {
-                    // A question that is not taken is one that nobody answers: the shard gives it up after a while.
+                    // A refused query is not answered; it times out in the shard.
                     self.resolver.ask(shard, query, &host);
                 }
             }
@@ -389,7 +388,7 @@ fn warn_of_settings(config: &Config) {
     }
 }
 
-fn say_few_files(wanted: usize, possible: usize) {
+fn warn_of_few_files(wanted: usize, possible: usize) {
     if possible < wanted {
         tracing::warn!(
             "the limit of open files allows {possible} connections instead of [limits] max_connections = {wanted}: raise it \
@@ -398,29 +397,29 @@ fn say_few_files(wanted: usize, possible: usize) {
     }
 }
 
-/// Memory that requests gave back before it is worth asking the allocator for it.
-const TRIMMED_BYTES_MIN: usize = 16 << 20;
+/// Minimum amount of memory released by requests for which the allocator's heap is trimmed.
+const TRIM_BYTES_MIN: usize = 16 << 20;
 
-/// Time between two looks for changes by `ringway user`.
-const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// Interval of checks for changes by `ringway user`.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lifetime of a connection that holds no registration and no call, after its last message.
+/// Lifetime of an unused connection (no registration, no call) after its last message.
 const UNUSED_MAX: Duration = Duration::from_secs(60);
 
-/// Longest time between SIGTERM and the end, for requests under way.
+/// Time limit of a stop for pending requests.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Time before that end at which requests still under way are answered with a failure.
-const GIVING_UP: Duration = Duration::from_secs(1);
+/// Time before this limit at which pending requests are answered with an error.
+const ERROR_RESPONSES_BEFORE: Duration = Duration::from_secs(1);
 
-/// Shards a worker: enough that two workers seldom want the same one.
+/// Shards per worker: enough that two workers rarely need the same one.
 const SHARDS_PER_WORKER: usize = 8;
 
 const SHARDS_MAX: usize = 1024;
 
-/// Transactions of each kind at once, all shards together. One is kept for 32 s, so this is 60,000 calls a second; a call that
-/// was answered keeps about 600 bytes for that long.
+/// Maximum number of transactions of each kind in all shards. A transaction exists for 32 s, so this permits 60,000
+/// calls/s; an answered call occupies about 600 bytes for that time.
 const TRANSACTIONS_MAX: usize = 2_000_000;
 
-/// Users that a snapshot copies under one lock.
+/// Users that a snapshot copies at once under a lock.
 const USERS_AT_ONCE: u32 = 256;

@@ -1,4 +1,4 @@
-//! State that all shards share: credentials, replay windows, source rates, the store's writing end.
+//! State shared by all shards: credentials, replay windows, source rates, the journal's writer.
 
 use super::event_log::EventLog;
 use crate::config::Config;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// In memory, behind locks that nobody holds while waiting.
+/// `Services` of the server in memory. No lock is held while waiting.
 pub(crate) struct SharedServices {
     directory: Directory,
     windows: Vec<Mutex<ReplayWindows>>,
@@ -25,7 +25,7 @@ pub(crate) struct SharedServices {
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
     last_stored: AtomicU64,
-    /// A binding is promised to be on disk: then a store that fails must refuse.
+    /// True if responses to REGISTER confirm durable bindings: a failed store then refuses.
     is_strict: bool,
     keeps_bindings: bool,
     log: EventLog,
@@ -65,12 +65,12 @@ impl SharedServices {
         services
     }
 
-    /// The key of the hash that spreads messages and users over the shards.
+    /// Key of the hash that assigns messages and users to shards.
     pub(crate) fn shard_key(&self) -> ShardKey {
         ShardKey::new(&self.seed.part(400))
     }
 
-    /// Takes the limits of a new configuration.
+    /// Applies the limits of a new configuration.
     pub(crate) fn reconfigure(&self, config: &Config) {
         let rate = config.limits.per_source_rate;
         for (part, rates) in self.rates.iter().enumerate() {
@@ -80,7 +80,7 @@ impl SharedServices {
     }
 
     pub(crate) fn set_writer(&self, writer: Writer) {
-        // It is empty before: nothing else sets it.
+        // It cannot be set already: this is the only call.
         let _ = self.writer.set(writer);
     }
 
@@ -98,7 +98,7 @@ impl SharedServices {
         &self.directory
     }
 
-    /// The number of the last record given to the store.
+    /// Number of the last record appended to the journal.
     pub(crate) fn last_stored(&self) -> u64 {
         self.last_stored.load(Ordering::Acquire)
     }
@@ -115,12 +115,12 @@ impl SharedServices {
         self.writer.get().is_some_and(Writer::failed)
     }
 
-    /// The bound on the bytes that requests under way and TCP connections hold.
+    /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
     }
 
-    /// Nonces remembered, and how many were forgotten early.
+    /// Stored nonces, and the number evicted early.
     pub(crate) fn nonces(&self) -> (usize, u64) {
         self.windows.iter().fold((0, 0), |(remembered, evicted), windows| {
             let windows = lock(windows);
@@ -215,7 +215,7 @@ impl Services for SharedServices {
     }
 }
 
-/// The part of the tables by source that a source belongs to.
+/// Index of a source in the tables that are partitioned by source.
 fn part_of(source: IpAddr) -> usize {
     let part = match source_of(source) {
         IpAddr::V4(v4) => v4.octets().into_iter().fold(0, |sum, octet| sum * 31 + usize::from(octet)),
@@ -227,7 +227,8 @@ fn part_of(source: IpAddr) -> usize {
     part % PARTS
 }
 
-/// Bytes that requests under way and TCP connections may hold: `[limits] memory_mb`, or a quarter of what the machine has.
+/// Limit of the memory of pending requests and TCP connections in bytes: `[limits] memory_mb`, or a quarter of the
+/// available memory.
 fn memory_bytes(memory_mb: u32) -> usize {
     let bytes = match memory_mb {
         0 => ringway_linux::memory::available_bytes().map_or(MEMORY_UNKNOWN, |bytes| bytes / 4),
@@ -240,14 +241,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks that shards spread over.
+/// Number of partitions, each with its own lock.
 const PARTS: usize = 16;
 
-/// The memory that is assumed where the system does not report it.
+/// Assumed memory if the system does not report it.
 const MEMORY_UNKNOWN: u64 = 256 << 20;
 
-/// Nonces whose counts are remembered at once, about 64 bytes each.
+/// Maximum number of stored nonces, about 64 bytes each.
 const NONCES_MAX: usize = 1 << 20;
 
-/// Users whose password was proven lately, each with its source, about 20 bytes each.
+/// Maximum number of users and sources with a recent successful login, about 20 bytes each.
 const PROOFS_MAX: usize = 1 << 20;

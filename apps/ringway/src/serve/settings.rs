@@ -1,4 +1,4 @@
-//! From the configuration file to the server machine's settings.
+//! Conversion of the configuration into the server machine's settings.
 
 use crate::config::{Config, Listener};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ pub(super) fn listen_of(listener: &Listener) -> Listen {
     Listen { transport: listener.transport, address: listener.address }
 }
 
-/// The machine's settings for listeners that are bound.
+/// Settings of the machine for bound listeners.
 pub(super) fn server_config(config: &Config, bound: &[Listen], secret: [u8; 32]) -> ringway_server::Config {
     let listeners = bound
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn server_config(config: &Config, bound: &[Listen], secret: [u8; 32])
     with_listeners(config, listeners, secret)
 }
 
-/// Reads the file again. What only a start can change makes the whole reload fail, so that nobody believes in half of it.
+/// Reads the file again. The reload fails as a whole if a setting has changed that requires a restart.
 pub(super) fn reload(
     old: &Config,
     settings: &Arc<ringway_server::Config>,
@@ -45,7 +45,7 @@ pub(super) fn reload(
         .iter()
         .filter(|(_, changed)| *changed)
         .map(|(key, _)| {
-            format!("{key} cannot change while the server runs; restart it, or put the old value back")
+            format!("{key} cannot change while the server runs; restart it, or restore the old value")
         })
         .collect();
     if !changed.is_empty() {
@@ -65,8 +65,8 @@ fn with_listeners(
     sections.config(listeners, machine_addresses(), secret)
 }
 
-/// The addresses of this machine, loopback left out. Without the list every phone on it that names another address
-/// than it sends from is taken for one behind a NAT.
+/// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its
+/// packets would be treated as behind a NAT.
 fn machine_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => {
@@ -79,12 +79,12 @@ fn machine_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// The address peers are told: for a listener on all addresses, the one that the way to the outside has.
+/// Address advertised to peers: for a listener on all addresses, the source address of the default route.
 fn advertised(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         return bound;
     }
-    // Connecting a datagram socket sends nothing; the system only chooses the way. The addresses are for documentation.
+    // Connecting a datagram socket sends nothing; it only selects the route. The addresses are for documentation.
     let (from, outside): (SocketAddr, SocketAddr) = match bound {
         SocketAddr::V4(_) => (([0, 0, 0, 0], 0).into(), ([192, 0, 2, 1], 9).into()),
         SocketAddr::V6(_) => (([0_u16; 8], 0).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into()),

@@ -1,4 +1,4 @@
-//! The running server as the admin API shows it.
+//! Data of the running server for the admin API.
 
 use super::Node;
 use super::services::SharedServices;
@@ -32,7 +32,7 @@ impl ServerView {
         self.shards.len() as u16
     }
 
-    /// Adds up what each shard has, which it need not count.
+    /// Sum over all shards of a value that each shard can return in constant time.
     fn sum(&self, of: impl Fn(&Node) -> usize) -> u64 {
         let one = |shard| self.shards.with_shard(shard, |node| of(node)).unwrap_or(0) as u64;
         (0..self.shard_count()).map(one).sum()
@@ -57,9 +57,9 @@ impl ServerView {
 impl View for ServerView {
     fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
         let total = self.sum(|node| node.location().bindings_len());
-        page_over_shards(self.shard_count(), after, limit, total, |shard, place, count, items| {
+        page_over_shards(self.shard_count(), after, limit, total, |shard, first, count, items| {
             let walk = |node: &mut Node| {
-                node.location().bindings_from(place, count, |found| items.push(self.registration(found)))
+                node.location().bindings_from(first, count, |found| items.push(self.registration(found)))
             };
             self.shards.with_shard(shard, walk).flatten()
         })
@@ -68,10 +68,10 @@ impl View for ServerView {
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let now = self.clock.now();
         let total = self.sum(|node| node.ringing_calls_len());
-        page_over_shards(self.shard_count(), after, limit, total, |shard, place, count, items| {
+        page_over_shards(self.shard_count(), after, limit, total, |shard, first, count, items| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let walk = |node: &mut Node| {
-                node.ringing_calls(place, count, |call| {
+                node.ringing_calls(first, count, |call| {
                     items.push(Call {
                         call_id: text(call.call_id),
                         from: text(call.from),
@@ -122,10 +122,10 @@ impl View for ServerView {
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
-        stats.push(gauge("bindings", "Contacts registered, permanent ones included.", bindings));
+        stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
-        stats.push(gauge("requests_forwarding", "Requests being forwarded or just answered.", contexts));
+        stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));
         for (name, (help, value)) in sums {
@@ -148,25 +148,29 @@ impl ServerView {
         vec![
             Stat::counter(
                 "log_lines_dropped",
-                "Log lines nobody read fast enough.",
+                "Log lines dropped because the reader was too slow.",
                 crate::log::lines_dropped(),
             ),
-            Stat::gauge("nonces_remembered", "Nonces whose counts are remembered.", nonces as f64),
+            Stat::gauge("nonces_remembered", "Nonces with a stored count.", nonces as f64),
             Stat::gauge(
                 "reserved_bytes",
-                "Bytes that requests under way and TCP connections hold.",
+                "Bytes held by pending requests and TCP connections.",
                 self.services.memory().used() as f64,
             ),
-            Stat::counter("nonces_evicted", "Nonces forgotten early because there were too many.", evicted),
-            Stat::gauge("store_failed", "1 while bindings cannot be brought to the disk.", failed),
-            Stat::counter("store_records", "Records given to the store.", store.appended),
-            Stat::counter("store_records_dropped", "Records the store had no room for.", store.dropped),
+            Stat::counter("nonces_evicted", "Nonces evicted early because there were too many.", evicted),
+            Stat::gauge("store_failed", "1 while bindings cannot be written to the disk.", failed),
+            Stat::counter("store_records", "Records appended to the journal.", store.appended),
+            Stat::counter(
+                "store_records_dropped",
+                "Records dropped because the journal was too slow.",
+                store.dropped,
+            ),
             Stat::counter("store_writes", "Batches written to the disk.", store.writes),
             Stat::counter("store_failures", "Writes, syncs and snapshots that failed.", store.failures),
             Stat::counter("store_snapshots", "Snapshots written.", store.snapshots),
             Stat::counter(
                 "store_records_lost",
-                "Records that a damaged journal had lost at the start, or at least so many.",
+                "Records lost in a damaged journal at the start (lower bound).",
                 store.lost_records,
             ),
             Stat::counter(
@@ -175,27 +179,43 @@ impl ServerView {
                 store.damaged_files,
             ),
             Stat::gauge("store_disk_bytes", "Bytes of the binding journal.", store.disk_bytes as f64),
-            Stat::gauge("store_waiting_bytes", "Bytes that wait for the disk.", store.waiting_bytes as f64),
+            Stat::gauge(
+                "store_waiting_bytes",
+                "Bytes not written to the disk yet.",
+                store.waiting_bytes as f64,
+            ),
         ]
     }
 }
 
 fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
     vec![
-        Stat::counter("requests_retransmitted", "Requests sent again.", counters.requests_retransmitted),
-        Stat::counter("responses_retransmitted", "Responses sent again.", counters.responses_retransmitted),
-        Stat::counter("requests_absorbed", "Requests recognised as repetitions.", counters.requests_absorbed),
-        Stat::counter("client_timeouts", "Requests nobody answered in time.", counters.client_timeouts),
+        Stat::counter("requests_retransmitted", "Requests retransmitted.", counters.requests_retransmitted),
+        Stat::counter(
+            "responses_retransmitted",
+            "Responses retransmitted.",
+            counters.responses_retransmitted,
+        ),
+        Stat::counter(
+            "requests_absorbed",
+            "Requests recognised as retransmissions.",
+            counters.requests_absorbed,
+        ),
+        Stat::counter("client_timeouts", "Requests without a response in time.", counters.client_timeouts),
         Stat::counter(
             "responses_limited",
-            "Responses not sent because an unverified address had got its allowance.",
+            "Responses suppressed by the allowance of an unverified address.",
             counters.unverified_limited,
         ),
-        Stat::counter("acks_missed", "Failed INVITEs whose ACK never came.", counters.acks_missed),
-        Stat::counter("stray_responses", "Responses to nothing this server sent.", counters.stray_responses),
+        Stat::counter("acks_missed", "Failed INVITEs without an ACK.", counters.acks_missed),
+        Stat::counter(
+            "stray_responses",
+            "Responses that match no request of this server.",
+            counters.stray_responses,
+        ),
         Stat::counter(
             "transactions_refused",
-            "Requests without room for a transaction.",
+            "Requests refused because of the limit of transactions.",
             counters.refused_full,
         ),
     ]

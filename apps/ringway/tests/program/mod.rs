@@ -1,4 +1,4 @@
-//! The built program as a process: what it is given, what it says, how it ends.
+//! The built program as a process: input, output, exit status.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: i32,
@@ -23,25 +23,25 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// It did what was asked.
+    /// Returns the output of a command that succeeded.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.status, 0, "{self:?}");
         self.out
     }
 
-    /// It failed with `status` and one line on standard error, which is given.
+    /// Returns the line on standard error of a command that failed with `status`.
     pub(crate) fn refused(&self, status: i32) -> String {
         assert_eq!((self.status, self.err.lines().count(), self.out.len()), (status, 1, 0), "{self:?}");
         self.err.clone()
     }
 
-    /// What it printed, whatever its status is.
+    /// Parses the output, whatever the exit status is.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// A command that runs, at most until the test lets go of it.
+/// A running command, which is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     out: Output,
@@ -54,14 +54,14 @@ impl Running {
         Self::start_and_keep_input(folder, args, input).0
     }
 
-    /// The same, and it may open so many files.
+    /// Like [`Running::start`], with a limit of open files.
     pub(crate) fn start_with_files(folder: &Path, args: &[&str], files: u32) -> Self {
         let mut command = Command::new("prlimit");
         command.arg(format!("--nofile={files}:{files}")).arg(env!("CARGO_BIN_EXE_ringway"));
         Self::run(command, folder, args, "").0
     }
 
-    /// The same, and its standard input does not end.
+    /// Like [`Running::start`], without the end of standard input.
     pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)
     }
@@ -75,74 +75,74 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A command that does not read its input may be gone already.
+        // A command that does not read its input may have ended already.
         let mut stdin = child.stdin.take().unwrap();
         let _ = stdin.write_all(input.as_bytes());
         let (out, err) = (Output::of(child.stdout.take().unwrap()), Output::of(child.stderr.take().unwrap()));
         (Self { child, out, err }, stdin)
     }
 
-    /// Waits until it has said this on either output, and gives the line.
+    /// Waits for a line on either output that contains the text, and returns it.
     pub(crate) fn says(&self, text: &str) -> String {
         self.line(text, |line| line.contains(text))
     }
 
-    /// True when it has said this already.
+    /// True if a line contains the text.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.said().contains(text)
     }
 
-    /// Waits until it listens, and gives the line that says where.
+    /// Waits for the line with the listeners, and returns it.
     pub(crate) fn ready(&self) -> String {
         self.line("ready", |line| line.starts_with("ready "))
     }
 
-    /// Where it listens by UDP, once it does.
+    /// Waits for the UDP listener, and returns its address.
     pub(crate) fn address(&self) -> String {
         self.ready().split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(crate) fn end(&self) {
         self.signal("-TERM");
     }
 
-    /// Sends it a signal, as `-HUP`.
+    /// Sends a signal, such as `-HUP`.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub(crate) fn done(mut self) -> Done {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIME_LIMIT;
         let status = loop {
             let status = self.child.try_wait().unwrap();
             if let Some(status) = status.filter(|_| self.out.is_over() && self.err.is_over()) {
                 break status;
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.said());
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         };
         let text = |output: &Output| String::from_utf8(output.bytes()).unwrap();
         Done { status: status.code().unwrap(), out: text(&self.out), err: text(&self.err) }
     }
 
     fn line(&self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIME_LIMIT;
         loop {
-            // Asked before the lines are read: then nothing comes after them.
+            // Checked before the lines are read, so that no line can follow.
             let is_over = self.out.is_over() && self.err.is_over();
             let said = self.said();
             if let Some(line) = said.lines().find(|line| is_wanted(line)) {
                 return line.to_owned();
             }
             assert!(!is_over && Instant::now() < end, "it does not say {what:?}, but:\n{said}");
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The lines it has said so far.
+    /// Lines of both outputs so far.
     fn said(&self) -> String {
         self.out.lines() + &self.err.lines()
     }
@@ -156,7 +156,7 @@ impl Drop for Running {
     }
 }
 
-/// What a program writes, read as it comes, so that it never waits for its reader.
+/// Output of a program, read continuously so that the program does not block.
 pub(crate) struct Output {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -175,17 +175,17 @@ impl Output {
         Self { bytes, reader }
     }
 
-    /// True when nothing more comes.
+    /// True if the output has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.reader.is_finished()
     }
 
-    /// All that came.
+    /// Complete output.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.bytes.lock().unwrap().clone()
     }
 
-    /// The whole lines that came.
+    /// Complete lines of the output.
     fn lines(&self) -> String {
         let bytes = self.bytes();
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
@@ -193,7 +193,7 @@ impl Output {
     }
 }
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether something has happened.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time limit of any wait.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Interval of checks.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);

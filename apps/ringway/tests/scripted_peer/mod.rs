@@ -1,25 +1,25 @@
-//! A peer that does what a test says, message by message, and shows what comes by RTP. UDP only; what it expects must come.
+//! A scripted SIP peer over UDP that shows received RTP. A missing expected message fails the test.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-/// One end of one dialog.
+/// One end of a dialog.
 pub(crate) struct Peer {
     sip: UdpSocket,
     rtp: UdpSocket,
-    /// Where the other end's SIP is, as an address.
-    there: String,
-    /// Our From or To, and the other end's.
+    /// Address of the remote SIP socket.
+    remote_sip: String,
+    /// Local and remote From or To value.
     local: String,
     remote: String,
-    /// Where it says in requests that it is.
+    /// Contact in requests.
     pub(crate) contact: String,
     target: String,
     call_id: String,
     cseq: u32,
 }
 
-/// Whether its SDP has a key.
+/// Protection of its SDP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     Protected,
@@ -30,31 +30,31 @@ impl Peer {
     pub(crate) fn new() -> Self {
         let socket = || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
             socket
         };
         let (sip, rtp) = (socket(), socket());
         let local = format!("<sip:peer@{}>;tag=peer", sip.local_addr().unwrap());
         let contact = format!("sip:peer@{}", sip.local_addr().unwrap());
-        let (there, remote, target, call_id) = Default::default();
-        Self { sip, rtp, there, local, remote, contact, target, call_id, cseq: 0 }
+        let (remote_sip, remote, target, call_id) = Default::default();
+        Self { sip, rtp, remote_sip, local, remote, contact, target, call_id, cseq: 0 }
     }
 
     pub(crate) fn uri(&self) -> String {
         format!("sip:peer@{}", self.sip.local_addr().unwrap())
     }
 
-    /// Calls, and is answered.
+    /// Sends an INVITE and expects a 200.
     pub(crate) fn call(&mut self, uri: &str, offer: Offer) {
-        self.there = uri.rsplit('@').next().unwrap().to_owned();
+        self.remote_sip = uri.rsplit('@').next().unwrap().to_owned();
         (self.target, self.remote, self.call_id) = (uri.to_owned(), format!("<{uri}>"), "a-call".to_owned());
         assert_eq!(self.change(offer).0, 200);
     }
 
-    /// Calls and cancels it at once: the status of the call. One that was answered all the same, because the CANCEL came too
-    /// late (RFC 3261 §9.1), is hung up.
+    /// Calls and cancels at once; returns the status of the call. A call that was answered because the CANCEL came too
+    /// late (RFC 3261 §9.1) is ended by BYE.
     pub(crate) fn call_and_cancel(&mut self, uri: &str) -> u16 {
-        self.there = uri.rsplit('@').next().unwrap().to_owned();
+        self.remote_sip = uri.rsplit('@').next().unwrap().to_owned();
         self.cseq += 1;
         (self.target, self.remote, self.call_id) =
             (uri.to_owned(), format!("<{uri}>"), format!("cancelled-{}", self.cseq));
@@ -84,7 +84,7 @@ impl Peer {
         self.receive("ACK ");
     }
 
-    /// Offers something, in a call or for one: the status, and the SDP of the answer.
+    /// Sends an INVITE or re-INVITE with an offer; returns the status and the SDP answer.
     pub(crate) fn change(&mut self, offer: Offer) -> (u16, String) {
         let body = format!("Content-Type: application/sdp\r\n\r\n{}", self.sdp(offer));
         let response = self.request("INVITE", &body);
@@ -92,14 +92,14 @@ impl Peer {
         (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 
-    /// Acknowledges the final response to an INVITE: its status.
+    /// Acknowledges the final response to an INVITE; returns its status.
     fn acknowledge(&mut self, response: &str) -> u16 {
         let status = response.split(' ').nth(1).unwrap().parse().unwrap();
         if status == 200 {
             self.remote = header(response, "To");
             self.target = header(response, "Contact").split(['<', '>']).nth(1).unwrap().to_owned();
         }
-        // A 2xx is acknowledged in a transaction of its own (RFC 3261 §13.2.2.4).
+        // The ACK for a 2xx has its own transaction (RFC 3261 §13.2.2.4).
         let branch = if status == 200 { "ack" } else { "INVITE" };
         let ack = self.head("ACK", branch, &header(response, "To"));
         self.send(&format!("{ack}Content-Length: 0\r\n\r\n"));
@@ -110,9 +110,9 @@ impl Peer {
         assert!(self.request("BYE", "Content-Length: 0\r\n\r\n").starts_with("SIP/2.0 200 "));
     }
 
-    /// True when so many RTP packets in a row have this length, soon.
+    /// True if `in_a_row` successive RTP packets have this length within a time limit.
     pub(crate) fn receives_packets_of(&self, bytes: usize, in_a_row: u32) -> bool {
-        let (end, mut room, mut count) = (Instant::now() + PATIENCE, [0; 2048], 0);
+        let (end, mut room, mut count) = (Instant::now() + TIME_LIMIT, [0; 2048], 0);
         while count < in_a_row {
             let length = self.rtp.recv(&mut room).unwrap();
             count = if length == bytes { count + 1 } else { 0 };
@@ -123,7 +123,7 @@ impl Peer {
         true
     }
 
-    /// How long the packets are that have come and that come within a while: the shortest and the longest.
+    /// Minimum and maximum length of the received RTP packets, including those that arrive during `within`.
     pub(crate) fn packet_bytes(&self, within: Duration) -> (usize, usize) {
         let (end, mut room) = (Instant::now() + within, [0; 2048]);
         let lengths =
@@ -131,7 +131,7 @@ impl Peer {
         lengths.fold((usize::MAX, 0), |(least, most), length| (least.min(length), most.max(length)))
     }
 
-    /// Its final response.
+    /// Sends a request and returns its final response.
     fn request(&mut self, method: &str, rest: &str) -> String {
         self.cseq += 1;
         let head = self.head(method, method, &self.remote);
@@ -139,7 +139,7 @@ impl Peer {
         self.final_response(method)
     }
 
-    /// The final response to the latest request.
+    /// Final response to the latest request.
     fn final_response(&mut self, method: &str) -> String {
         let cseq = format!("{} {method}", self.cseq);
         loop {
@@ -159,12 +159,12 @@ impl Peer {
         )
     }
 
-    /// The next message that begins so.
+    /// Receives the next message that begins with `begin`.
     fn receive(&mut self, begin: &str) -> String {
         let mut room = [0; 4096];
         loop {
             let (length, from) = self.sip.recv_from(&mut room).unwrap();
-            self.there = from.to_string();
+            self.remote_sip = from.to_string();
             let text = String::from_utf8(room[..length].to_vec()).unwrap();
             if text.starts_with(begin) {
                 return text;
@@ -173,7 +173,7 @@ impl Peer {
     }
 
     fn send(&self, text: &str) {
-        self.sip.send_to(text.as_bytes(), &self.there).unwrap();
+        self.sip.send_to(text.as_bytes(), &self.remote_sip).unwrap();
     }
 
     fn sdp(&self, offer: Offer) -> String {
@@ -201,4 +201,4 @@ fn header(message: &str, name: &str) -> String {
         .to_owned()
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);

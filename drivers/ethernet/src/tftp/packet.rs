@@ -94,22 +94,22 @@ const ACK: u16 = 4;
 const ERROR: u16 = 5;
 const OACK: u16 = 6;
 
-/// RFC 2348.
+/// Option of RFC 2348.
 pub(super) const BLKSIZE: &[u8] = b"blksize";
-/// RFC 2349.
+/// Option of RFC 2349.
 pub(super) const TSIZE: &[u8] = b"tsize";
 
-/// The text says what it is.
+/// Not defined; see the text.
 pub(super) const NOT_DEFINED: u16 = 0;
-/// There is no such file.
+/// File not found.
 pub(super) const FILE_NOT_FOUND: u16 = 1;
-/// No room for the file.
+/// Disk full.
 pub(super) const DISK_FULL: u16 = 3;
-/// A packet that makes no sense here.
+/// Illegal operation.
 pub(super) const ILLEGAL_OPERATION: u16 = 4;
-/// From a port that nobody talks with.
+/// Unknown transfer ID.
 pub(super) const UNKNOWN_TRANSFER: u16 = 5;
-/// Options were not agreed on (RFC 2347).
+/// Options refused (RFC 2347).
 pub(super) const OPTIONS_REFUSED: u16 = 8;
 
 #[cfg(test)]

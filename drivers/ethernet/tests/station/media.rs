@@ -40,7 +40,7 @@ impl PacedNode for Talk {
     type Command = MediaParams;
     type Report = Report;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         BEAT
     }
 

@@ -1,11 +1,11 @@
-//! Media on time: a pair of ports, and the one thread that runs a [`PacedNode`](ringway_sansio::PacedNode) at them.
+//! Media threads: a pair of UDP ports, and a thread that runs a [`PacedNode`](ringway_sansio::PacedNode) at them.
 //!
-//! Start reading at [`MediaThread::start`], then `beat.rs`, which is the thread's life.
+//! Start reading at [`MediaThread::start`], then `tick_loop.rs`, the loop of the thread.
 
-mod beat;
 mod counts;
 mod ports;
 mod thread;
+mod tick_loop;
 
 pub use counts::{MediaCounts, Priority};
 pub use ports::{MediaPorts, PortRange, PortsError, RTCP_PORT, RTP_PORT};

@@ -1,8 +1,8 @@
-//! Tested: the beat and the stamps of a call on loopback, that a beat allocates nothing, commands, reports, deadlines, floods, long datagrams, ports.
-//! Bounds are wide, because a test machine is busy; the benchmarks have the strict ones.
+//! Tested: ticks and time stamps of a call on loopback, that a tick allocates nothing, commands, reports, deadlines, floods,
+//! long datagrams, ports. Limits are wide, because a test machine is busy; the benchmarks have the strict ones.
 
-use super::beat::{Beat, Shared};
 use super::counts::Counters;
+use super::tick_loop::{Shared, TickLoop};
 use super::*;
 use crate::clock::Clock;
 use crate::sys::EventFd;
@@ -15,22 +15,22 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(5);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Sends a numbered packet with each beat and notes what arrives.
+/// Sends a numbered packet with each tick and records received ones.
 struct Metronome {
     peer: Option<SocketAddr>,
     next: u64,
     dues: Vec<Instant>,
-    heard: Vec<(u64, Instant, Instant)>,
+    received: Vec<(u64, Instant, Instant)>,
     alarm: Option<Instant>,
     alarms: u32,
-    told: u32,
+    reported: u32,
 }
 
 impl Metronome {
     fn new(peer: Option<SocketAddr>) -> Self {
         let room = 4096;
-        let (dues, heard) = (Vec::with_capacity(room), Vec::with_capacity(room));
-        Self { peer, next: 0, dues, heard, alarm: None, alarms: 0, told: 0 }
+        let (dues, received) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        Self { peer, next: 0, dues, received, alarm: None, alarms: 0, reported: 0 }
     }
 }
 
@@ -44,7 +44,7 @@ impl PacedNode for Metronome {
     type Command = Ask;
     type Report = u32;
 
-    fn beat(&self) -> Duration {
+    fn packet_interval(&self) -> Duration {
         BEAT
     }
 
@@ -70,8 +70,8 @@ impl PacedNode for Metronome {
         if flow.listener == RTCP_PORT {
             out.send(flow, ringway_sansio::Token::NONE, b"rtcp");
         }
-        if self.heard.len() < self.heard.capacity() {
-            self.heard.push((number, arrived, now));
+        if self.received.len() < self.received.capacity() {
+            self.received.push((number, arrived, now));
         }
     }
 
@@ -95,9 +95,9 @@ impl PacedNode for Metronome {
     }
 
     fn poll_report(&mut self, _now: Instant) -> Option<u32> {
-        (self.told < self.alarms).then(|| {
-            self.told += 1;
-            self.told
+        (self.reported < self.alarms).then(|| {
+            self.reported += 1;
+            self.reported
         })
     }
 }
@@ -125,20 +125,20 @@ fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
         let step = pair[1].since(pair[0]).as_nanos();
         step > 0 && step % BEAT.as_nanos() == 0
     }));
-    let heard = &listener.heard;
-    assert!(heard.len() >= 150, "{} heard", heard.len());
-    assert!(heard.iter().enumerate().all(|(index, (number, ..))| index as u64 == *number), "none lost");
-    assert!(heard.iter().all(|(_, arrived, now)| arrived <= now), "the kernel has it before we do");
-    let mut deltas: Vec<Duration> = heard.windows(2).map(|pair| pair[1].1.since(pair[0].1)).collect();
+    let received = &listener.received;
+    assert!(received.len() >= 150, "{} received", received.len());
+    assert!(received.iter().enumerate().all(|(index, (number, ..))| index as u64 == *number), "none lost");
+    assert!(received.iter().all(|(_, arrived, now)| arrived <= now), "the kernel receives it first");
+    let mut deltas: Vec<Duration> = received.windows(2).map(|pair| pair[1].1.since(pair[0].1)).collect();
     deltas.sort_unstable();
-    // Not the mean: a machine that gives no processor for a while moves it.
+    // Not the mean, which a thread that is not scheduled for a while would change.
     let (median, worst) = (deltas[deltas.len() / 2], deltas.last().unwrap());
-    println!("{} packets, median delta {median:?}, max {worst:?}, {:?}", heard.len(), tally.counts());
+    println!("{} packets, median delta {median:?}, max {worst:?}, {:?}", received.len(), tally.counts());
     assert!(median.abs_diff(BEAT) < Duration::from_millis(1), "{median:?}");
     assert_eq!(tally.counts().unstamped, 0);
 }
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
@@ -147,7 +147,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// How often a media thread allocates in a life of so many beats.
+/// Number of allocations of a media thread in so many ticks.
 fn allocations_in(beats: u32) -> u64 {
     let shared = Arc::new(Shared {
         counters: Counters::default(),
@@ -155,19 +155,20 @@ fn allocations_in(beats: u32) -> u64 {
         ending: AtomicBool::new(false),
     });
     let ports = ports();
-    // It hears itself.
+    // It sends to itself.
     let machine = Metronome::new(Some(ports.rtp_address()));
     let (mut commands, from_program) = rtrb::RingBuffer::new(8);
     let (to_program, _reports) = rtrb::RingBuffer::new(8);
-    let mut beat = Beat::new(ports, Arc::clone(&shared), Clock::new(), from_program, to_program).unwrap();
+    let mut tick_loop =
+        TickLoop::new(ports, Arc::clone(&shared), Clock::new(), from_program, to_program).unwrap();
     let thread = std::thread::spawn(move || {
-        let mut heard = 0;
-        let info = allocation_counter::measure(|| heard = beat.run(machine).heard.len());
-        assert!(heard > 0);
+        let mut received = 0;
+        let info = allocation_counter::measure(|| received = tick_loop.run(machine).received.len());
+        assert!(received > 0);
         info.count_total
     });
     assert!(commands.push(Ask::Alarm(BEAT * 3)).is_ok());
-    until("the beats", || shared.counters.counts().beats >= u64::from(beats));
+    until("the ticks", || shared.counters.counts().beats >= u64::from(beats));
     shared.ending.store(true, Ordering::Release);
     shared.wake.signal();
     thread.join().unwrap()
@@ -194,7 +195,7 @@ fn commands_deadlines_and_reports_are_handled_between_ticks() {
     assert_eq!((report, thread.poll()), (Some(1), None));
     assert!(thread.command(Ask::Alarm(Duration::ZERO)).is_ok());
     assert_eq!(thread.stop().unwrap().alarms, 2);
-    assert_eq!((thread.poll(), thread.poll()), (Some(2), None), "what it said last is not lost");
+    assert_eq!((thread.poll(), thread.poll()), (Some(2), None), "the last report is not lost");
     assert!(thread.stop().is_none());
 }
 
@@ -217,7 +218,7 @@ fn rtcp_is_received_and_sent_on_its_own_port() {
 fn ticks_of_a_long_pause_are_skipped_and_of_a_short_one_run_late() {
     let mut thread = start(ports(), Metronome::new(None));
     assert!(thread.command(Ask::Sleep(Duration::from_millis(200))).is_ok());
-    until("the beats after the pause", || thread.counts().beats_skipped >= 30);
+    until("the ticks after the pause", || thread.counts().beats_skipped >= 30);
     let counts = thread.counts();
     let dues = thread.stop().unwrap().dues;
     assert!(counts.late_ns_max >= 150_000_000, "{counts:?}");
@@ -254,7 +255,7 @@ fn too_long_datagrams_are_counted_and_dropped() {
     }
     until("the datagrams", || thread.counts().received == 5);
     assert_eq!(thread.counts().too_long, 2);
-    assert_eq!(thread.stop().unwrap().heard.len(), 3);
+    assert_eq!(thread.stop().unwrap().received.len(), 3);
 }
 
 #[test]

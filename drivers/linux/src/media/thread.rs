@@ -1,8 +1,8 @@
-//! The media thread from outside: start it, ask it, hear from it, stop it.
+//! Handle of a media thread: start, commands, reports, stop.
 
-use super::beat::{Beat, Shared};
 use super::counts::{Counters, MediaCounts, Priority};
 use super::ports::MediaPorts;
+use super::tick_loop::{Shared, TickLoop};
 use crate::clock::Clock;
 use crate::sys::{self, EventFd};
 use ringway_sansio::PacedNode;
@@ -14,12 +14,12 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How a media thread is to run.
+/// Settings of a media thread.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaConfig {
-    /// The real-time priority to ask for, 1-99; 0: ask for none, nor for a larger share.
+    /// Requested real-time priority, 1 to 99; 0: normal scheduling.
     pub real_time: u8,
-    /// Keep the process's memory from being paged out.
+    /// Locks the process's memory, so that it is not paged out.
     pub lock_memory: bool,
 }
 
@@ -43,8 +43,11 @@ where
     M::Command: Send,
     M::Report: Send,
 {
-    /// Starts the thread; the first beat is one beat from now. Its time is `clock`'s. It asks for real-time priority,
-    /// else for a larger share, and takes what it gets: see [`MediaThread::priority`].
+    /// Starts the thread; the first tick is one interval from now, and its time is that of `clock`. It requests real-time
+    /// priority, else a larger share of the processor; [`MediaThread::priority`] returns the result.
+    ///
+    /// # Errors
+    /// A thread or a file descriptor cannot be created.
     pub fn start(ports: MediaPorts, machine: M, clock: Clock, config: MediaConfig) -> io::Result<Self> {
         let (commands, from_program) = RingBuffer::new(COMMANDS_MAX);
         let (to_program, reports) = RingBuffer::new(REPORTS_MAX);
@@ -53,56 +56,56 @@ where
             wake: EventFd::new()?,
             ending: AtomicBool::new(false),
         });
-        let mut beat = Beat::new(ports, Arc::clone(&shared), clock, from_program, to_program)?;
+        let mut tick_loop = TickLoop::new(ports, Arc::clone(&shared), clock, from_program, to_program)?;
         let (running, runs) = sync_channel(1);
         let body = {
             let shared = Arc::clone(&shared);
             move || {
                 if config.lock_memory {
-                    // Without it a page may have to be fetched now and then, which the late beats show.
+                    // Without it page faults can delay ticks, which the counters show.
                     let _ = sys::lock_memory();
                 }
                 shared.counters.set_priority(raise_priority(config.real_time));
-                // Who started us waits, so that it is there.
+                // `start` waits for this, so that the priority is set when it returns.
                 let _ = running.send(());
-                beat.run(machine)
+                tick_loop.run(machine)
             }
         };
         let thread = std::thread::Builder::new().name("media".to_owned()).spawn(body)?;
-        // It fails when the thread has panicked, which `stop` will say.
+        // It fails if the thread has panicked, which `stop` reports.
         let _ = runs.recv();
         Ok(Self { commands, reports, shared, thread: Some(thread) })
     }
 
-    /// Has the machine do something, soon. Given back: too many commands wait.
+    /// Queues a command for the machine. `Err`: the queue is full; the command is returned.
     pub fn command(&mut self, command: M::Command) -> Result<(), M::Command> {
         let pushed = self.commands.push(command);
         self.shared.wake.signal();
         pushed.map_err(|rtrb::PushError::Full(command)| command)
     }
 
-    /// The next report, if there is one.
+    /// Next report of the machine, if there is one.
     pub fn poll(&mut self) -> Option<M::Report> {
         self.reports.pop().ok()
     }
 
-    /// How the system lets it run.
+    /// Scheduling of the thread.
     pub fn priority(&self) -> Priority {
         self.shared.counters.priority()
     }
 
-    /// What was counted so far.
+    /// Current counters.
     pub fn counts(&self) -> MediaCounts {
         self.shared.counters.counts()
     }
 
-    /// A handle to the counts that outlives the thread.
+    /// Handle to the counters that outlives the thread.
     pub fn tally(&self) -> MediaTally {
         MediaTally(Arc::clone(&self.shared))
     }
 
-    /// Ends the thread, after the commands that were given, and gives the machine back; its last reports can still be
-    /// polled. `None`: it has panicked, or was stopped before.
+    /// Ends the thread after the queued commands and returns the machine; its last reports can still be polled. `None`: the
+    /// thread panicked, or was stopped before.
     pub fn stop(&mut self) -> Option<M> {
         self.end()
     }
@@ -122,24 +125,24 @@ impl<M: PacedNode> Drop for MediaThread<M> {
     }
 }
 
-/// Reads a media thread's counts from any thread, also when it has ended.
+/// Reads a media thread's counters from any thread, also after its end.
 #[derive(Clone)]
 pub struct MediaTally(Arc<Shared>);
 
 impl MediaTally {
-    /// What was counted so far.
+    /// Current counters.
     pub fn counts(&self) -> MediaCounts {
         self.0.counters.counts()
     }
 
-    /// How the system lets the thread run.
+    /// Scheduling of the thread.
     pub fn priority(&self) -> Priority {
         self.0.counters.priority()
     }
 }
 
 fn raise_priority(real_time: u8) -> Priority {
-    // Timers of a thread that is not real-time would be up to 50 µs late for the sake of saving power.
+    // The default timer slack of a thread that is not real-time is 50 µs, to save power.
     let _ = sys::set_timer_slack(Duration::from_nanos(1));
     if real_time == 0 {
         return Priority::Normal;
@@ -150,11 +153,11 @@ fn raise_priority(real_time: u8) -> Priority {
     if sys::set_nice(NICE).is_ok() { Priority::Nice(NICE) } else { Priority::Normal }
 }
 
-/// What sound servers ask for.
+/// Nice value that sound servers use.
 const NICE: i8 = -11;
 
-/// Commands that wait.
+/// Maximum number of queued commands.
 const COMMANDS_MAX: usize = 64;
 
-/// Reports that wait to be fetched.
+/// Maximum number of unread reports.
 const REPORTS_MAX: usize = 256;

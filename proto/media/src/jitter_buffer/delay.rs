@@ -1,16 +1,16 @@
-//! How long packets are under way, as far as it matters: the shortest way, and what nearly all take longer.
+//! Estimate of transit times: the shortest one, and its distribution above that.
 
 use super::{BufferLimits, SAMPLES_A_MS};
 
-/// Follows the way of packets, in samples.
+/// Estimates the transit times of packets, in samples.
 #[derive(Debug)]
 pub(super) struct DelayEstimate {
     target_min: i64,
     target_max: i64,
-    /// The shortest way in the window before this one, and in this one.
+    /// Shortest transit time of the previous window and of this one.
     shortest: Option<(i64, i64)>,
     window_end: i64,
-    /// Weights of how much longer than the shortest packets took; they sum up to about [`ONE`].
+    /// Distribution of the transit times above the shortest, in weights whose sum is about [`ONE`].
     longer: [u32; BUCKETS],
     packets: u32,
     target: i64,
@@ -31,12 +31,12 @@ impl DelayEstimate {
         }
     }
 
-    /// A packet of stamp `stamp` came at `arrived`.
+    /// Adds a packet with timestamp `stamp` that arrived at `arrived`.
     pub(super) fn on_packet(&mut self, arrived: i64, stamp: i64) {
         let way = arrived - stamp;
         let (before, now) = self.shortest.unwrap_or((way, way));
         self.shortest = if arrived >= self.window_end {
-            // So that a clock that runs slower than ours is followed after two windows at the latest.
+            // With windows, a sender whose clock is slower than ours is followed after at most two windows.
             self.window_end = arrived + WINDOW;
             Some((now, way))
         } else {
@@ -54,22 +54,22 @@ impl DelayEstimate {
         self.target = self.quantile().clamp(self.target_min, self.target_max);
     }
 
-    /// True when a packet's way says that one of the clocks was set anew.
+    /// True if a transit time indicates that one of the clocks was set.
     pub(super) fn is_jump(&self, way: i64) -> bool {
         self.shortest.is_some() && (way - self.base()).abs() > JUMP
     }
 
-    /// Forgets the way and keeps what is known of how it varies.
+    /// Discards the shortest transit time and keeps the distribution.
     pub(super) fn restart(&mut self) {
         self.shortest = None;
     }
 
-    /// From sampled to heard, on two clocks.
+    /// Total delay from sampling to playout, on two clocks.
     pub(super) fn total(&self) -> i64 {
         self.base() + self.target
     }
 
-    /// How long sound waits that came the shortest way.
+    /// Playout delay of packets with the shortest transit time.
     pub(super) const fn target(&self) -> i64 {
         self.target
     }
@@ -78,7 +78,7 @@ impl DelayEstimate {
         self.shortest.map_or(0, |(before, now)| before.min(now))
     }
 
-    /// The end of the bucket below which 97 % of the weight is.
+    /// Upper end of the bucket up to which 97 % of the weight is.
     fn quantile(&self) -> i64 {
         let whole: u64 = self.longer.iter().map(|weight| u64::from(*weight)).sum();
         let mut below = 0;
@@ -92,17 +92,17 @@ impl DelayEstimate {
     }
 }
 
-/// 5 ms.
+/// 5 ms in samples.
 const BUCKET: i64 = 40;
-/// Up to 500 ms.
+/// 500 ms in total.
 const BUCKETS: usize = 100;
 const ONE: u32 = 1 << 24;
-/// How many packets the weights remember: about 5 s of them.
+/// Number of packets in the moving average: about 5 s.
 const MEMORY_PACKETS: u32 = 256;
 const QUANTILE_PERCENT: u64 = 97;
-/// 5 s.
+/// 5 s in samples.
 const WINDOW: i64 = 40_000;
-/// 2 s.
+/// 2 s in samples.
 const JUMP: i64 = 16_000;
 
 #[cfg(test)]
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_of_50_ms_is_waited_for() {
+    fn a_spread_of_50_ms_increases_the_delay() {
         let mut delay = estimate();
         (0..500).for_each(|at| delay.on_packet(160 * at + (at * 37 % 400), 160 * at));
         assert!((380..=400).contains(&delay.target()), "{}", delay.target());
-        // Calm again: 10 s later the wait is short.
+        // Without jitter the delay is short again 10 s later.
         (500..1500).for_each(|at| delay.on_packet(160 * at, 160 * at));
         assert_eq!(delay.target(), 160);
     }
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn a_slow_sender_is_followed() {
         let mut delay = estimate();
-        // 500 ppm over 100 s are 50 ms.
+        // 500 ppm over 100 s is 50 ms.
         (0..5000).for_each(|at| delay.on_packet(160 * at + at * 160 / 2000, 160 * at));
         assert!((160 + 400 - 50..=160 + 400).contains(&delay.total()), "{}", delay.total());
     }
 
     #[test]
-    fn a_jump_is_told_from_a_bad_network() {
+    fn a_jump_is_distinguished_from_a_bad_network() {
         let mut delay = estimate();
         delay.on_packet(0, 0);
         assert!(!delay.is_jump(8000) && delay.is_jump(20_000) && delay.is_jump(-20_000));

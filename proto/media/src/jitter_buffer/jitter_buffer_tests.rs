@@ -5,7 +5,7 @@ use ringway_sansio::{Rng, Seed};
 
 const START: Instant = Instant::from_secs(1_000_000);
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone)]
 struct Flight {
     arrives_ms: f64,
@@ -14,7 +14,7 @@ struct Flight {
     coded: Vec<u8>,
 }
 
-/// A speech-like sound: syllables of a buzzing voice, with pauses too short to be silence.
+/// A speech-like sound: syllables of a buzzing voice, with pauses too short to count as silence.
 fn speech(len: usize) -> Vec<i16> {
     (0..len)
         .map(|at| {
@@ -25,7 +25,7 @@ fn speech(len: usize) -> Vec<i16> {
         .collect()
 }
 
-/// Packets of 20 ms on a wire without loss or jitter.
+/// Packets of 20 ms on a link without loss or jitter.
 fn flights(packets: u64, first_timestamp: u32) -> Vec<Flight> {
     let sound = speech(160 * packets as usize);
     (0..packets)
@@ -39,11 +39,11 @@ fn flights(packets: u64, first_timestamp: u32) -> Vec<Flight> {
         .collect()
 }
 
-/// Lets them arrive and plays a block every 20 ms; half a second longer than the last one takes.
+/// Delivers the packets and plays a block every 20 ms, until half a second after the last packet.
 fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
     flights.sort_by(|one, two| one.arrives_ms.total_cmp(&two.arrives_ms));
     let until_ms = flights.last().map_or(0.0, |flight| flight.arrives_ms) + 500.0;
-    let mut heard = Vec::new();
+    let mut played = Vec::new();
     let mut waiting = flights.into_iter().peekable();
     let mut now_ms = 0.0;
     while now_ms < until_ms {
@@ -54,10 +54,10 @@ fn play(buffer: &mut JitterBuffer, mut flights: Vec<Flight>) -> Vec<i16> {
         }
         let mut block = [0; 160];
         buffer.playout(START + Duration::from_secs_f64(now_ms / 1000.0), &mut block);
-        heard.extend_from_slice(&block);
+        played.extend_from_slice(&block);
         now_ms += 20.0;
     }
-    heard
+    played
 }
 
 fn buffer() -> JitterBuffer {
@@ -69,7 +69,7 @@ fn loudness(sound: &[i16]) -> f64 {
 }
 
 #[test]
-fn a_perfect_wire_is_heard_as_it_was_sent() {
+fn sound_over_a_perfect_link_is_unchanged() {
     let mut buffer = buffer();
     let sent = flights(200, u32::MAX - 3000);
     let mut expected = Vec::new();
@@ -78,10 +78,10 @@ fn a_perfect_wire_is_heard_as_it_was_sent() {
         g711::decode(Codec::Pcma, &flight.coded, &mut block);
         expected.extend_from_slice(&block);
     }
-    let heard = play(&mut buffer, sent);
-    let start = heard.iter().position(|sample| *sample != 0).unwrap();
-    // The first 4 ms pass out of the silence before.
-    assert!(heard[start + 200..].windows(2000).any(|window| window == &expected[200..2200]));
+    let played = play(&mut buffer, sent);
+    let start = played.iter().position(|sample| *sample != 0).unwrap();
+    // The first 4 ms are a cross-fade from silence.
+    assert!(played[start + 200..].windows(2000).any(|window| window == &expected[200..2200]));
     let counts = buffer.counts();
     assert_eq!((counts.played_samples, counts.concealed_samples, counts.late), (32_000, 0, 0));
     assert_eq!((counts.shortened_samples, counts.lengthened_samples), (0, 0));
@@ -89,7 +89,7 @@ fn a_perfect_wire_is_heard_as_it_was_sent() {
 }
 
 #[test]
-fn packets_of_other_lengths_are_heard_too() {
+fn packets_of_other_lengths_are_played() {
     for len in [80, 240, 480, 1600] {
         let sound = speech(48_000);
         let sent: Vec<Flight> = (0_u64..)
@@ -109,17 +109,17 @@ fn packets_of_other_lengths_are_heard_too() {
 }
 
 #[test]
-fn order_is_restored_and_doubles_are_heard_once() {
+fn order_is_restored_and_duplicates_are_played_once() {
     let mut sent = flights(300, 0);
     for at in (0..298).step_by(3) {
         sent[at].arrives_ms += 30.0;
     }
-    let doubled: Vec<Flight> = sent.iter().step_by(5).cloned().collect();
-    sent.extend(doubled);
+    let duplicates: Vec<Flight> = sent.iter().step_by(5).cloned().collect();
+    sent.extend(duplicates);
     let mut buffer = buffer();
     play(&mut buffer, sent);
     let counts = buffer.counts();
-    // While the buffer learns how late packets come, a few are too late.
+    // A few packets are too late until the buffer has adapted.
     assert!(counts.late + counts.concealed_samples / 160 <= 12, "{counts:?}");
     assert!(counts.played_samples + counts.concealed_samples >= 48_000 - 160, "{counts:?}");
     assert!(counts.duplicates >= 58, "{counts:?}");
@@ -140,7 +140,7 @@ fn speech_continues_through_loss_reordering_and_jitter() {
             }
         }
         let mut buffer = buffer();
-        let heard = play(&mut buffer, sent);
+        let played = play(&mut buffer, sent);
         let counts = buffer.counts();
         let concealed = counts.concealed_samples / 160;
         assert!(concealed >= lost * 9 / 10, "seed {seed}: {lost} lost, {counts:?}");
@@ -148,15 +148,15 @@ fn speech_continues_through_loss_reordering_and_jitter() {
         assert!(counts.played_samples >= (1500 - lost) * 160 * 95 / 100, "seed {seed}: {counts:?}");
         assert_eq!(counts.restarts, 0, "seed {seed}: {counts:?}");
         assert!((60..=110).contains(&buffer.delay_ms()), "seed {seed}: {} ms", buffer.delay_ms());
-        // No quarter of a second in the call is silent, and the whole is nearly as loud as it was.
-        let inner = &heard[8000..heard.len() - 8000];
+        // No quarter of a second in the call is silent, and the loudness is nearly unchanged.
+        let inner = &played[8000..played.len() - 8000];
         assert!(inner.chunks_exact(2000).all(|part| loudness(part) > 300.0), "seed {seed}");
         assert!(loudness(inner) > 0.6 * loudness(&speech(48_000)), "seed {seed}: {}", loudness(inner));
     }
 }
 
 #[test]
-fn the_delay_grows_with_the_jitter_and_shrinks_when_it_is_over() {
+fn the_delay_follows_the_jitter_up_and_down() {
     let mut rng = Rng::new(&Seed::from_number(11));
     let mut sent = flights(3000, 0);
     for flight in sent.iter_mut().take(1000) {
@@ -174,24 +174,24 @@ fn the_delay_grows_with_the_jitter_and_shrinks_when_it_is_over() {
 }
 
 #[test]
-fn silence_that_is_not_sent_is_silence_and_not_loss() {
+fn suppressed_silence_is_not_loss() {
     let mut sent = flights(400, 0);
     let tail = sent.split_off(200);
-    // A second of silence: the numbers go on, the stamps and the time jump.
+    // A second of silence: sequence numbers continue, timestamps and time jump.
     sent.extend(tail.into_iter().map(|flight| Flight {
         arrives_ms: flight.arrives_ms + 1000.0,
         timestamp: flight.timestamp + 8000,
         ..flight
     }));
     let mut buffer = buffer();
-    let heard = play(&mut buffer, sent);
+    let played = play(&mut buffer, sent);
     let counts = buffer.counts();
     assert_eq!((counts.played_samples, counts.concealed_samples), (64_000, 0));
-    assert!(heard.windows(7000).any(|window| window.iter().all(|sample| *sample == 0)));
+    assert!(played.windows(7000).any(|window| window.iter().all(|sample| *sample == 0)));
 }
 
 #[test]
-fn digits_in_place_of_sound_are_not_loss() {
+fn digits_instead_of_sound_are_not_loss() {
     let mut buffer = buffer();
     let mut sent = flights(200, 0);
     for flight in sent.drain(100..107) {
@@ -202,7 +202,7 @@ fn digits_in_place_of_sound_are_not_loss() {
 }
 
 #[test]
-fn a_longer_way_for_good_is_followed() {
+fn a_permanently_longer_transit_time_is_followed() {
     let mut sent = flights(600, 0);
     for flight in sent.iter_mut().skip(200) {
         flight.arrives_ms += 450.0;
@@ -215,7 +215,7 @@ fn a_longer_way_for_good_is_followed() {
 }
 
 #[test]
-fn stamps_that_begin_anew_and_another_source_are_followed() {
+fn restarted_timestamps_and_a_new_source_are_followed() {
     let mut buffer = buffer();
     let mut sent = flights(300, 0);
     for flight in sent.iter_mut().skip(150) {
@@ -242,12 +242,12 @@ fn a_flood_is_bounded_and_counted() {
     }
     assert_eq!(buffer.counts().dropped, 90);
     let long = SoundPacket { number: 200, timestamp: 0, codec: Codec::Pcmu, payload: &[0; 1601] };
-    assert_eq!(buffer.insert(START, &long), Kept::TooLong);
-    assert_eq!(buffer.insert(START, &SoundPacket { payload: &[], ..long }), Kept::TooLong);
+    assert_eq!(buffer.insert(START, &long), Inserted::TooLong);
+    assert_eq!(buffer.insert(START, &SoundPacket { payload: &[], ..long }), Inserted::TooLong);
 }
 
 #[test]
-fn random_numbers_and_stamps_break_nothing() {
+fn random_sequence_numbers_and_timestamps_break_nothing() {
     for seed in 0..50 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut buffer = buffer();

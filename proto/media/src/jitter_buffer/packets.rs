@@ -1,4 +1,4 @@
-//! The packets a jitter buffer holds: in no order, in memory taken once.
+//! Packet store of the jitter buffer: unordered, in memory allocated once.
 
 use super::SoundPacket;
 use alloc::boxed::Box;
@@ -7,38 +7,38 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_sdp::Codec;
 
-/// What was done with a packet.
+/// Result of inserting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// It waits.
-    Yes,
-    /// Its moment has passed.
+pub enum Inserted {
+    /// Stored.
+    Stored,
+    /// Its playout time has passed.
     Late,
-    /// It waits already.
+    /// Already stored.
     Duplicate,
-    /// It waits, and the oldest one does no longer: there was no room.
-    InPlaceOfOldest,
-    /// It is longer than a packet's payload may be, or has no sound in it.
+    /// Stored after dropping the oldest packet, because the buffer was full.
+    OldestDropped,
+    /// Longer than the maximum payload, or empty.
     TooLong,
 }
 
-/// What is at a position.
+/// Content at a playout position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// This packet, from this sample on, for this many.
+    /// `len` samples of a packet, from its sample `offset` on.
     Sound { index: usize, offset: usize, len: usize },
-    /// Nothing, for this many samples at least.
+    /// No packet, for at least this many samples.
     Gap { samples: usize },
 }
 
 #[derive(Debug)]
 pub(super) struct PacketStore {
     packets: Vec<Waiting>,
-    /// A place of [`PAYLOAD_BYTES_MAX`] for each packet.
-    places: Box<[u8]>,
-    /// Places whose packet was heard.
+    /// One slot of [`PAYLOAD_BYTES_MAX`] for each packet.
+    slots: Box<[u8]>,
+    /// Free slots.
     free: Vec<usize>,
-    /// The newest stamp, for counting on over the wraps.
+    /// Newest extended timestamp.
     newest: Option<i64>,
 }
 
@@ -62,13 +62,13 @@ impl PacketStore {
         let packets_max = packets_max.max(1);
         Self {
             packets: Vec::with_capacity(packets_max),
-            places: vec![0; packets_max * PAYLOAD_BYTES_MAX].into_boxed_slice(),
+            slots: vec![0; packets_max * PAYLOAD_BYTES_MAX].into_boxed_slice(),
             free: (0..packets_max).collect(),
             newest: None,
         }
     }
 
-    /// The stamp counted on over the wraps, by the one that is nearest to the newest.
+    /// Extended timestamp: the one nearest to the newest.
     pub(super) fn extend(&mut self, timestamp: u32) -> i64 {
         let newest = self.newest.unwrap_or(1 << 32 | i64::from(timestamp));
         let stamp = newest + i64::from(timestamp.wrapping_sub(newest as u32) as i32);
@@ -76,40 +76,40 @@ impl PacketStore {
         stamp
     }
 
-    /// The next stamp has nothing to do with those before.
+    /// Forgets the newest timestamp, because the next one is unrelated.
     pub(super) fn forget_stamps(&mut self) {
         self.newest = None;
     }
 
-    pub(super) fn insert(&mut self, stamp: i64, packet: &SoundPacket<'_>, position: Option<i64>) -> Kept {
+    pub(super) fn insert(&mut self, stamp: i64, packet: &SoundPacket<'_>, position: Option<i64>) -> Inserted {
         let len = packet.payload.len();
         if len == 0 || len > PAYLOAD_BYTES_MAX {
-            return Kept::TooLong;
+            return Inserted::TooLong;
         }
         if position.is_some_and(|position| stamp + len as i64 <= position) {
-            return Kept::Late;
+            return Inserted::Late;
         }
         if self.packets.iter().any(|waiting| waiting.number == packet.number) {
-            return Kept::Duplicate;
+            return Inserted::Duplicate;
         }
-        let mut kept = Kept::Yes;
+        let mut result = Inserted::Stored;
         if self.free.is_empty() {
             let oldest =
                 (0..self.packets.len()).min_by_key(|index| self.packets.get(*index).map(|w| w.stamp));
             self.forget(oldest.unwrap_or(0));
-            kept = Kept::InPlaceOfOldest;
+            result = Inserted::OldestDropped;
         }
         if let Some(place) = self.free.pop() {
             let start = place * PAYLOAD_BYTES_MAX;
-            if let Some(room) = self.places.get_mut(start..start + len) {
+            if let Some(room) = self.slots.get_mut(start..start + len) {
                 room.copy_from_slice(packet.payload);
             }
             self.packets.push(Waiting { stamp, number: packet.number, codec: packet.codec, len, place });
         }
-        kept
+        result
     }
 
-    /// What is to be heard at `position`.
+    /// Content at `position`.
     pub(super) fn head(&self, position: i64) -> Head {
         let mut next = i64::MAX;
         for (index, waiting) in self.packets.iter().enumerate() {
@@ -124,20 +124,20 @@ impl PacketStore {
         Head::Gap { samples: usize::try_from(next - position).unwrap_or(usize::MAX) }
     }
 
-    /// The coded samples `range` of a packet that [`PacketStore::head`] named.
+    /// Encoded samples `range` of a packet returned by [`PacketStore::head`].
     pub(super) fn coded(&self, index: usize, range: Range<usize>) -> (Codec, &[u8]) {
         let Some(waiting) = self.packets.get(index) else { return (Codec::Pcmu, &[]) };
         let start = waiting.place * PAYLOAD_BYTES_MAX;
-        let coded = self.places.get(start..start + waiting.len).and_then(|coded| coded.get(range));
+        let coded = self.slots.get(start..start + waiting.len).and_then(|coded| coded.get(range));
         (waiting.codec, coded.unwrap_or_default())
     }
 
-    /// The number of such a packet.
+    /// Sequence number of such a packet.
     pub(super) fn number(&self, index: usize) -> u64 {
         self.packets.get(index).map_or(0, |waiting| waiting.number)
     }
 
-    /// Packets that end before `position` were heard, or never will be.
+    /// Removes the packets that end before `position`.
     pub(super) fn forget_before(&mut self, position: i64) {
         let mut index = 0;
         while let Some(waiting) = self.packets.get(index) {
@@ -165,5 +165,5 @@ impl PacketStore {
     }
 }
 
-/// The longest payload that is kept: 200 ms of G.711.
+/// Maximum length of a stored payload: 200 ms of G.711.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1600;

@@ -1,9 +1,9 @@
-//! How long it was between packets, kept so that a quantile can be told without keeping every value.
+//! Histogram of the times between packets, for quantiles without storing every value.
 
 use alloc::boxed::Box;
 use core::time::Duration;
 
-/// Counts in steps of 20 µs up to 64 ms, where packets on time are, and of 1 ms up to 2 s.
+/// Histogram in steps of 20 µs up to 64 ms, where regular packets are, and of 1 ms up to 2 s.
 #[derive(Debug)]
 pub(super) struct DeltaHistogram {
     counts: Box<[u32; FINE + COARSE]>,
@@ -43,7 +43,7 @@ impl DeltaHistogram {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 / 1e6 }
     }
 
-    /// A value that `part` of `whole` deltas do not exceed: the upper end of its step, at most the largest delta.
+    /// Value that `part` of `whole` deltas do not exceed: the upper end of its step, at most the maximum.
     pub(super) fn quantile_ms(&self, part: u64, whole: u64) -> f64 {
         let rank = (self.count * part).div_ceil(whole).max(1);
         let mut seen = 0;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_told_within_a_step() {
+    fn quantiles_are_accurate_to_a_step() {
         let mut deltas = DeltaHistogram::default();
         assert_eq!((deltas.quantile_ms(999, 1000), deltas.mean_ms()), (0.0, 0.0));
         for at in 0..10_000_u64 {

@@ -17,7 +17,7 @@ fn near(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-6, "{value}, expected {expected}");
 }
 
-/// By hand, as Wireshark computes it: arrivals 0, 20, 45, 60, 80 for stamps every 20 ms.
+/// Computed by hand with Wireshark's formulas: arrivals 0, 20, 45, 60, 80 for timestamps every 20 ms.
 /// D: 0, 5, -5, 0. J: 0, 5/16 = 0.3125, 0.3125 + 4.6875/16 = 0.60546875, 0.60546875 · 15/16 = 0.567626953125.
 #[test]
 fn delta_and_jitter_are_wiresharks() {
@@ -35,7 +35,7 @@ fn delta_and_jitter_are_wiresharks() {
     near(report.skew_max_ms, -5.0);
     // 200 bytes in 20 ms.
     near(report.kbit_s, 80.0);
-    assert_eq!(reception.receiver_report().map(|heard| heard.jitter), Some(4));
+    assert_eq!(reception.receiver_report().map(|source| source.jitter), Some(4));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn telephone_events_have_a_delta_and_no_jitter() {
 }
 
 #[test]
-fn the_wraps_of_both_counters_are_nothing_special() {
+fn both_counters_may_wrap() {
     let mut reception = Reception::new();
     for number in 0..1000_u16 {
         let timestamp = (160 * u32::from(number)).wrapping_sub(5000);
@@ -75,14 +75,14 @@ fn the_wraps_of_both_counters_are_nothing_special() {
     let report = reception.report();
     near(report.jitter_max_ms, 0.0);
     assert_eq!((report.counts.received, report.counts.lost()), (1000, 0));
-    assert_eq!(reception.receiver_report().map(|heard| heard.highest_sequence), Some(65_536 + 699));
+    assert_eq!(reception.receiver_report().map(|source| source.highest_sequence), Some(65_536 + 699));
 }
 
 #[test]
 fn a_clock_that_runs_too_fast_is_measured() {
     let mut reception = Reception::new();
     for number in 0..5000_u16 {
-        // 100 ppm: every packet comes 2 µs earlier than its stamp says.
+        // 100 ppm: every packet arrives 2 µs before its timestamp.
         let at_ms = 20.0 * f64::from(number) * (1.0 - 100e-6);
         reception.on_packet(&arrival(at_ms, number, 160 * u32::from(number)));
     }
@@ -98,15 +98,15 @@ fn loss_is_reported_since_the_last_report() {
         reception.on_packet(&arrival(20.0 * f64::from(number), number, 160 * u32::from(number)))
     };
     (0..100).filter(|number| number % 4 != 1).for_each(|number| _ = send(&mut reception, number));
-    let heard = reception.receiver_report().unwrap();
-    assert_eq!((heard.fraction_lost, heard.cumulative_lost), (64, 25));
+    let source = reception.receiver_report().unwrap();
+    assert_eq!((source.fraction_lost, source.cumulative_lost), (64, 25));
     (100..200).for_each(|number| _ = send(&mut reception, number));
-    let heard = reception.receiver_report().unwrap();
-    assert_eq!((heard.fraction_lost, heard.cumulative_lost), (0, 25));
+    let source = reception.receiver_report().unwrap();
+    assert_eq!((source.fraction_lost, source.cumulative_lost), (0, 25));
 }
 
 #[test]
-fn a_new_source_begins_anew_and_the_old_ones_figures_stay() {
+fn a_new_source_restarts_the_counters_and_keeps_the_old_ones() {
     let mut reception = Reception::new();
     for number in (0..10_u16).filter(|number| *number != 5) {
         reception.on_packet(&arrival(20.0 * f64::from(number), number, 160 * u32::from(number)));
@@ -124,7 +124,7 @@ fn a_new_source_begins_anew_and_the_old_ones_figures_stay() {
 }
 
 #[test]
-fn a_clock_set_anew_is_no_jitter() {
+fn setting_the_clock_is_not_jitter() {
     let mut reception = Reception::new();
     reception.on_packet(&arrival(0.0, 0, 0));
     reception.on_packet(&arrival(20.0, 1, 160));
@@ -135,7 +135,7 @@ fn a_clock_set_anew_is_no_jitter() {
 }
 
 #[test]
-fn nothing_heard_reports_nothing() {
+fn no_packet_gives_no_report() {
     let mut reception = Reception::new();
     assert_eq!(reception.report(), ReceptionReport::default());
     assert_eq!(reception.receiver_report(), None);

@@ -1,44 +1,44 @@
-//! Sequence numbers: which packets are new, late, doubled or lost (RFC 3550 §A.1, §A.3).
+//! Sequence numbers: new, late, duplicated and lost packets (RFC 3550 §A.1, §A.3).
 
-/// Where a packet stands in its stream, with its sequence number counted on over the wraps.
+/// Classification of a packet by its sequence number, with the extended sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Ahead of all others.
+pub enum PacketOrder {
+    /// Higher than all before.
     Newest(u64),
-    /// Behind a newer one, and not seen before.
+    /// Lower than the highest, and not received before.
     Reordered(u64),
-    /// Seen before.
+    /// Received before.
     Duplicate(u64),
-    /// Far from all others; if the next one follows it, the sender has begun anew.
+    /// Far from all others; if the next packet follows it, the sender has restarted.
     Stray,
-    /// The sender has begun anew, at a number that has nothing to do with those before.
+    /// First packet after a restart of the sender at an unrelated number.
     Restarted(u64),
 }
 
-/// Packets by their sequence numbers.
+/// Numbers of packets by their sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
-    /// Packets that the sender's numbers say there were.
+    /// Packets expected by the sequence numbers.
     pub expected: u64,
-    /// Packets that arrived, each counted once.
+    /// Packets received, without duplicates.
     pub received: u64,
-    /// Of those, the ones overtaken by a later one.
+    /// Received packets that were overtaken by a later one.
     pub reordered: u64,
-    /// Packets that arrived again.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Runs of lost packets.
+    /// Bursts of lost packets.
     pub loss_bursts: u64,
-    /// Packets whose number was far from all others, and was not taken up.
+    /// Packets with a sequence number far from all others that was not followed.
     pub strays: u64,
 }
 
 impl SequenceCounts {
-    /// Packets that did not arrive.
+    /// Packets lost.
     pub const fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.received)
     }
 
-    /// Both together.
+    /// Sum of both.
     pub(super) const fn and(&self, other: &Self) -> Self {
         Self {
             expected: self.expected + other.expected,
@@ -51,21 +51,21 @@ impl SequenceCounts {
     }
 }
 
-/// Follows the numbers of one source.
+/// Tracks the sequence numbers of one source.
 ///
-/// `window` has a bit for each of the last 128 numbers, the lowest for `highest`: set when it arrived. A number whose
-/// bit leaves the window unset is lost for good.
+/// `window` has one bit for each of the last 128 sequence numbers, the lowest bit for `highest`, set when the
+/// packet has arrived. A packet whose bit leaves the window unset is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SequenceTracker {
     run: Option<Run>,
-    /// What came before the sender began anew.
+    /// Counters before the last restart of the sender.
     past: SequenceCounts,
-    /// The number that, if it comes next, says so.
+    /// Sequence number of the next packet if the sender has restarted.
     restart_at: Option<u16>,
     strays: u64,
 }
 
-/// Numbers that belong together.
+/// Sequence numbers since a restart.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     base: u64,
@@ -79,35 +79,35 @@ struct Run {
 }
 
 impl SequenceTracker {
-    pub(super) fn on_packet(&mut self, sequence: u16) -> Place {
+    pub(super) fn on_packet(&mut self, sequence: u16) -> PacketOrder {
         let Some(run) = self.run.as_mut() else {
-            // One lap ahead, so that a packet overtaken by the first one has a number too.
+            // One cycle ahead, so that a packet overtaken by the first one has a number too.
             let first = LAP + u64::from(sequence);
             self.run = Some(Run::new(first));
-            return Place::Newest(first);
+            return PacketOrder::Newest(first);
         };
         let ahead = sequence.wrapping_sub(run.highest as u16);
         let behind = ahead.wrapping_neg();
         if ahead != 0 && ahead < DROPOUT_MAX {
             self.restart_at = None;
-            Place::Newest(run.advance(u64::from(ahead)))
+            PacketOrder::Newest(run.advance(u64::from(ahead)))
         } else if u32::from(behind) < u128::BITS {
             self.restart_at = None;
             run.look_back(u32::from(behind))
         } else if self.restart_at == Some(sequence) {
             self.past = self.past.and(&run.counts());
-            // The packet that showed the way was counted as a stray and is the first of the new run.
+            // The packet before was counted as a stray and is the first of the new run.
             let first = LAP + u64::from(sequence);
             let mut run = Run::new(first - 1);
             run.advance(1);
             self.strays = self.strays.saturating_sub(1);
             self.run = Some(run);
             self.restart_at = None;
-            Place::Restarted(first)
+            PacketOrder::Restarted(first)
         } else {
             self.restart_at = Some(sequence.wrapping_add(1));
             self.strays += 1;
-            Place::Stray
+            PacketOrder::Stray
         }
     }
 
@@ -116,7 +116,7 @@ impl SequenceTracker {
         SequenceCounts { strays: self.strays, ..self.past.and(&run) }
     }
 
-    /// The highest number with its wraps, as a receiver report tells it.
+    /// Extended highest sequence number for receiver reports.
     pub(super) fn highest(&self) -> u32 {
         self.run.map_or(0, |run| run.highest.saturating_sub(LAP) as u32)
     }
@@ -150,20 +150,20 @@ impl Run {
         self.highest
     }
 
-    fn look_back(&mut self, behind: u32) -> Place {
+    fn look_back(&mut self, behind: u32) -> PacketOrder {
         let number = self.highest.saturating_sub(u64::from(behind));
         if self.window >> behind & 1 == 1 {
             self.duplicates += 1;
-            return Place::Duplicate(number);
+            return PacketOrder::Duplicate(number);
         }
         self.window |= 1 << behind;
         self.base = self.base.min(number);
         self.received += 1;
         self.reordered += 1;
-        Place::Reordered(number)
+        PacketOrder::Reordered(number)
     }
 
-    /// A number left the window: it arrived, or it never will.
+    /// Counts a sequence number that leaves the window as arrived or lost.
     fn settle(&mut self, arrived: bool) {
         self.bursts += u64::from(!arrived && !self.in_burst);
         self.in_burst = !arrived;
@@ -186,9 +186,9 @@ impl Run {
     }
 }
 
-/// Sequence numbers in a lap.
+/// Number of sequence numbers in a cycle.
 const LAP: u64 = 1 << 16;
-/// A gap of this many is a sender that began anew (RFC 3550 §A.1: MAX_DROPOUT).
+/// Gap that indicates a restart of the sender (RFC 3550 §A.1: MAX_DROPOUT).
 const DROPOUT_MAX: u16 = 3000;
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrap_is_no_loss() {
+    fn a_wrap_is_not_loss() {
         let counts = counts_of((0..200).map(|at: u16| at.wrapping_add(65_500)));
         assert_eq!((counts.expected, counts.received, counts.lost(), counts.loss_bursts), (200, 200, 0, 0));
         let mut tracker = SequenceTracker::default();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fate_is_counted_once() {
+    fn each_packet_is_counted_once() {
         let counts = counts_of([10, 11, 13, 12, 12, 15, 15, 16, 20, 9]);
         let expected = SequenceCounts {
             expected: 12,
@@ -229,20 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn a_stray_changes_nothing_and_a_new_beginning_is_followed() {
+    fn a_stray_changes_nothing_and_a_restart_is_followed() {
         let mut tracker = SequenceTracker::default();
         (100..110).for_each(|number| _ = tracker.on_packet(number));
-        assert_eq!(tracker.on_packet(40_000), Place::Stray);
-        assert_eq!(tracker.on_packet(110), Place::Newest(LAP + 110));
-        assert_eq!(tracker.on_packet(50_000), Place::Stray);
-        assert_eq!(tracker.on_packet(50_001), Place::Restarted(LAP + 50_001));
-        assert_eq!(tracker.on_packet(50_002), Place::Newest(LAP + 50_002));
+        assert_eq!(tracker.on_packet(40_000), PacketOrder::Stray);
+        assert_eq!(tracker.on_packet(110), PacketOrder::Newest(LAP + 110));
+        assert_eq!(tracker.on_packet(50_000), PacketOrder::Stray);
+        assert_eq!(tracker.on_packet(50_001), PacketOrder::Restarted(LAP + 50_001));
+        assert_eq!(tracker.on_packet(50_002), PacketOrder::Newest(LAP + 50_002));
         let counts = tracker.counts();
         assert_eq!((counts.expected, counts.received, counts.strays), (14, 14, 1));
     }
 
     #[test]
-    fn it_agrees_with_a_set_over_many_random_streams() {
+    fn it_agrees_with_a_set_on_many_random_streams() {
         for seed in 0..200 {
             let mut rng = Rng::new(&Seed::from_number(seed));
             let start = rng.below(65_536) as u16;

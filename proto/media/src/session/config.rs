@@ -1,4 +1,4 @@
-//! What a session is made with.
+//! Configuration of a media session.
 
 use crate::jitter_buffer::BufferLimits;
 use alloc::string::String;
@@ -7,24 +7,24 @@ use core::time::Duration;
 use ringway_srtp::SrtpSettings;
 use ringway_zrtp::{ZidCache, ZrtpConfig};
 
-/// How one stream behaves.
+/// Configuration of one stream.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What is held at most.
+    /// Limits of buffers and queues.
     pub limits: SessionLimits,
-    /// Our canonical name in RTCP: the same for all streams of a call, and nothing that names the user (RFC 7022).
+    /// Our CNAME in RTCP: the same for all streams of a call, without information on the user (RFC 7022).
     pub cname: String,
-    /// Whose sound is heard.
+    /// Acceptance of source addresses.
     pub symmetric: SymmetricRtp,
-    /// Whom to ask how our ports look from outside.
+    /// STUN server for the mappings of our ports.
     pub stun_server: Option<SocketAddr>,
-    /// What is tried when nobody is heard.
+    /// Probing of further ports while no packet arrives.
     pub port_row: PortRow,
     /// Replay window and limits of SRTP.
     pub srtp: SrtpSettings,
-    /// Our side of ZRTP; `None`: streams that ask for it fail.
+    /// Settings of ZRTP; `None` if it is not supported.
     pub zrtp: Option<ZrtpSettings>,
-    /// How long a digit is held down.
+    /// Duration of a DTMF digit.
     pub digit_duration: Duration,
 }
 
@@ -43,14 +43,14 @@ impl Default for SessionConfig {
     }
 }
 
-/// What a session holds at most; each is counted where it is reached.
+/// Limits of a session; exceeding one is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
     /// Packets and delay of the jitter buffer.
     pub buffer: BufferLimits,
-    /// Digits that wait to be sent.
+    /// Maximum number of queued digits.
     pub digits_max: usize,
-    /// Events that wait to be polled; over it the newest is dropped.
+    /// Maximum number of events that are not polled yet; above it, the newest is dropped.
     pub events_max: usize,
 }
 
@@ -60,25 +60,26 @@ impl Default for SessionLimits {
     }
 }
 
-/// Whose sound is heard, and where ours goes (RFC 4961, and what NATs make necessary).
+/// Symmetric RTP: accepted source addresses and destination of our packets (RFC 4961, RFC 7362).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SymmetricRtp {
-    /// The address that signalling told; with SRTP, the first whose packets authenticate; without, if nothing comes
-    /// from the signalled one, the first that sends several packets of an agreed kind in a row.
+    /// The signalled address. With SRTP, the first address whose packets authenticate. Without SRTP, if
+    /// nothing arrives from the signalled address, the first one that sends several packets of a negotiated
+    /// payload type in a row.
     #[default]
     Latch,
-    /// The address that signalling told, or with SRTP the first whose packets authenticate. No other.
+    /// The signalled address only; with SRTP also the first whose packets authenticate.
     SignalledOnly,
 }
 
-/// A row of consecutive ports of the peer, to which our sound goes as well while nobody is heard: a NAT that counts its ports up
-/// has opened one of them (port + 1, port + 2, …), and lets nobody in but whom the peer sends to; a NAT on our side lets the peer in
-/// at the port that we have sent to.
+/// Consecutive ports of the peer to which our packets are also sent while no packet arrives. A NAT that assigns ports
+/// consecutively has opened one of them (port + 1, port + 2, …) and accepts packets only from addresses that the peer
+/// sends to; a NAT on our side accepts the peer's packets at the port that we have sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRow {
-    /// How many ports beside the signalled one: up to [`Self::PORTS_MAX`]; 0: none.
+    /// Number of ports in addition to the signalled one, up to [`Self::PORTS_MAX`]; 0 disables the probing.
     pub ports: u8,
-    /// How long nobody must have been heard.
+    /// Time without a packet after which the probing starts.
     pub after: Duration,
 }
 
@@ -98,11 +99,11 @@ impl Default for PortRow {
     }
 }
 
-/// Our side of ZRTP.
+/// Settings of ZRTP.
 #[derive(Clone, Debug)]
 pub struct ZrtpSettings {
-    /// Who we are and what we take.
+    /// Identity, algorithms and role.
     pub config: ZrtpConfig,
-    /// What is remembered of earlier calls.
+    /// Retained secrets of earlier calls.
     pub cache: ZidCache,
 }

@@ -1,4 +1,4 @@
-//! Our side of RTCP: what we report, and what the peer's reports say.
+//! RTCP of the session: our reports, and evaluation of the peer's.
 
 use super::send::Outgoing;
 use crate::reception::Reception;
@@ -11,15 +11,15 @@ use ringway_sansio::{Instant, Rng};
 use ringway_sdp::MediaParams;
 use ringway_srtp::SrtpSender;
 
-/// Reports sent and received.
+/// State of sent and received reports.
 #[derive(Debug)]
 pub(super) struct Control {
     schedule: Option<ReportSchedule>,
-    /// The peer's last sender report: its name for the time, and when it came.
+    /// NTP time (middle 32 bits) and arrival time of the peer's last sender report.
     last_report: Option<(u32, Instant)>,
     round_trip: Option<Duration>,
     remote: Option<RemoteReception>,
-    /// Packets we had sent at the last report and at the one before.
+    /// Number of packets sent at the last report and at the one before.
     sent_before: [u64; 2],
     sent: u64,
     received: u64,
@@ -29,22 +29,22 @@ pub(super) struct Control {
 /// Reception of our stream by the peer, from its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteReception {
-    /// Share of our packets it lost lately, in 1/256.
+    /// Fraction of our packets lost since its previous report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets of ours it lost so far.
+    /// Cumulative number of our packets lost.
     pub cumulative_lost: i32,
-    /// Jitter it sees, in ticks of the stream's clock.
+    /// Interarrival jitter, in ticks of the stream's clock.
     pub jitter: u32,
 }
 
 /// Buffer for a report with the SRTCP trailer.
 pub(super) type ReportBuffer = [u8; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
 
-/// Whether the peer said that it leaves.
+/// Content of the peer's compound packet: with or without a BYE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ReportContent {
     Report,
-    Goodbye,
+    Bye,
 }
 
 impl Control {
@@ -61,17 +61,17 @@ impl Control {
         }
     }
 
-    /// The stream begins.
+    /// Starts the report schedule.
     pub(super) fn start(&mut self, now: Instant, rng: &mut Rng) {
         self.schedule.get_or_insert_with(|| ReportSchedule::new(now, rng));
     }
 
-    /// When the next report is due.
+    /// Time of the next report.
     pub(super) fn due(&self) -> Option<Instant> {
         self.schedule.as_ref().map(ReportSchedule::due)
     }
 
-    /// Writes a report, and plans the next.
+    /// Writes a report and schedules the next.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -81,13 +81,13 @@ impl Control {
         room: &mut ReportBuffer,
     ) -> usize {
         let packets = outgoing.counts().packets;
-        // RFC 3550 §6.4: a sender is who sent since the last report but one.
+        // RFC 3550 §6.4: a sender has sent packets since the last report but one.
         let is_sender = packets > self.sent_before[1];
         self.sent_before = [packets, self.sent_before[0]];
         let report = OwnReport {
             ssrc: outgoing.ssrc(),
             sent: is_sender.then(|| outgoing.info(now, params.codec.clock_rate_hz())),
-            heard: self.block(now, reception),
+            reception: self.block(now, reception),
             cname,
             kind,
         };
@@ -101,10 +101,15 @@ impl Control {
         room.first_chunk_mut::<REPORT_BYTES_MAX>().map_or(0, |room| report.write(room))
     }
 
-    /// Reads the peer's report; `our_ssrc`: whose reports are about us.
-    pub(super) fn on_compound(&mut self, arrived: Instant, compound: &Compound<'_>, our_ssrc: u32) -> Heard {
+    /// Evaluates the peer's compound packet; `our_ssrc` selects the report blocks on our stream.
+    pub(super) fn on_compound(
+        &mut self,
+        arrived: Instant,
+        compound: &Compound<'_>,
+        our_ssrc: u32,
+    ) -> ReportContent {
         self.received += 1;
-        let mut heard = Heard::Report;
+        let mut content = ReportContent::Report;
         for packet in compound.packets() {
             match packet {
                 RtcpPacket::SenderReport { info, blocks, .. } => {
@@ -116,15 +121,15 @@ impl Control {
                 }
                 RtcpPacket::Goodbye(_) if !self.has_left => {
                     self.has_left = true;
-                    heard = Heard::Goodbye;
+                    content = ReportContent::Bye;
                 }
                 RtcpPacket::Goodbye(_) | RtcpPacket::SourceDescription { .. } | RtcpPacket::Other(_) => {}
             }
         }
-        heard
+        content
     }
 
-    /// There and back, as the last report that answered one of ours says.
+    /// Round-trip time by the last report that refers to one of ours.
     pub(super) const fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
@@ -133,22 +138,22 @@ impl Control {
         self.remote
     }
 
-    /// Reports sent and received.
+    /// Number of reports sent and received.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.sent, self.received)
     }
 
     fn block(&self, now: Instant, reception: &mut Reception) -> Option<ReportBlock> {
-        let heard = reception.receiver_report()?;
+        let source = reception.receiver_report()?;
         let (last_report, delay) =
             self.last_report.map_or((0, Duration::ZERO), |(name, at)| (name, now.since(at)));
         let delay_since_last_report = (delay.as_micros() << 16) / 1_000_000;
         Some(ReportBlock {
-            ssrc: heard.ssrc,
-            fraction_lost: heard.fraction_lost,
-            cumulative_lost: heard.cumulative_lost,
-            highest_sequence: heard.highest_sequence,
-            jitter: heard.jitter,
+            ssrc: source.ssrc,
+            fraction_lost: source.fraction_lost,
+            cumulative_lost: source.cumulative_lost,
+            highest_sequence: source.highest_sequence,
+            jitter: source.jitter,
             last_report,
             delay_since_last_report: u32::try_from(delay_since_last_report).unwrap_or(u32::MAX),
         })
@@ -161,7 +166,8 @@ impl Control {
         let ReportBlock { fraction_lost, cumulative_lost, jitter, .. } = *block;
         self.remote = Some(RemoteReception { fraction_lost, cumulative_lost, jitter });
         if block.last_report != 0 {
-            // RFC 3550 §6.4.1: A - LSR - DLSR, in 2^-16 s; what is negative or absurd comes from a clock that jumped.
+            // RFC 3550 §6.4.1: A - LSR - DLSR, in 2^-16 s; negative or very large values come from a clock
+            // that was set.
             let passed = ntp_middle(ntp_time(arrived)).wrapping_sub(block.last_report);
             let way = passed.wrapping_sub(block.delay_since_last_report);
             if way < ROUND_TRIP_MAX {

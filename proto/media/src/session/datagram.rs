@@ -1,7 +1,7 @@
-//! What the datagrams of a stream's two ports do.
+//! Handling of received datagrams.
 
 use super::config::SymmetricRtp;
-use super::control::Heard;
+use super::control::ReportContent;
 use super::event::MediaEvent;
 use super::latch::{Latch, Sender};
 use super::receive::{Payload, Transit};
@@ -17,7 +17,7 @@ use ringway_srtp::UnprotectError;
 use ringway_zrtp::ZrtpCounts;
 
 impl MediaSession {
-    /// Takes a datagram of the port that `flow` names: see [`Self::on_rtp`] and [`Self::on_rtcp`]. There are no others.
+    /// Handles a datagram on the port that `flow` names, by [`Self::on_rtp`] or [`Self::on_rtcp`].
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -33,8 +33,9 @@ impl MediaSession {
         }
     }
 
-    /// Takes a datagram of the RTP port: RTP, RTCP if it shares the port, STUN or ZRTP. `arrived` is the kernel's
-    /// stamp where there is one. Protected packets are opened in place. Bad ones and those of strangers are counted.
+    /// Handles a datagram on the RTP port: RTP, multiplexed RTCP, STUN or ZRTP. `arrived` is the kernel's
+    /// timestamp if available. SRTP packets are decrypted in place. Invalid datagrams and those of other
+    /// senders are counted.
     pub fn on_rtp(
         &mut self,
         now: Instant,
@@ -52,40 +53,40 @@ impl MediaSession {
                 self.on_control((now, arrived), from, datagram);
             }
             DatagramKind::Rtcp | DatagramKind::Dtls | DatagramKind::Unknown => {
-                self.refuse(from, |refused| &mut refused.unknown);
+                self.count_discarded(from, |refused| &mut refused.unknown);
             }
         }
     }
 
-    /// Takes a datagram of the RTCP port, which nothing but RTCP and STUN may use.
+    /// Handles a datagram on the RTCP port: RTCP or STUN.
     pub fn on_rtcp(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let from = Flow::canonical(from);
         match DatagramKind::of(datagram) {
             DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
             DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram),
             DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Dtls | DatagramKind::Unknown => {
-                self.refuse(from, |refused| &mut refused.unknown);
+                self.count_discarded(from, |refused| &mut refused.unknown);
             }
         }
     }
 
     fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let ip_bytes = datagram.len() as u32 + ip_header_bytes(from);
-        let (Some(_), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
+        let (Some(_), false) = (&self.params, self.is_closed) else { return self.count_by_sender(from) };
         let (len, proof) = match self.srtp.open_rtp(now, datagram) {
             Opened::Plain => (datagram.len(), None),
             Opened::Authenticated(len, under) => (len, Some(under)),
-            Opened::Refused(error) => return self.refuse_srtp(from, error),
-            Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
+            Opened::Refused(error) => return self.count_srtp_discarded(from, error),
+            Opened::NotYet => return self.count_discarded(from, |refused| &mut refused.unprotected),
         };
         let clear = datagram.get(..len).unwrap_or_default();
         let Ok(packet) = RtpPacket::parse(clear) else {
-            return self.refuse(from, |refused| &mut refused.malformed);
+            return self.count_discarded(from, |refused| &mut refused.malformed);
         };
         let (Some(params), Some(latch)) = (&self.params, &mut self.latch) else { return };
         let payload = Payload::of(params, packet.header().payload_type);
         let sender = match proof {
-            // Only the present key proves that the peer has moved.
+            // Only a packet under the current key proves that the peer has moved.
             Some(KeyGeneration::Previous) if !latch.is_peer(from) => Sender::Stranger,
             Some(KeyGeneration::Current | KeyGeneration::Previous) => latch.on_authenticated(now, from),
             None if payload == Payload::Unknown && !latch.is_peer(from) => Sender::Stranger,
@@ -116,15 +117,15 @@ impl MediaSession {
 
     fn on_new_peer(&mut self, from: SocketAddr) {
         self.port_probe.stop();
-        // RFC 8489 would keep the ways open for ever; from here on the sound and its reports do.
+        // RFC 8489 would keep the mappings open for ever; from here on RTP and RTCP do.
         if let Some(stun) = &mut self.stun {
             stun.stop();
         }
-        self.tell(MediaEvent::LatchedTo(from));
+        self.emit(MediaEvent::LatchedTo(from));
     }
 
     fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
-        let (Some(params), false) = (&self.params, self.is_closed) else { return self.turn_away(from) };
+        let (Some(params), false) = (&self.params, self.is_closed) else { return self.count_by_sender(from) };
         let is_peer = is_control_peer(params, self.latch.as_ref(), from);
         let len = match self.srtp.open_rtcp(now, datagram) {
             Opened::Plain if is_peer => datagram.len(),
@@ -134,29 +135,29 @@ impl MediaSession {
                 self.refused.strangers += 1;
                 return;
             }
-            Opened::Refused(error) => return self.refuse_srtp(from, error),
-            Opened::NotYet => return self.refuse(from, |refused| &mut refused.unprotected),
+            Opened::Refused(error) => return self.count_srtp_discarded(from, error),
+            Opened::NotYet => return self.count_discarded(from, |refused| &mut refused.unprotected),
         };
         let Ok(compound) = Compound::parse(datagram.get(..len).unwrap_or_default()) else {
-            return self.refuse(from, |refused| &mut refused.malformed);
+            return self.count_discarded(from, |refused| &mut refused.malformed);
         };
         self.control_from = Some(from);
         match self.control.on_compound(arrived, &compound, self.outgoing.ssrc()) {
-            Heard::Report => {}
-            Heard::Goodbye => self.tell(MediaEvent::PeerLeft),
+            ReportContent::Report => {}
+            ReportContent::Bye => self.emit(MediaEvent::PeerLeft),
         }
     }
 
     fn on_stun(&mut self, now: Instant, port: ListenerId, from: SocketAddr, datagram: &[u8]) {
         let stun = self.stun.as_mut().filter(|stun| stun.server() == from && !self.is_closed);
-        let Some(stun) = stun else { return self.refuse_kind(from) };
+        let Some(stun) = stun else { return self.count_unexpected(from) };
         if let Some(event) = stun.on_datagram(now, port, from, datagram) {
-            self.tell(event);
+            self.emit(event);
         }
     }
 
-    /// ZRTP is taken from where the peer is heard, or is to be by its signalling. Before that a Hello may come from
-    /// elsewhere, and its source is kept to: who that is, the users find out by comparing the string.
+    /// Handles ZRTP from the peer's latched or signalled address. Before that a Hello may come from
+    /// elsewhere; its source is then kept. The users find out who that is by comparing the string.
     fn on_zrtp(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
         let is_agreed =
             matches!(self.params.as_ref().map(|params| &params.protection), Some(Protection::Zrtp { .. }));
@@ -168,7 +169,7 @@ impl MediaSession {
         let (Some(zrtp), true, true, false) =
             (&mut self.zrtp, is_agreed, is_peer || may_begin, self.is_closed)
         else {
-            return self.refuse_kind(from);
+            return self.count_unexpected(from);
         };
         let before = zrtp.machine.counts();
         let flow = Flow::udp(RTP_PORT, from);
@@ -177,14 +178,14 @@ impl MediaSession {
         if refused_by_zrtp(&before) == refused_by_zrtp(&after) {
             self.zrtp_from = Some(from);
         } else {
-            self.refuse(from, |refused| &mut refused.malformed);
+            self.count_discarded(from, |refused| &mut refused.malformed);
         }
         self.follow_zrtp();
     }
 
-    /// Counts a packet that SRTP refused. It never ends a call.
-    fn refuse_srtp(&mut self, from: SocketAddr, error: UnprotectError) {
-        self.refuse(from, |refused| match error {
+    /// Counts a packet that SRTP rejected; this never ends a call.
+    fn count_srtp_discarded(&mut self, from: SocketAddr, error: UnprotectError) {
+        self.count_discarded(from, |refused| match error {
             UnprotectError::AuthenticationFailed => &mut refused.auth_failures,
             UnprotectError::Replayed | UnprotectError::TooOld => &mut refused.replays,
             UnprotectError::Malformed => &mut refused.malformed,
@@ -195,36 +196,36 @@ impl MediaSession {
         });
     }
 
-    /// Counts a datagram by its fault, and as a stranger's if it is one.
-    fn refuse(&mut self, from: SocketAddr, count: impl FnOnce(&mut super::Refused) -> &mut u64) {
+    /// Counts a datagram by its fault, or as one of another sender.
+    fn count_discarded(&mut self, from: SocketAddr, count: impl FnOnce(&mut super::Refused) -> &mut u64) {
         *count(&mut self.refused) += 1;
         if self.is_closed || !self.is_peer(from) {
-            self.turn_away(from);
+            self.count_by_sender(from);
         }
     }
 
-    /// Counts a datagram of a kind that is not wanted from there.
-    fn refuse_kind(&mut self, from: SocketAddr) {
+    /// Counts a datagram of an unexpected kind.
+    fn count_unexpected(&mut self, from: SocketAddr) {
         if self.is_closed || !self.is_peer(from) {
-            self.turn_away(from);
+            self.count_by_sender(from);
         } else {
             self.refused.unknown += 1;
         }
     }
 
-    /// Counts a datagram by who sent it and when: by somebody else, or not in the call.
-    fn turn_away(&mut self, from: SocketAddr) {
+    /// Counts a datagram of another sender, or one that arrived before or after the call.
+    fn count_by_sender(&mut self, from: SocketAddr) {
         let is_peer = self.is_peer(from);
         let count = match (&self.params, is_peer) {
             (None, _) => &mut self.refused.early,
-            // In a call there is something else to say of the peer's.
+            // During a call the caller counts a datagram of the peer by its fault.
             (Some(_), true) => &mut self.refused.after_end,
             (Some(_), false) => &mut self.refused.strangers,
         };
         *count += 1;
     }
 
-    /// True for an address that the peer sends from, as far as we know.
+    /// True for a known source address of the peer.
     fn is_peer(&self, from: SocketAddr) -> bool {
         self.params.as_ref().is_some_and(|params| {
             let is_sound_peer = self.latch.as_ref().is_some_and(|latch| latch.is_peer(from));
@@ -233,13 +234,13 @@ impl MediaSession {
     }
 }
 
-/// True for RTCP from the address that signalling told, or from the host that the peer's sound comes from.
+/// True for RTCP from the signalled address or from the host that the peer's RTP comes from.
 fn is_control_peer(params: &MediaParams, latch: Option<&Latch>, from: SocketAddr) -> bool {
     let heard_from = latch.and_then(Latch::heard_from);
     Flow::canonical(params.remote_rtcp) == from || heard_from.is_some_and(|heard| heard.ip() == from.ip())
 }
 
-/// Packets that a key agreement could not read or did not believe; not those that came again or too late.
+/// Number of packets that ZRTP could not parse or authenticate, without duplicates and late packets.
 const fn refused_by_zrtp(counts: &ZrtpCounts) -> u64 {
     counts.damaged + counts.malformed + counts.strangers + counts.not_announced + counts.forged
 }

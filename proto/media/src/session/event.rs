@@ -1,4 +1,4 @@
-//! What a session tells the program.
+//! Events of a media session.
 
 use crate::stun::StunFailure;
 use alloc::string::String;
@@ -6,72 +6,72 @@ use core::net::SocketAddr;
 use ringway_sdp::CryptoSuite;
 use ringway_zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 
-/// What happened to a stream.
+/// Event of a stream.
 #[derive(Debug)]
 pub enum MediaEvent {
-    /// The peer pressed a key: `0`-`9`, `*`, `#`, `A`-`D`.
+    /// The peer sent a DTMF digit: `0`-`9`, `*`, `#`, `A`-`D`.
     Digit(char),
-    /// The peer is heard from here, and our sound goes there: for the first time, or changed.
+    /// The peer's packets come from this address, and ours are sent there: initially or after a change.
     LatchedTo(SocketAddr),
-    /// How our ports look from outside: for the first time, or when more is known or it has changed.
+    /// Mapped addresses of our ports: initially, or after a change.
     StunMapped {
-        /// The port of RTP.
+        /// Mapped address of the RTP port.
         rtp: SocketAddr,
-        /// The port of RTCP, once that is known too.
+        /// Mapped address of the RTCP port, once known.
         rtcp: Option<SocketAddr>,
     },
-    /// The STUN server was of no use; it is deferred again after 30 s.
+    /// A STUN transaction failed; the next one starts after 30 s.
     StunFailed(StunFailure),
-    /// The stream is protected from now on, both ways, or under another key.
+    /// The stream is protected in both directions from now on, or has another key.
     Secured {
         /// Crypto suite of both directions.
         suite: CryptoSuite,
         /// The short authentication string of ZRTP; `None` with keys from the SDP.
         sas: Option<Sas>,
     },
-    /// The stream was protected and is no longer, because new parameters say so.
+    /// The stream is no longer protected, because of new parameters.
     Unprotected,
-    /// What was agreed on cannot protect the stream: nothing is sent or heard.
+    /// The negotiated protection failed: nothing is sent or received.
     SecurityFailed(SecurityFailure),
-    /// The peer does not answer with ZRTP, so far: nothing is sent or heard until it does.
+    /// The peer does not answer with ZRTP so far: nothing is sent or received until it does.
     PeerNotZrtp,
-    /// To be stored for the next call with this peer.
+    /// Cache entry to store for the next call with this peer.
     Retain(Retained),
-    /// To be forgotten.
+    /// Identity whose cache entry is to be deleted.
     Forget(Zid),
-    /// The peer says by RTCP that it stops sending.
+    /// The peer has sent an RTCP BYE.
     PeerLeft,
 }
 
-/// A short authentication string and what is known about it (RFC 6189 §7).
+/// Short authentication string and its context (RFC 6189 §7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sas {
-    /// What the two users compare by voice.
+    /// The string that the users compare by voice.
     pub text: String,
     /// Our user compared it in an earlier call.
     pub is_verified: bool,
-    /// What the secrets of earlier calls say about the peer.
+    /// Result of the comparison of retained secrets.
     pub continuity: Continuity,
-    /// The peer's Hello was the one that its signalling announced.
+    /// The peer's Hello matched the hash that its signalling announced.
     pub is_hello_announced: bool,
-    /// What program the peer says it is.
+    /// Client identifier of the peer; not authenticated.
     pub peer_client: String,
-    /// The peer says that it may hand its keys to others.
+    /// The peer's D flag: it may disclose its keys to others.
     pub peer_discloses: bool,
 }
 
-/// Why a stream cannot be protected.
+/// Reason why a stream cannot be protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityFailure {
-    /// A key of the signalling does not fit its suite.
+    /// A key from the signalling does not match its suite.
     Key(ringway_srtp::KeyError),
-    /// The agreement came to nothing.
+    /// The ZRTP agreement failed.
     Zrtp(ZrtpFailure),
-    /// ZRTP was agreed on, and this session was made without it.
+    /// ZRTP was negotiated, but this session has no ZRTP settings.
     NoZrtp,
-    /// The stream had gone on without ZRTP, and its keys are gone.
+    /// ZRTP was negotiated again after the stream had continued without it and erased its keys.
     ZrtpLeft,
-    /// The key has protected as many packets as it may: signalling must agree on a new one.
+    /// The key has protected its maximum number of packets; a new one must be negotiated.
     KeyUsedUp,
 }
 
@@ -80,10 +80,10 @@ impl core::fmt::Display for SecurityFailure {
         match self {
             Self::Key(error) => write!(f, "SRTP: {error}"),
             Self::Zrtp(failure) => failure.fmt(f),
-            Self::NoZrtp => f.write_str("ZRTP was agreed on, and this phone was started without it"),
-            Self::ZrtpLeft => f.write_str("ZRTP was given up in this call and cannot come back: call again"),
+            Self::NoZrtp => f.write_str("ZRTP was negotiated, but this phone was started without it"),
+            Self::ZrtpLeft => f.write_str("ZRTP was ended in this call and cannot be resumed: call again"),
             Self::KeyUsedUp => {
-                f.write_str("SRTP: the key is used up: hold and resume the call, or call again")
+                f.write_str("SRTP: the lifetime of the key is over: hold and resume the call, or call again")
             }
         }
     }

@@ -6,12 +6,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
-/// Follows the peer's address.
+/// Tracks the peer's address.
 ///
-/// Without SRTP nothing proves who sends. The signalled address is heard at once and for good; another only while
-/// nothing came from there, and when it has sent [`LATCH_PACKETS`] packets in a row. Once latched, no third is heard.
-/// With SRTP the packets prove it: the first source that authenticates is taken, another one later on only when the
-/// first has gone silent.
+/// Without SRTP the sender is not authenticated. The signalled address is accepted at once and permanently;
+/// another one only while nothing arrives from the signalled address, and after [`LATCH_PACKETS`] packets in
+/// a row. After that no third address is accepted. With SRTP the packets are authenticated: the first source
+/// is accepted, and another one only after the first has stopped sending.
 #[derive(Debug)]
 pub(super) struct Latch {
     rule: SymmetricRtp,
@@ -27,14 +27,14 @@ struct Latched {
     last_at: Instant,
 }
 
-/// Why we believe that an address is the peer's.
+/// Reason to accept an address as the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
     None,
     Authenticated,
 }
 
-/// A source that may be the peer's.
+/// A source that may become the peer's.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     address: SocketAddr,
@@ -44,14 +44,14 @@ struct Candidate {
     last_at: Instant,
 }
 
-/// Who sent a packet.
+/// Sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// The peer, as before.
+    /// The peer, from its known address.
     Peer,
-    /// The peer, from where it was not heard before.
+    /// The peer, from a new address.
     NewPeer,
-    /// Somebody else, or nobody knows.
+    /// Another sender, or unknown.
     Stranger,
 }
 
@@ -60,14 +60,14 @@ impl Latch {
         Self { rule, signalled, latched: None, candidate: None }
     }
 
-    /// Signalling told another address: what was learnt about the old one is of no use.
+    /// Sets a new signalled address and discards the state of the old one.
     pub(super) fn on_signalled(&mut self, signalled: SocketAddr) {
         if self.signalled != signalled {
             *self = Self::new(self.rule, signalled);
         }
     }
 
-    /// A packet in the clear, of an agreed payload type, came from `from`.
+    /// Handles an unprotected packet of a negotiated payload type from `from`.
     pub(super) fn on_plain(&mut self, now: Instant, from: SocketAddr, header: RtpHeader) -> Sender {
         match &mut self.latched {
             Some(latched) if latched.address == from => {
@@ -83,7 +83,7 @@ impl Latch {
         }
     }
 
-    /// A packet that authenticated came from `from`. It is heard in any case.
+    /// Handles an authenticated packet from `from`. It is played in any case.
     pub(super) fn on_authenticated(&mut self, now: Instant, from: SocketAddr) -> Sender {
         match &mut self.latched {
             Some(latched) if latched.address == from => {
@@ -91,8 +91,8 @@ impl Latch {
                 latched.proof = Proof::Authenticated;
                 Sender::Peer
             }
-            // Who replays the peer's packets from elsewhere is refused before; who delays them gets our sound only if
-            // the peer is silent, and cannot understand it.
+            // Replayed packets are rejected before this. A delayed packet from elsewhere redirects our
+            // packets only if the peer is silent, and they cannot be decrypted there.
             Some(latched)
                 if latched.proof == Proof::Authenticated && now.since(latched.last_at) < MOVE_AFTER =>
             {
@@ -102,22 +102,22 @@ impl Latch {
         }
     }
 
-    /// True for an address that is the peer's as far as we know.
+    /// True for the known address of the peer.
     pub(super) fn is_peer(&self, from: SocketAddr) -> bool {
         self.target() == from
     }
 
-    /// Where our sound goes.
+    /// Destination of our packets.
     pub(super) fn target(&self) -> SocketAddr {
         self.latched.map_or(self.signalled, |latched| latched.address)
     }
 
-    /// Where the peer is heard from, if it is.
+    /// Latched source address of the peer.
     pub(super) fn heard_from(&self) -> Option<SocketAddr> {
         self.latched.map(|latched| latched.address)
     }
 
-    /// The address that signalling told.
+    /// Signalled address.
     pub(super) const fn signalled(&self) -> SocketAddr {
         self.signalled
     }
@@ -154,13 +154,13 @@ impl Latch {
     }
 }
 
-/// Packets in a row that make a source the peer.
+/// Number of packets in a row after which a source is accepted.
 const LATCH_PACKETS: u32 = 5;
-/// Sequence numbers that may be missing in between, and one.
+/// Maximum number of missing sequence numbers between them, plus one.
 const GAP_MAX: u16 = 4;
-/// After this the next source may try.
+/// Time without a packet after which another candidate may try.
 const CANDIDATE_SILENCE: Duration = Duration::from_millis(200);
-/// How long a source that authenticated must be silent before another one's address counts.
+/// Time without a packet after which the address of another authenticated source is used.
 const MOVE_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signalled_source_is_heard_at_once_and_no_other_after_it() {
+    fn the_signalled_source_is_accepted_at_once_and_no_other_after_it() {
         let mut latch = latch();
         assert_eq!(latch.on_plain(at(0), address(SIGNALLED), header(0)), Sender::NewPeer);
         for number in 0..100 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn another_source_is_taken_after_five_packets_and_kept() {
+    fn another_source_is_accepted_after_five_packets_and_kept() {
         let mut latch = latch();
         for number in 0..4 {
             assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
@@ -207,13 +207,13 @@ mod tests {
         for number in 0..100 {
             assert_eq!(latch.on_plain(at(20), address(10), header(number)), Sender::Stranger);
         }
-        // The signalled one is the better one, whenever it comes.
+        // The signalled source has precedence at any time.
         assert_eq!(latch.on_plain(at(20), address(SIGNALLED), header(0)), Sender::NewPeer);
         assert_eq!(latch.on_plain(at(20), address(9), header(5)), Sender::Stranger);
     }
 
     #[test]
-    fn numbers_out_of_a_row_or_two_sources_at_once_do_not_latch() {
+    fn gaps_in_the_numbers_or_two_sources_at_once_do_not_latch() {
         let mut latch = latch();
         for number in 0..50 {
             let sender = latch.on_plain(at(20), address(9), header(number * 977));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_signalled_source_where_so_configured() {
+    fn only_the_signalled_source_if_so_configured() {
         let mut latch = Latch::new(SymmetricRtp::SignalledOnly, address(SIGNALLED));
         for number in 0..50 {
             assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticated_source_is_left_only_when_it_is_silent() {
+    fn an_authenticated_source_is_replaced_only_when_it_is_silent() {
         let mut latch = latch();
         assert_eq!(latch.on_authenticated(at(0), address(9)), Sender::NewPeer);
         assert_eq!(latch.on_authenticated(at(500), address(10)), Sender::Peer);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_signalled_address_begins_anew() {
+    fn a_new_signalled_address_resets_the_latch() {
         let mut latch = latch();
         latch.on_authenticated(at(0), address(9));
         latch.on_signalled(address(SIGNALLED));

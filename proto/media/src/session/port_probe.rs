@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
-/// The next port to probe, and when.
+/// State of the probing: next port and its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PortProbe {
     row: PortRow,
@@ -18,36 +18,36 @@ impl PortProbe {
         Self { row, next: 0, due: None }
     }
 
-    /// Begins to wait for somebody to be heard.
+    /// Starts the wait for packets of the peer.
     pub(super) fn start(&mut self, now: Instant) {
         self.next = 0;
         self.due = (self.row.ports > 0).then(|| now + self.row.after);
     }
 
-    /// Somebody was heard, or the call is over.
+    /// Stops the probing: a packet arrived, or the call ended.
     pub(super) fn stop(&mut self) {
         self.due = None;
     }
 
-    /// When the next port is tried.
+    /// Time of the next probe.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The next port of the row, if it is time; after the last one comes the first.
+    /// Next port of the row, if it is due; the first follows the last.
     pub(super) fn next(&mut self, now: Instant, signalled: SocketAddr) -> Option<SocketAddr> {
         if self.due.is_none_or(|due| due > now) {
             return None;
         }
         self.due = Some(now + INTERVAL);
         self.next = self.next % self.row.ports.max(1) + 1;
-        // RTP and RTCP take a port each of a NAT that counts, and so does whatever else the peer sends: parity says nothing.
+        // RTP and RTCP of the peer take a port each of such a NAT, as does its other traffic: any parity is possible.
         let port = signalled.port().checked_add(u16::from(self.next))?;
         Some(SocketAddr::new(signalled.ip(), port))
     }
 }
 
-/// As often as sound is sent.
+/// Interval of the probes, equal to that of audio packets.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_port_behind_the_last() {
+    fn ports_above_65535_are_not_probed() {
         let mut search = PortProbe::new(PortRow { ports: 2, after: Duration::ZERO });
         search.start(Instant::from_secs(1));
         let last = SocketAddr::from(([192, 0, 2, 1], 65_535));

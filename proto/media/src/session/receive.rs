@@ -1,45 +1,45 @@
-//! The stream that comes in: counted, sorted into sound and keys, and played out.
+//! Receiving direction: statistics, payload types and playout.
 
 use crate::dtmf::DigitReceiver;
 use crate::jitter_buffer::{BufferLimits, JitterBuffer, SoundPacket};
-use crate::reception::{Arrival, Clock, Place, Reception};
+use crate::reception::{Arrival, Clock, PacketOrder, Reception};
 use crate::rtp::{RtpHeader, RtpPacket};
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sdp::{Codec, MediaParams};
 
-/// What we hear of one peer.
+/// Received stream of one peer.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) reception: Reception,
     pub(super) buffer: JitterBuffer,
     digits: DigitReceiver,
     source: Option<Source>,
-    /// Another source, and the number that its next packet must have to be followed.
+    /// Another source, and the sequence number with which it would be accepted.
     rival: Option<(u32, u16)>,
     is_heard: bool,
     unknown_payload: u64,
 }
 
-/// Who is followed.
+/// The accepted source.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     ssrc: u32,
     last_at: Instant,
 }
 
-/// When a packet came, and how long it was on the wire.
+/// Arrival time of a packet and its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transit {
     pub(super) now: Instant,
-    /// By the kernel's clock.
+    /// Arrival by the kernel's clock.
     pub(super) arrived: Instant,
     pub(super) ip_bytes: u32,
-    /// KeyGeneration a key that the peer has given up since.
+    /// Protected with a key that the peer has replaced since.
     pub(super) is_late: bool,
 }
 
-/// What a payload type stands for.
+/// Meaning of a payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     Sound(Codec),
@@ -48,7 +48,7 @@ pub(super) enum Payload {
 }
 
 impl Payload {
-    /// As both sides agreed.
+    /// Looks up a payload type in the negotiated parameters.
     pub(super) fn of(params: &MediaParams, payload_type: u8) -> Self {
         if params.receive_telephone_event == Some(payload_type) {
             return Self::Event;
@@ -71,7 +71,7 @@ impl Incoming {
         }
     }
 
-    /// Whether we listen. What waits when we stop is not heard when we listen again.
+    /// Sets whether received sound is played. Stopping discards the buffered sound.
     pub(super) fn set_heard(&mut self, is_heard: bool) {
         if is_heard && !self.is_heard {
             self.buffer.on_new_source();
@@ -79,7 +79,7 @@ impl Incoming {
         self.is_heard = is_heard;
     }
 
-    /// Takes a packet of the peer; `pressed` gets the keys it tells.
+    /// Handles a packet of the peer; `pressed` is called for each digit.
     pub(super) fn on_packet(
         &mut self,
         transit: Transit,
@@ -91,7 +91,7 @@ impl Incoming {
         if !self.follows(transit, header) {
             return;
         }
-        let place = self.reception.on_packet(&Arrival {
+        let order = self.reception.on_packet(&Arrival {
             at: transit.arrived,
             ssrc: header.ssrc,
             sequence: header.sequence,
@@ -103,18 +103,18 @@ impl Incoming {
             },
             ip_bytes: transit.ip_bytes,
         });
-        let number = match place {
-            Place::Newest(number) | Place::Reordered(number) => number,
-            Place::Restarted(number) => {
+        let number = match order {
+            PacketOrder::Newest(number) | PacketOrder::Reordered(number) => number,
+            PacketOrder::Restarted(number) => {
                 self.buffer.on_new_source();
                 number
             }
-            Place::Duplicate(_) | Place::Stray => return,
+            PacketOrder::Duplicate(_) | PacketOrder::Stray => return,
         };
         self.on_payload(transit.now, packet, payload, number, pressed);
     }
 
-    /// The next sound to be heard; silence while we do not listen.
+    /// Fills `sound` with the next samples to play; silence while receiving is off.
     pub(super) fn playout(&mut self, now: Instant, sound: &mut [i16]) {
         if self.is_heard {
             self.buffer.playout(now, sound);
@@ -123,7 +123,7 @@ impl Incoming {
         }
     }
 
-    /// Packets of payload types that nobody agreed on.
+    /// Number of packets with payload types that were not negotiated.
     pub(super) const fn unknown_payload(&self) -> u64 {
         self.unknown_payload
     }
@@ -153,8 +153,8 @@ impl Incoming {
         }
     }
 
-    /// Whether a packet belongs to the source we follow. Another one is followed when the first is silent, or when two
-    /// of its packets came in a row: one forged packet must not make us change.
+    /// True if a packet belongs to the accepted source. Another source is accepted when the first is silent,
+    /// or after two packets in a row: a single forged packet must not change the source.
     fn follows(&mut self, transit: Transit, header: RtpHeader) -> bool {
         let Transit { now, is_late, .. } = transit;
         if let Some(source) = self.source.as_mut().filter(|source| source.ssrc == header.ssrc) {
@@ -162,7 +162,7 @@ impl Incoming {
             return true;
         }
         if is_late && self.source.is_some() {
-            // A peer may begin another source with its new key, and does not come back to the old one.
+            // A peer may use another SSRC with its new key; it does not return to the old one.
             return false;
         }
         let is_silent = self.source.is_none_or(|source| now.since(source.last_at) > SOURCE_SILENCE);
@@ -178,5 +178,5 @@ impl Incoming {
     }
 }
 
-/// A source that sent nothing for so long may be succeeded at once.
+/// Time without a packet after which another source is accepted at once.
 const SOURCE_SILENCE: Duration = Duration::from_millis(100);

@@ -1,34 +1,35 @@
-//! SRTP contexts for the peer's packets: that of the current key, and for a short time that of the previous one.
+//! SRTP contexts of the received stream: one for the current key, and for a short time one for the previous
+//! key.
 //!
 //! ```text
 //!             other key                       2 s, or 500 ms after the first packet under the new key
 //!   one key ─────────────► new and previous ──────────────────────────────────────────────────────────► one key
 //! ```
-//! A peer changes its key when it sends its answer, or when it gets ours; packets overtake signalling, and each other.
-//! Those under the previous key are opened by the context that they were made for, with its own rollover counters and
-//! replay windows; those that come before the key of the signalling cannot be opened by anybody.
+//! A peer changes its key when it sends its answer, or when it receives ours; packets may overtake signalling
+//! and each other. Packets with the previous key are decrypted by its own context, with its rollover counters
+//! and replay windows. Packets that arrive before the SDP with their key cannot be decrypted.
 
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{KeyError, SrtpReceiver, SrtpSettings, UnprotectError};
 
-/// The contexts that authenticate and decrypt the peer's packets.
+/// Contexts that authenticate and decrypt the peer's packets.
 #[derive(Debug)]
 pub(super) struct ReceiveContexts {
     current: SrtpReceiver,
-    /// One at most: who changes keys twice in that time loses what was under way.
+    /// At most one: a peer that changes its key twice in this time loses the packets in transit.
     previous: Option<Previous>,
 }
 
-/// A key that was given up.
+/// Context of a key that was replaced.
 #[derive(Debug)]
 struct Previous {
     context: SrtpReceiver,
     until: Instant,
 }
 
-/// Key that a packet was protected with.
+/// Key of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyGeneration {
     Current,
@@ -45,8 +46,8 @@ impl ReceiveContexts {
         self.current.is_keyed_by(suite, key)
     }
 
-    /// Goes on with another key; with the one that is there already nothing changes. One that comes back in time finds
-    /// its context as it was, so that nothing that came under it can come again.
+    /// Changes to another key; the current one changes nothing. The previous key continues with its own
+    /// context, so that its packets cannot be replayed.
     pub(super) fn rekey(
         &mut self,
         now: Instant,
@@ -67,22 +68,22 @@ impl ReceiveContexts {
         Ok(())
     }
 
-    /// Gives the previous key up when its time has come.
+    /// Discards the previous key when its time is over.
     pub(super) fn on_time(&mut self, now: Instant) {
         self.previous.take_if(|previous| previous.until <= now);
     }
 
-    /// Gives the previous key up at once.
+    /// Discards the previous key.
     pub(super) fn forget_previous(&mut self) {
         self.previous = None;
     }
 
-    /// Until when the previous key is taken.
+    /// Time at which the previous key is discarded.
     pub(super) fn previous_until(&self) -> Option<Instant> {
         self.previous.as_ref().map(|previous| previous.until)
     }
 
-    /// Opens a packet in place by `unprotect`: how long it is then, and under which key it came.
+    /// Decrypts a packet in place with `unprotect`; returns its new length and the key.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -102,7 +103,7 @@ impl ReceiveContexts {
         let previous = self.previous.as_mut().map(|previous| unprotect(&mut previous.context));
         match (error, previous) {
             (_, Some(Ok(len))) => Ok((len, KeyGeneration::Previous)),
-            // It came under the previous key before: it is a repeat, and nobody forged it.
+            // Received before under the previous key: a replay, not a forgery.
             (
                 UnprotectError::AuthenticationFailed
                 | UnprotectError::WrongEncryption
@@ -115,11 +116,12 @@ impl ReceiveContexts {
     }
 }
 
-/// How long the previous key is taken when nothing comes under the new one. An answer that is lost on its way is sent
-/// again after 0.5 and after 1.5 s (RFC 3261 §13.3.1.4), and so long the peer cannot know our consent.
+/// Maximum time for which the previous key is accepted. A lost answer is retransmitted after 0.5 and 1.5 s
+/// (RFC 3261 §13.3.1.4); until then the peer cannot have our new key.
 const OVERLAP_MAX: Duration = Duration::from_secs(2);
 
-/// How long it is taken once the peer uses the new one: later than this, the jitter buffer takes nothing anyway.
+/// Time for which it is accepted after the first packet with the new key; later packets would be too late for
+/// the jitter buffer.
 const OVERLAP_AFTER_FIRST: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What becomes of a stream when its keys change: see also `receiving_tests`, which has the keys alone.
+//! Key changes of a stream; see also `receive_contexts_tests`, which tests the contexts alone.
 
 use super::session_tests::{BAD, PERFECT, SUITE, seeds};
 use super::wire::{Faults, Wire, address, blocks_of_tone, plain, sdes};
@@ -8,17 +8,17 @@ use ringway_sansio::Outbox;
 use ringway_sdp::CryptoSuite;
 
 #[test]
-fn another_key_is_taken_up_and_told() {
+fn another_key_is_used_and_reported() {
     let mut wire = Wire::sdes(4, SUITE, PERFECT);
     wire.run(50);
     wire.agree(|params, end| sdes(params, CryptoSuite::AeadAes256Gcm, end as u8 + 11, 12 - end as u8));
-    wire.ends.iter_mut().for_each(|end| end.heard.clear());
+    wire.ends.iter_mut().for_each(|end| end.played.clear());
     wire.run(50);
     for (end, period) in [(0, 20), (1, 16)] {
         let report = wire.ends[end].session.report();
         assert_eq!(report.security.map(|security| security.suite), Some(CryptoSuite::AeadAes256Gcm));
         assert_eq!((report.refused, report.received.counts.lost()), (Refused::default(), 0));
-        assert!(blocks_of_tone(&wire.ends[end].heard, period) >= 49, "end {end}");
+        assert!(blocks_of_tone(&wire.ends[end].played, period) >= 49, "end {end}");
     }
     wire.agree(|params, _| params);
     wire.run(5);
@@ -26,7 +26,7 @@ fn another_key_is_taken_up_and_told() {
     assert_eq!(wire.ends[0].session.report().security, None);
 }
 
-/// One end has a new key with its answer, the other one when it gets that.
+/// One end has a new key with its answer, the other when it receives the answer.
 #[test]
 fn a_change_of_keys_loses_only_what_overtakes_the_answer() {
     let keys = |params: MediaParams, end: usize, round: u8| {
@@ -89,7 +89,7 @@ fn the_previous_key_of_a_peer_that_has_moved_is_given_up_at_once() {
         let remote = if is_elsewhere { address(9, 9000) } else { peer };
         wire.ends[0].session.set_params(now, sdes(plain(remote), SUITE, 21, 22));
         wire.inject(0, peer, &late[0]);
-        // From another place it proves nothing either.
+        // From another address the previous key proves nothing either.
         wire.inject(0, address(66, 6666), &late[1]);
         let report = wire.ends[0].session.report();
         let told = (report.received.counts.received, report.refused.auth_failures, report.refused.strangers);
@@ -106,9 +106,9 @@ fn the_previous_key_of_a_peer_that_has_moved_is_given_up_at_once() {
     }
 }
 
-/// A source that the peer has left does not come back by what was under way.
+/// An SSRC that the peer has replaced must not return because of packets in transit.
 #[test]
-fn a_new_source_under_the_new_key_is_not_left_for_late_packets_of_the_old_one() {
+fn late_packets_of_the_old_source_do_not_replace_the_new_one() {
     let mut wire = Wire::sdes(18, SUITE, PERFECT);
     wire.run(20);
     let (peer, now) = (wire.ends[1].address, wire.now);

@@ -1,4 +1,4 @@
-//! The stream that goes out: sound and keys to packets.
+//! Sending direction: sound and digits to packets.
 
 use super::srtp_state::{SendError, SrtpState};
 use crate::dtmf::{Digit, DigitSender};
@@ -11,15 +11,15 @@ use ringway_sansio::{Entropy, Instant};
 use ringway_sdp::MediaParams;
 use ringway_srtp::SrtpSender;
 
-/// What we send. Source, numbers and stamps go on through holds and new keys, because the peer counts on.
+/// Sent stream. SSRC, sequence numbers and timestamps continue through holds and key changes.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
-    /// When the stamp was the present one.
+    /// Time of the current timestamp.
     stamped_at: Instant,
-    /// Sound begins again, after silence or a hold.
+    /// Sound starts after silence or a hold.
     begins: bool,
     digits: DigitSender,
     packet: Box<[u8]>,
@@ -27,7 +27,7 @@ pub(super) struct Outgoing {
     counts: SentCounts,
 }
 
-/// What was prepared for sending.
+/// Counters of prepared packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentCounts {
     pub(super) packets: u64,
@@ -43,7 +43,8 @@ impl Outgoing {
     pub(super) fn new(digits_max: usize, entropy: &mut Entropy, now: Instant) -> Self {
         Self {
             ssrc: u32::from_be_bytes(entropy.bytes()),
-            // RFC 4568 §6.4: below 2^15, so that a peer that misses the first packets still knows the rollover counter.
+            // RFC 4568 §6.4: below 2^15, so that a peer that misses the first packets still has the right
+            // rollover counter.
             sequence: u16::from_be_bytes(entropy.bytes()) & 0x7fff,
             timestamp: u32::from_be_bytes(entropy.bytes()),
             stamped_at: now,
@@ -55,18 +56,18 @@ impl Outgoing {
         }
     }
 
-    /// Queues a key. False: too many wait.
+    /// Queues a digit; false if the queue is full.
     pub(super) fn push_digit(&mut self, digit: Digit, duration_ticks: u16) -> bool {
         self.digits.push(digit, duration_ticks)
     }
 
-    /// Time passes and nothing is sent.
+    /// Advances the timestamp without a packet.
     pub(super) fn skip(&mut self, now: Instant, ticks: usize) {
         self.advance(now, ticks);
         self.begins = true;
     }
 
-    /// Makes the next packet. `ip_header_bytes`: what IP and UDP add.
+    /// Prepares the next packet. `ip_header_bytes`: length of the IP and UDP headers.
     pub(super) fn prepare(
         &mut self,
         now: Instant,
@@ -95,7 +96,7 @@ impl Outgoing {
                 (self.header(self.begins, params.payload_type, self.timestamp), sound.len())
             }
         };
-        // A key in between is no silence: the sound goes on after it.
+        // A digit is no silence: the sound continues after it.
         self.begins = false;
         if let Some(room) = self.packet.first_chunk_mut::<{ RtpHeader::BYTES }>() {
             *room = header.to_bytes();
@@ -107,7 +108,7 @@ impl Outgoing {
         Ok(self.last_packet())
     }
 
-    /// The packet prepared last.
+    /// Packet that was prepared last.
     pub(super) fn last_packet(&self) -> &[u8] {
         self.packet.get(..self.len).unwrap_or_default()
     }
@@ -120,7 +121,7 @@ impl Outgoing {
         &self.counts
     }
 
-    /// What a sender report says.
+    /// Sender information for a report.
     pub(super) fn info(&self, now: Instant, clock_hz: u32) -> SenderInfo {
         let since = now.since(self.stamped_at).as_micros() * u128::from(clock_hz) / 1_000_000;
         SenderInfo {
@@ -159,7 +160,7 @@ impl Outgoing {
     }
 }
 
-/// The most sound in a packet: 200 ms.
+/// Maximum number of samples in a packet: 200 ms.
 const SAMPLES_MAX: usize = 1600;
 const PACKET_BYTES_MAX: usize = RtpHeader::BYTES + SAMPLES_MAX + SrtpSender::OVERHEAD_BYTES_MAX;
 
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     impl Outgoing {
-        /// As if so many packets had been sent.
+        /// Sets the sequence number.
         pub(in crate::session) fn set_sequence(&mut self, sequence: u16) {
             self.sequence = sequence;
         }

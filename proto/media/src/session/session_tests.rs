@@ -10,10 +10,10 @@ use ringway_sdp::{CryptoSuite, KeyManagement, MasterKey};
 use ringway_zrtp::ZrtpConfig;
 
 pub(super) const SUITE: CryptoSuite = CryptoSuite::AesCm128HmacSha1_80;
-pub(super) const PERFECT: Faults = Faults { lost: 0, doubled: 0, reordered: 0, jitter_ms: 0 };
-pub(super) const BAD: Faults = Faults { lost: 300, doubled: 50, reordered: 300, jitter_ms: 50 };
+pub(super) const PERFECT: Faults = Faults { lost: 0, duplicated: 0, reordered: 0, jitter_ms: 0 };
+pub(super) const BAD: Faults = Faults { lost: 300, duplicated: 50, reordered: 300, jitter_ms: 50 };
 
-/// A sound packet of a stranger.
+/// An audio packet of another sender.
 fn forged(ssrc: u32, sequence: u16) -> Vec<u8> {
     let header =
         RtpHeader { marker: false, payload_type: 8, sequence, timestamp: 160 * u32::from(sequence), ssrc };
@@ -30,7 +30,7 @@ fn digits(events: &[MediaEvent]) -> String {
 }
 
 #[test]
-fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
+fn an_unprotected_call_has_sound_both_ways_and_a_report() {
     let mut wire = Wire::plain(1, PERFECT);
     wire.run(600);
     for (end, period) in [(0, 20), (1, 16)] {
@@ -51,13 +51,13 @@ fn a_plain_call_is_heard_both_ways_and_reports_what_it_is() {
             report.reports_received >= 2 && report.round_trip_ms.is_some_and(|ms| (1.9..2.1).contains(&ms))
         );
         assert_eq!(report.remote.map(|remote| remote.cumulative_lost), Some(0));
-        let blocks = blocks_of_tone(&wire.ends[end].heard, period);
-        assert!(blocks >= 595, "{blocks} blocks of the other's tone");
+        let blocks = blocks_of_tone(&wire.ends[end].played, period);
+        assert!(blocks >= 595, "{blocks} blocks of the peer's tone");
     }
 }
 
 #[test]
-fn a_protected_call_is_no_different_and_says_by_what() {
+fn a_protected_call_has_sound_both_ways_and_reports_its_suite() {
     for suite in CryptoSuite::ALL {
         let mut wire = Wire::sdes(2, suite, PERFECT);
         wire.run(120);
@@ -70,11 +70,11 @@ fn a_protected_call_is_no_different_and_says_by_what() {
             assert!((report.received.kbit_s - kbit_s).abs() < 1e-6, "{}", report.received.kbit_s);
             assert!(matches!(end.events[0], MediaEvent::Secured { sas: None, .. }));
         }
-        assert!(blocks_of_tone(&wire.ends[0].heard, 20) >= 115);
+        assert!(blocks_of_tone(&wire.ends[0].played, 20) >= 115);
     }
 }
 
-/// `RINGWAY_SEED` is the first seed, `RINGWAY_SEEDS` how many.
+/// `RINGWAY_SEED` is the first seed, `RINGWAY_SEEDS` their number.
 pub(super) fn seeds() -> core::ops::Range<u64> {
     let number = |name, default| match std::env::var(name) {
         Ok(text) => text.parse().unwrap(),
@@ -85,7 +85,7 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
 }
 
 #[test]
-fn no_bad_wire_and_no_hold_desynchronises_the_rollover_counter() {
+fn no_bad_network_and_no_hold_desynchronises_the_rollover_counter() {
     for seed in seeds() {
         let mut wire = Wire::sdes(seed, SUITE, BAD);
         let mut rng = Rng::new(&Seed::from_number(seed));
@@ -111,17 +111,17 @@ fn no_bad_wire_and_no_hold_desynchronises_the_rollover_counter() {
             assert_eq!(taken, end.delivered, "seed {seed} end {number}: {report:?}");
             let index = wire.ends[1 - number].session.outgoing.counts().packets;
             assert!(report.received.counts.expected <= index, "seed {seed} end {number}");
-            let tail = &end.heard[end.heard.len() - 10 * 160..];
+            let tail = &end.played[end.played.len() - 10 * 160..];
             assert!(
                 blocks_of_tone(tail, [20, 16][number]) >= 8,
-                "seed {seed} end {number}: silent after all"
+                "seed {seed} end {number}: nothing was received"
             );
         }
     }
 }
 
 #[test]
-fn speech_goes_on_through_a_bad_network_and_the_report_says_how_it_sounds() {
+fn speech_continues_on_a_bad_network_and_the_report_rates_it() {
     let mut wire = Wire::sdes(77, SUITE, BAD);
     wire.run(1500);
     for end in &wire.ends {
@@ -147,14 +147,18 @@ fn hold_and_resume_keep_the_sound_the_source_and_the_context() {
             let direction = if end == held { Direction::RecvOnly } else { Direction::SendOnly };
             MediaParams { direction, ..sdes(params, SUITE, end as u8 + 1, 2 - end as u8) }
         });
-        wire.ends.iter_mut().for_each(|end| end.heard.clear());
+        wire.ends.iter_mut().for_each(|end| end.played.clear());
         wire.run(60);
-        assert_eq!(blocks_of_tone(&wire.ends[1 - held].heard[480..], [20, 16][1 - held]), 0, "round {round}");
+        assert_eq!(
+            blocks_of_tone(&wire.ends[1 - held].played[480..], [20, 16][1 - held]),
+            0,
+            "round {round}"
+        );
         wire.agree(|params, end| sdes(params, SUITE, end as u8 + 1, 2 - end as u8));
-        wire.ends.iter_mut().for_each(|end| end.heard.clear());
+        wire.ends.iter_mut().for_each(|end| end.played.clear());
         wire.run(60);
         for (end, period) in [(0, 20), (1, 16)] {
-            let blocks = blocks_of_tone(&wire.ends[end].heard, period);
+            let blocks = blocks_of_tone(&wire.ends[end].played, period);
             assert!(blocks >= 55, "round {round} end {end}: {blocks}");
         }
     }
@@ -165,12 +169,12 @@ fn hold_and_resume_keep_the_sound_the_source_and_the_context() {
         assert_eq!((report.received.source_changes, report.received.counts.lost()), (0, 0));
         assert_eq!(report.sound.concealed_samples, 0, "{:?}", report.sound);
         let secured = end.events.iter().filter(|event| matches!(event, MediaEvent::Secured { .. })).count();
-        assert_eq!(secured, 1, "the key is the same: it is not told again");
+        assert_eq!(secured, 1, "the same key is not reported again");
     }
 }
 
 #[test]
-fn a_key_that_does_not_fit_protects_nothing_and_nothing_is_sent() {
+fn with_an_invalid_key_nothing_is_sent() {
     let mut session =
         MediaSession::new(SessionConfig::default(), Seed::from_number(1), Instant::from_secs(1));
     let short = MasterKey { key: Vec::from([1; 15]), ..key(SUITE, 1) };
@@ -181,11 +185,11 @@ fn a_key_that_does_not_fit_protects_nothing_and_nothing_is_sent() {
     let mut out = Outbox::new();
     session.on_timeout(Instant::from_secs(60), &mut out);
     session.close(Instant::from_secs(61), &mut out);
-    assert!(out.is_empty(), "no report in the clear either");
+    assert!(out.is_empty(), "no unprotected report either");
 }
 
 #[test]
-fn a_key_that_is_used_up_ends_the_sending_and_says_so() {
+fn the_end_of_a_keys_lifetime_stops_sending_and_is_reported() {
     let mut session =
         MediaSession::new(SessionConfig::default(), Seed::from_number(1), Instant::from_secs(1));
     let few = MasterKey { lifetime_packets: Some(3), ..key(SUITE, 1) };
@@ -198,7 +202,7 @@ fn a_key_that_is_used_up_ends_the_sending_and_says_so() {
 }
 
 #[test]
-fn strangers_are_counted_before_during_and_after_and_never_heard_or_answered() {
+fn other_senders_are_counted_and_never_played_or_answered() {
     for protection in [Protection::None, sdes(plain(address(2, 8000)), SUITE, 1, 2).protection] {
         let configs = [SessionConfig::default(), SessionConfig::default()];
         let mut wire = Wire::with_configs(5, configs, PERFECT);
@@ -216,7 +220,7 @@ fn strangers_are_counted_before_during_and_after_and_never_heard_or_answered() {
         };
         attack(&mut wire);
         let refused = wire.ends[0].session.report().refused;
-        assert_eq!((refused.early, refused.strangers), (100, 0), "nobody is known yet");
+        assert_eq!((refused.early, refused.strangers), (100, 0), "no peer yet");
         wire.agree(|params, end| match protection {
             Protection::None => params,
             Protection::Sdes { .. } | Protection::Zrtp { .. } => {
@@ -235,18 +239,18 @@ fn strangers_are_counted_before_during_and_after_and_never_heard_or_answered() {
         let refused = wire.ends[0].session.report().refused;
         assert_eq!((refused.early, refused.strangers, refused.after_end), (100, 200, 0));
         assert!(!wire.ends[0].events.iter().any(|event| matches!(event, MediaEvent::PeerLeft)));
-        let silent = wire.ends[0].heard.len();
+        let silent = wire.ends[0].played.len();
         wire.run(10);
-        assert!(wire.ends[0].heard[silent..].iter().all(|sample| *sample == 0));
-        // The peer has not heard of the end: what it still sends is its own.
+        assert!(wire.ends[0].played[silent..].iter().all(|sample| *sample == 0));
+        // The peer has not received the BYE yet: what it still sends is counted as its own.
         let refused = wire.ends[0].session.report().refused;
         assert_eq!((refused.early, refused.strangers, refused.after_end), (100, 200, 10));
     }
 }
 
-/// There are phones that send these in any call.
+/// Some phones send these in any call.
 #[test]
-fn what_the_peer_sends_unasked_is_no_strangers() {
+fn unexpected_datagrams_of_the_peer_are_not_counted_as_strangers() {
     let mut wire = Wire::plain(19, PERFECT);
     wire.run(10);
     let peer = wire.ends[1].address;
@@ -260,7 +264,7 @@ fn what_the_peer_sends_unasked_is_no_strangers() {
 }
 
 #[test]
-fn bad_srtp_packets_are_counted_and_end_nothing() {
+fn bad_srtp_packets_are_counted_and_do_not_end_the_call() {
     let mut wire = Wire::sdes(6, SUITE, PERFECT);
     wire.run(20);
     let peer = wire.ends[1].address;
@@ -310,12 +314,12 @@ fn every_truncation_is_counted_and_breaks_nothing() {
     wire.run(50);
     let refused = wire.ends[0].session.report().refused;
     assert!(refused.malformed > 1000 && refused.unknown > 1000, "{refused:?}");
-    let tail = &wire.ends[0].heard[320 * 160..];
+    let tail = &wire.ends[0].played[320 * 160..];
     assert!(blocks_of_tone(tail, 20) >= 25, "{}", blocks_of_tone(tail, 20));
 }
 
 #[test]
-fn keys_arrive_once_each_however_bad_the_wire() {
+fn digits_arrive_once_on_a_bad_network() {
     for seed in 0..20 {
         let mut wire = Wire::sdes(seed, SUITE, Faults { lost: 100, ..BAD });
         wire.run(30);
@@ -331,7 +335,7 @@ fn keys_arrive_once_each_however_bad_the_wire() {
 }
 
 #[test]
-fn a_peer_behind_a_nat_is_latched_onto() {
+fn a_peer_behind_a_nat_is_latched() {
     let mut wire = Wire::plain(8, PERFECT);
     let nat = address(77, 30_000);
     for number in 0..10 {
@@ -345,7 +349,7 @@ fn a_peer_behind_a_nat_is_latched_onto() {
 }
 
 #[test]
-fn a_forged_source_does_not_take_over_and_a_real_change_does() {
+fn a_forged_source_is_ignored_and_a_real_change_is_followed() {
     let mut wire = Wire::plain(9, PERFECT);
     wire.run(50);
     let peer = wire.ends[1].address;
@@ -360,7 +364,7 @@ fn a_forged_source_does_not_take_over_and_a_real_change_does() {
 }
 
 #[test]
-fn a_row_of_ports_is_tried_until_somebody_is_heard() {
+fn consecutive_ports_are_probed_until_a_packet_arrives() {
     let row = PortRow { ports: 4, after: core::time::Duration::from_secs(1) };
     let config = SessionConfig { port_row: row, ..SessionConfig::default() };
     let mut session = MediaSession::new(config, Seed::from_number(1), Instant::from_secs(1));
@@ -390,7 +394,7 @@ fn a_row_of_ports_is_tried_until_somebody_is_heard() {
     assert_eq!(session.report().target, Some(address(9, 4004)));
 }
 
-/// A STUN server's answer to `request`: it came from this port of the seventh host.
+/// A STUN server's response to `request` from this port of the seventh host.
 fn stun_answer(request: &[u8], port: u16) -> Vec<u8> {
     let mut answer = alloc::vec![1, 1, 0, 12];
     answer.extend_from_slice(&request[4..20]);
@@ -401,7 +405,7 @@ fn stun_answer(request: &[u8], port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
+fn a_stun_server_is_queried_at_once_and_until_a_packet_arrives() {
     let server = address(99, 3478);
     let config = SessionConfig { stun_server: Some(server), ..SessionConfig::default() };
     let mut session = MediaSession::new(config, Seed::from_number(1), Instant::from_secs(1));
@@ -418,12 +422,12 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
     session.on_rtp(now, now, address(66, 1), &mut rtp.clone(), &mut Outbox::new());
     assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
     session.on_rtcp(now, now, server, &mut rtp.clone());
-    assert!(session.poll_event().is_none(), "the answer to what the other port deferred");
+    assert!(session.poll_event().is_none(), "a response to the other port's request");
     session.on_rtp(now, now, server, &mut rtp, &mut Outbox::new());
-    let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("not told") };
+    let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("no event") };
     assert_eq!(rtp, address(7, 20_000));
     session.on_rtcp(now, now, server, &mut rtcp);
-    let Some(MediaEvent::StunMapped { rtp, rtcp }) = session.poll_event() else { panic!("not told") };
+    let Some(MediaEvent::StunMapped { rtp, rtcp }) = session.poll_event() else { panic!("no event") };
     assert_eq!((rtp, rtcp), (address(7, 20_000), Some(address(7, 31_000))));
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(32)));
     session.set_params(now, plain(address(9, 4000)));
@@ -432,7 +436,7 @@ fn a_stun_server_is_asked_at_once_and_until_somebody_is_heard() {
 }
 
 #[test]
-fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
+fn zrtp_secures_a_call_and_nothing_is_sent_unencrypted_before() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
         cache: ringway_zrtp::ZidCache::default(),
@@ -465,8 +469,8 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
         let key_management = report.security.map(|security| security.key_management);
         assert_eq!(key_management, Some(KeyManagement::Zrtp));
         assert!(report.refused.auth_failures == 0, "{report:?}");
-        assert!(blocks_of_tone(&wire.ends[end].heard, period) >= 80);
-        // Nothing of the length of a packet in the clear.
+        assert!(blocks_of_tone(&wire.ends[end].played, period) >= 80);
+        // No packet has the length of an unencrypted one.
         assert!(wire.ends[end].sent.iter().all(|bytes| bytes.len() != 172));
         assert!(wire.ends[end].events.iter().any(|event| matches!(event, MediaEvent::Retain(_))));
     }
@@ -476,9 +480,9 @@ fn zrtp_secures_a_call_and_nothing_passes_in_the_clear_before() {
     assert!(matches!(last, Some(MediaEvent::SecurityFailed(SecurityFailure::ZrtpLeft))), "{last:?}");
 }
 
-/// What a stranger sends at a port where ZRTP is waited for: garbage, and the peer's own Hello.
+/// Datagrams of another sender on a port that expects ZRTP: random bytes, and the peer's own Hello.
 #[test]
-fn zrtp_of_a_stranger_is_counted_and_not_answered() {
+fn zrtp_of_another_sender_is_counted_and_not_answered() {
     let settings = |zid: u8| ZrtpSettings {
         config: ZrtpConfig::new([zid; 12]),
         cache: ringway_zrtp::ZidCache::default(),
@@ -503,7 +507,7 @@ fn zrtp_of_a_stranger_is_counted_and_not_answered() {
 }
 
 #[test]
-fn zrtp_without_an_answer_or_without_settings_says_so_and_sends_nothing() {
+fn zrtp_without_an_answer_or_without_settings_is_reported_and_sends_nothing() {
     let protection = || Protection::Zrtp { peer_hello_hash: None };
     let mut wire = Wire::with_configs(11, [SessionConfig::default(), SessionConfig::default()], PERFECT);
     wire.agree(|params, _| MediaParams { protection: protection(), ..params });
@@ -524,7 +528,7 @@ fn zrtp_without_an_answer_or_without_settings_says_so_and_sends_nothing() {
 }
 
 #[test]
-fn reports_share_the_port_where_agreed_and_a_goodbye_is_told() {
+fn reports_are_multiplexed_if_negotiated_and_a_bye_is_reported() {
     for suite in [None, Some(SUITE)] {
         let mut wire = Wire::with_configs(13, [SessionConfig::default(), SessionConfig::default()], PERFECT);
         wire.agree(|params, end| {
@@ -544,7 +548,7 @@ fn reports_share_the_port_where_agreed_and_a_goodbye_is_told() {
 }
 
 #[test]
-fn an_address_of_zeros_is_a_hold() {
+fn an_unspecified_address_is_a_hold() {
     let mut wire = Wire::plain(14, PERFECT);
     wire.run(20);
     let zero = SocketAddr::from(([0, 0, 0, 0], 0));

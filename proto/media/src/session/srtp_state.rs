@@ -9,9 +9,10 @@ use ringway_srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSetting
 /// Protection of a stream.
 #[derive(Debug)]
 pub(super) enum SrtpState {
-    /// No protection was negotiated: RTP in the clear.
+    /// No protection was negotiated: unencrypted RTP.
     None,
-    /// ZRTP is in progress. Nothing is sent, and only packets that authenticate under a key already known are received.
+    /// ZRTP is in progress. Nothing is sent; only packets that authenticate with an already known key are
+    /// received.
     Agreeing { receive: Option<ReceiveContexts> },
     /// Both contexts have their keys.
     Keyed { key_management: KeyManagement, send: SrtpSender, receive: ReceiveContexts },
@@ -31,7 +32,7 @@ pub struct Security {
 /// Result of authentication and decryption of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// In the clear, as negotiated: the sender is not authenticated.
+    /// Unprotected, as negotiated: the sender is not authenticated.
     Plain,
     /// Authenticated under this key of the peer; the packet has this length in bytes.
     Authenticated(usize, KeyGeneration),
@@ -46,15 +47,15 @@ pub(super) enum Opened {
 pub(super) enum SendError {
     /// There are no keys.
     NotReady,
-    /// The key may protect no more.
+    /// The lifetime of the key is over.
     KeyUsedUp,
-    /// No room, or no packet: never with packets of our own.
+    /// The buffer or the packet is invalid; does not occur with our own packets.
     Malformed,
 }
 
 impl SrtpState {
-    /// Keys that signalling carried. A context whose key is the same is kept, and its rollover counters with it: the
-    /// peer, which keeps its own, would understand nothing else (RFC 3711 §3.3.1).
+    /// Sets keys from the SDP. A context with an unchanged key is kept with its rollover counters, because
+    /// the peer keeps its own (RFC 3711 §3.3.1).
     pub(super) fn set_sdes(
         &mut self,
         now: Instant,
@@ -86,7 +87,7 @@ impl SrtpState {
         }
     }
 
-    /// The peer may send under this key, and we may not send yet.
+    /// Sets the peer's key before ours: receiving is possible, sending is not.
     pub(super) fn set_receive(
         &mut self,
         suite: CryptoSuite,
@@ -97,7 +98,7 @@ impl SrtpState {
         Ok(())
     }
 
-    /// Keys that both ends agreed on. Packets that came meanwhile stay known.
+    /// Sets the keys of both directions. A receiving context that already has its key is kept.
     pub(super) fn set_agreed(
         &mut self,
         suite: CryptoSuite,
@@ -116,7 +117,7 @@ impl SrtpState {
         Ok(())
     }
 
-    /// Protects the RTP packet in the first `len` bytes; returns how long it is then.
+    /// Protects the RTP packet in the first `len` bytes; returns its new length.
     pub(super) fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, SendError> {
         match self {
             Self::None => Ok(len),
@@ -125,7 +126,7 @@ impl SrtpState {
         }
     }
 
-    /// Protects the RTCP packet in the first `len` bytes; returns how long it is then.
+    /// Protects the RTCP packet in the first `len` bytes; returns its new length.
     pub(super) fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize, SendError> {
         match self {
             Self::None => Ok(len),
@@ -134,31 +135,31 @@ impl SrtpState {
         }
     }
 
-    /// Opens an RTP packet in place.
+    /// Authenticates and decrypts an RTP packet in place.
     pub(super) fn open_rtp(&mut self, now: Instant, packet: &mut [u8]) -> Opened {
         self.open(now, |receive| receive.unprotect_rtp(packet))
     }
 
-    /// Opens an RTCP packet in place.
+    /// Authenticates and decrypts an RTCP packet in place.
     pub(super) fn open_rtcp(&mut self, now: Instant, packet: &mut [u8]) -> Opened {
         self.open(now, |receive| receive.unprotect_rtcp(packet))
     }
 
-    /// Gives the peer's previous key up when its time has come.
+    /// Discards the peer's previous key when its time is over.
     pub(super) fn on_time(&mut self, now: Instant) {
         if let Some(receive) = self.receiving() {
             receive.on_time(now);
         }
     }
 
-    /// Gives the peer's previous key up at once.
+    /// Discards the peer's previous key.
     pub(super) fn forget_previous(&mut self) {
         if let Some(receive) = self.receiving() {
             receive.forget_previous();
         }
     }
 
-    /// Until when the peer's previous key is taken.
+    /// Time at which the peer's previous key is discarded.
     pub(super) fn previous_until(&self) -> Option<Instant> {
         match self {
             Self::Keyed { receive, .. } | Self::Agreeing { receive: Some(receive) } => {
@@ -168,12 +169,12 @@ impl SrtpState {
         }
     }
 
-    /// True when our sound may go out.
+    /// True if audio may be sent.
     pub(super) const fn may_send(&self) -> bool {
         matches!(self, Self::None | Self::Keyed { .. })
     }
 
-    /// The protection in force.
+    /// Protection in force.
     pub(super) fn security(&self) -> Option<Security> {
         match self {
             Self::Keyed { key_management, send, .. } => {
@@ -214,7 +215,7 @@ pub(super) enum KeyChange {
     Changed,
 }
 
-/// Puts other keys in the place of those that are no longer the same.
+/// Replaces the keys that have changed.
 fn rekey(
     now: Instant,
     suite: CryptoSuite,
@@ -223,7 +224,7 @@ fn rekey(
     (send, receive): (&mut SrtpSender, &mut ReceiveContexts),
 ) -> Result<(), KeyError> {
     if !send.is_keyed_by(suite, send_key) {
-        // RFC 4568 §7.1.4: a new key is a new context, whose rollover counter is 0.
+        // RFC 4568 §7.1.4: a new key has a new context with a rollover counter of 0.
         *send = SrtpSender::with_settings(suite, send_key, settings)?;
     }
     receive.rekey(now, suite, receive_key)

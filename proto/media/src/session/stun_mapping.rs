@@ -1,4 +1,5 @@
-//! Public addresses of our two ports by STUN: a client for each, since a NAT maps each port separately (RFC 3605 §1).
+//! Mapped addresses of our two ports by STUN, with a client for each, since a NAT maps each port separately
+//! (RFC 3605 §1).
 
 use super::event::MediaEvent;
 use super::{Deferred, RTCP_PORT, RTP_PORT};
@@ -12,7 +13,7 @@ pub(super) struct StunMapping {
 }
 
 impl StunMapping {
-    /// Asks `server` from `now` on. The seeds are the clients', RTP's first.
+    /// Creates the clients; they send requests to `server` from `now` on. The first seed is for RTP.
     pub(super) fn new(server: SocketAddr, seeds: [Seed; 2], now: Instant) -> Self {
         let server = Flow::canonical(server);
         let [rtp, rtcp] =
@@ -20,7 +21,7 @@ impl StunMapping {
         Self { rtp, rtcp }
     }
 
-    /// Asks no more.
+    /// Stops both clients.
     pub(super) fn stop(&mut self) {
         for deferred in [&mut self.rtp, &mut self.rtcp] {
             deferred.start_at = None;
@@ -28,7 +29,7 @@ impl StunMapping {
         }
     }
 
-    /// Takes a datagram of one of the ports.
+    /// Handles a datagram on one of the ports.
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
@@ -38,10 +39,10 @@ impl StunMapping {
     ) -> Option<MediaEvent> {
         let deferred = if port == RTCP_PORT { &mut self.rtcp } else { &mut self.rtp };
         let event = deferred.machine.on_datagram(now, from, datagram)?;
-        self.told(port, event)
+        self.session_event(port, event)
     }
 
-    /// Sends what is due.
+    /// Sends the requests that are due.
     pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Outbox) -> Option<MediaEvent> {
         let mut failed = None;
         for (port, deferred) in [(RTP_PORT, &mut self.rtp), (RTCP_PORT, &mut self.rtcp)] {
@@ -54,7 +55,7 @@ impl StunMapping {
                 failed = failed.or(Some((port, event)));
             }
         }
-        failed.and_then(|(port, event)| self.told(port, event))
+        failed.and_then(|(port, event)| self.session_event(port, event))
     }
 
     pub(super) fn next_deadline(&self) -> Option<Deadline> {
@@ -65,18 +66,18 @@ impl StunMapping {
         [due(&self.rtp), due(&self.rtcp)].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
-    /// How our RTP port looked when last deferred.
+    /// Mapped address of the RTP port in the last response.
     pub(super) const fn mapped(&self) -> Option<SocketAddr> {
         self.rtp.machine.mapped()
     }
 
-    /// Whom we ask.
+    /// Address of the STUN server.
     pub(super) const fn server(&self) -> SocketAddr {
         self.rtp.machine.server()
     }
 
-    /// Without RTCP there is a call, without RTP there is none: nothing is told of RTCP alone.
-    fn told(&self, port: ListenerId, event: StunEvent) -> Option<MediaEvent> {
+    /// Event of the session: there is none without a mapping of the RTP port, which a call needs.
+    fn session_event(&self, port: ListenerId, event: StunEvent) -> Option<MediaEvent> {
         match event {
             StunEvent::Mapped(_) => {
                 let rtcp = self.rtcp.machine.mapped();

@@ -1,4 +1,4 @@
-//! What time does to a stream: reports, keep-alives, repeated messages; and the end.
+//! Timers of the session: reports, keep-alives, retransmissions; and its end.
 
 use super::control::ReportBuffer;
 use super::event::{MediaEvent, Sas, SecurityFailure};
@@ -15,14 +15,14 @@ use ringway_srtp::SrtpSender;
 use ringway_zrtp::{Secured, Zrtp, ZrtpEvent};
 
 impl MediaSession {
-    /// Does what is due at `now`. Calling it early does no harm.
+    /// Performs the actions that are due at `now`; calling it early is harmless.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outbox) {
         if self.is_closed {
             return;
         }
         self.srtp.on_time(now);
         if let Some(event) = self.stun.as_mut().and_then(|stun| stun.on_timeout(now, out)) {
-            self.tell(event);
+            self.emit(event);
         }
         self.on_zrtp_time(now, out);
         if self.control.due().is_some_and(|due| due <= now) {
@@ -36,7 +36,7 @@ impl MediaSession {
         }
     }
 
-    /// Ends the stream: says goodbye to the peer (RFC 3550 §6.6), and hears nothing that comes after it.
+    /// Ends the stream: sends an RTCP BYE (RFC 3550 §6.6) and discards what arrives later.
     pub fn close(&mut self, now: Instant, out: &mut Outbox) {
         if self.params.is_some() && !self.is_closed {
             self.send_report(now, ReportKind::Bye, out);
@@ -49,7 +49,7 @@ impl MediaSession {
         }
     }
 
-    /// When [`MediaSession::on_timeout`] is wanted next. `None`: not before the next call of another function.
+    /// Time of the next call of [`MediaSession::on_timeout`]; `None` if no timer is running.
     pub fn next_deadline(&self) -> Option<Deadline> {
         if self.is_closed {
             return None;
@@ -59,15 +59,15 @@ impl MediaSession {
             self.stun.as_ref().and_then(StunMapping::next_deadline),
             self.zrtp_deadline(),
             named(self.control.due(), "RTCP report"),
-            named(self.port_probe.due(), "nobody heard: another port"),
-            named(self.srtp.previous_until(), "the peer's previous key is given up"),
+            named(self.port_probe.due(), "no packet received: probe the next port"),
+            named(self.srtp.previous_until(), "the peer's previous key expires"),
         ]
         .into_iter()
         .flatten()
         .min_by_key(|deadline| deadline.at)
     }
 
-    /// Only while there is an agreement and an address, or nobody would do what is due.
+    /// Only with an agreement and a destination, or the deadline would never be served.
     fn zrtp_deadline(&self) -> Option<Deadline> {
         let zrtp =
             self.zrtp.as_ref().filter(|_| self.zrtp_hash().is_some() && self.zrtp_target().is_some())?;
@@ -88,7 +88,7 @@ impl MediaSession {
         self.follow_zrtp();
     }
 
-    /// RFC 6189 §4.6: a packet that authenticates says that the peer has the keys.
+    /// RFC 6189 §4.6: an authenticated packet shows that the peer has the keys.
     pub(super) fn on_first_authenticated(&mut self, now: Instant) {
         if let Some(zrtp) = &mut self.zrtp {
             zrtp.machine.on_authenticated_srtp(now);
@@ -96,7 +96,7 @@ impl MediaSession {
         self.follow_zrtp();
     }
 
-    /// Does what the key agreement tells.
+    /// Handles the events of the ZRTP agreement.
     pub(super) fn follow_zrtp(&mut self) {
         while let Some(event) = self.zrtp.as_mut().and_then(|zrtp| zrtp.machine.poll_event()) {
             match event {
@@ -106,11 +106,11 @@ impl MediaSession {
                     }
                 }
                 ZrtpEvent::Secured(secured) => self.on_zrtp_secured(secured),
-                ZrtpEvent::Retain(retained) => self.tell(MediaEvent::Retain(retained)),
-                ZrtpEvent::Forget(zid) => self.tell(MediaEvent::Forget(zid)),
-                ZrtpEvent::PeerNotZrtp => self.tell(MediaEvent::PeerNotZrtp),
+                ZrtpEvent::Retain(retained) => self.emit(MediaEvent::Retain(retained)),
+                ZrtpEvent::Forget(zid) => self.emit(MediaEvent::Forget(zid)),
+                ZrtpEvent::PeerNotZrtp => self.emit(MediaEvent::PeerNotZrtp),
                 ZrtpEvent::Failed(failure) => self.fail(SecurityFailure::Zrtp(failure)),
-                // Refused as it should be; nothing changed.
+                // Refused, as required; nothing changed.
                 ZrtpEvent::GoClearRefused => {}
             }
         }
@@ -122,7 +122,7 @@ impl MediaSession {
             return self.fail(SecurityFailure::Key(error));
         }
         let secured = *secured;
-        self.tell(MediaEvent::Secured {
+        self.emit(MediaEvent::Secured {
             suite: secured.suite,
             sas: Some(Sas {
                 text: secured.sas,
@@ -137,10 +137,10 @@ impl MediaSession {
 
     fn fail(&mut self, failure: SecurityFailure) {
         self.srtp = SrtpState::Failed;
-        self.tell(MediaEvent::SecurityFailed(failure));
+        self.emit(MediaEvent::SecurityFailed(failure));
     }
 
-    /// Sends a report if there is somebody to send it to and a way to protect it; plans the next in any case.
+    /// Sends a report if there is a destination and it can be protected; schedules the next in any case.
     fn send_report(&mut self, now: Instant, kind: ReportKind, out: &mut Outbox) {
         let Some(params) = &self.params else { return };
         let mut room: ReportBuffer = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
@@ -155,8 +155,8 @@ impl MediaSession {
         }
     }
 
-    /// Where reports go: to the port the peer's come from; else, when its sound comes from elsewhere than signalled,
-    /// to the port above that (RFC 3550 §11); else to the signalled one.
+    /// Destination of reports: the source of the peer's reports; else, if its RTP comes from elsewhere than
+    /// signalled, the port above that (RFC 3550 §11); else the signalled one.
     fn control_target(&self) -> Option<SocketAddr> {
         let params = self.params.as_ref()?;
         let latch = self.latch.as_ref()?;
@@ -171,7 +171,7 @@ impl MediaSession {
         Some(target).filter(|target| is_reachable(*target))
     }
 
-    /// What signalling announced of the peer's Hello, if ZRTP was agreed on.
+    /// Hash of the peer's Hello from its SDP, if ZRTP was negotiated.
     fn zrtp_hash(&self) -> Option<Option<[u8; 32]>> {
         match &self.params.as_ref()?.protection {
             Protection::Zrtp { peer_hello_hash } => Some(*peer_hello_hash),

@@ -1,4 +1,4 @@
-//! Two sessions, a wire between them that loses, doubles and reorders, and a clock that only tests move.
+//! Two sessions, a link between them that loses, duplicates and reorders packets, and a virtual clock.
 
 use super::*;
 use alloc::vec::Vec;
@@ -6,11 +6,11 @@ use core::time::Duration;
 use ringway_sansio::Outbox;
 use ringway_sdp::{Codec, CryptoSuite, MasterKey};
 
-/// What a wire does to datagrams, in parts of a thousand.
+/// Faults of the link, in thousandths.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) lost: u32,
-    pub(super) doubled: u32,
+    pub(super) duplicated: u32,
     pub(super) reordered: u32,
     pub(super) jitter_ms: u64,
 }
@@ -19,16 +19,16 @@ pub(super) struct Faults {
 pub(super) struct End {
     pub(super) session: MediaSession,
     pub(super) address: SocketAddr,
-    /// All that was heard.
-    pub(super) heard: Vec<i16>,
+    /// All samples that were played.
+    pub(super) played: Vec<i16>,
     pub(super) events: Vec<MediaEvent>,
     /// Datagrams that this end sent.
     pub(super) sent: Vec<Vec<u8>>,
-    /// Datagrams that reached it, doubles included.
+    /// Datagrams that reached it, including duplicates.
     pub(super) delivered: u64,
 }
 
-/// A datagram on its way.
+/// A datagram in transit.
 struct Flight {
     due: Instant,
     to: usize,
@@ -36,7 +36,7 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// Both ends and what is between them.
+/// Both ends and the link between them.
 pub(super) struct Wire {
     pub(super) ends: [End; 2],
     pub(super) now: Instant,
@@ -75,14 +75,14 @@ pub(super) fn key(suite: CryptoSuite, number: u8) -> MasterKey {
     }
 }
 
-/// The same stream protected by SDES; `sends`: the number of this end's key.
+/// The same stream protected by SDES; `sends` and `receives` are the numbers of the keys.
 pub(super) fn sdes(params: MediaParams, suite: CryptoSuite, sends: u8, receives: u8) -> MediaParams {
     let protection = Protection::Sdes { suite, send: key(suite, sends), receive: key(suite, receives) };
     MediaParams { protection, ..params }
 }
 
 impl Wire {
-    /// Two ends without parameters.
+    /// Creates two ends without parameters.
     pub(super) fn with_configs(seed: u64, configs: [SessionConfig; 2], faults: Faults) -> Self {
         let now = Instant::from_secs(1_700_000_000);
         let seed = Seed::from_number(seed);
@@ -92,7 +92,7 @@ impl Wire {
             End {
                 session: MediaSession::new(config, seed.part(number), now),
                 address: address(number as u8, 4000 * number as u16),
-                heard: Vec::new(),
+                played: Vec::new(),
                 events: Vec::new(),
                 sent: Vec::new(),
                 delivered: 0,
@@ -101,21 +101,21 @@ impl Wire {
         Self { ends, now, faults, rng: Rng::new(&seed.part(9)), flights: Vec::new(), tone: 0 }
     }
 
-    /// Two ends in a call without protection.
+    /// Creates two ends in an unprotected call.
     pub(super) fn plain(seed: u64, faults: Faults) -> Self {
         let mut wire = Self::with_configs(seed, [SessionConfig::default(), SessionConfig::default()], faults);
         wire.agree(|params, _| params);
         wire
     }
 
-    /// Two ends in a call protected by SDES.
+    /// Creates two ends in a call protected by SDES.
     pub(super) fn sdes(seed: u64, suite: CryptoSuite, faults: Faults) -> Self {
         let mut wire = Self::with_configs(seed, [SessionConfig::default(), SessionConfig::default()], faults);
         wire.agree(|params, end| sdes(params, suite, end as u8 + 1, 2 - end as u8));
         wire
     }
 
-    /// Gives both ends their parameters, changed by `change`.
+    /// Sets the parameters of both ends, modified by `change`.
     pub(super) fn agree(&mut self, change: impl Fn(MediaParams, usize) -> MediaParams) {
         for end in 0..2 {
             let params = change(plain(self.ends[1 - end].address), end);
@@ -124,7 +124,7 @@ impl Wire {
         }
     }
 
-    /// Lets this many packet times pass. Each end plays a tone of its own: 500 Hz and 400 Hz.
+    /// Runs for this many packet times. Each end plays its own tone: 500 Hz and 400 Hz.
     pub(super) fn run(&mut self, packets: usize) {
         for _ in 0..packets {
             for end in 0..2 {
@@ -140,12 +140,12 @@ impl Wire {
             for end in &mut self.ends {
                 let mut block = [0; 160];
                 end.session.playout(until, &mut block);
-                end.heard.extend_from_slice(&block);
+                end.played.extend_from_slice(&block);
             }
         }
     }
 
-    /// Hands a datagram to an end as if it had come from `from`.
+    /// Delivers a datagram to an end with the source address `from`.
     pub(super) fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) -> Outbox {
         let mut out = Outbox::new();
         let mut bytes = bytes.to_vec();
@@ -154,7 +154,7 @@ impl Wire {
         out
     }
 
-    /// Ends the call of one end.
+    /// Ends the call at one end.
     pub(super) fn close(&mut self, end: usize) {
         let mut out = Outbox::new();
         self.ends[end].session.close(self.now, &mut out);
@@ -211,7 +211,7 @@ impl Wire {
         if to != SocketAddr::new(peer.ip(), port) || self.rng.chance(self.faults.lost) {
             return;
         }
-        let copies = if self.rng.chance(self.faults.doubled) { 2 } else { 1 };
+        let copies = if self.rng.chance(self.faults.duplicated) { 2 } else { 1 };
         for _ in 0..copies {
             let mut delay_us = 1000 + self.rng.below(1 + 1000 * self.faults.jitter_ms);
             if self.rng.chance(self.faults.reordered) {
@@ -230,14 +230,14 @@ impl Wire {
     }
 }
 
-/// 20 ms of a triangle of this period.
+/// 20 ms of a triangle wave of this period.
 fn tone(period: usize, from: usize) -> Vec<i16> {
     (from..from + 160)
         .map(|at| ((at % period) as i16 - period as i16 / 2) * (16_000 / period as i16))
         .collect()
 }
 
-/// How many of a sound's blocks of 20 ms are a tone of this period, and not silence or the other one.
+/// Number of 20 ms blocks that contain a tone of this period.
 pub(super) fn blocks_of_tone(sound: &[i16], period: usize) -> usize {
     let is_tone = |block: &[i16]| {
         let energy: i64 = block.iter().map(|sample| i64::from(*sample).pow(2)).sum();

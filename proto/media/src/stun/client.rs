@@ -1,4 +1,4 @@
-//! Asks a STUN server how our port looks from outside, and asks again so that the NAT keeps the way open.
+//! STUN client: determines the mapped address of our port, and keeps the NAT mapping open.
 //!
 //! ```text
 //! idle ── start ──► asking ── answer ──► resting ── 30 s ──► asking …
@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Deadline, Entropy, Instant, Seed};
 
-/// The client of one server from one port.
+/// Client of one server from one local port.
 #[derive(Clone)]
 pub struct StunClient {
     server: SocketAddr,
@@ -22,23 +22,23 @@ pub struct StunClient {
     counts: StunCounts,
 }
 
-/// What happened to the mapping.
+/// Event of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StunEvent {
-    /// How our port looks from outside: for the first time, or changed since the last.
+    /// Mapped address of our port: initially, or after a change.
     Mapped(SocketAddr),
-    /// A transaction came to nothing; the next one begins 30 s later.
+    /// A transaction failed; the next one starts 30 s later.
     Failed(StunFailure),
 }
 
-/// Why a transaction came to nothing.
+/// Reason why a transaction failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StunFailure {
-    /// No answer within 39.5 s (RFC 8489 §6.2.1).
+    /// No response within 39.5 s (RFC 8489 §6.2.1).
     Timeout,
-    /// The server refused, with this code (300-699).
+    /// Error response with this code (300 to 699).
     Refused(u16),
-    /// The answer asks for something that we do not know, or holds no address (RFC 8489 §6.3.3, §6.3.4).
+    /// The response has an unknown required attribute or no address (RFC 8489 §6.3.3, §6.3.4).
     Unusable,
 }
 
@@ -49,17 +49,19 @@ impl fmt::Display for StunFailure {
                 f.write_str("the STUN server does not answer: check its address, or use another")
             }
             Self::Refused(code) => write!(f, "the STUN server refused with {code}: use another"),
-            Self::Unusable => f.write_str("the STUN server's answer holds no usable address: use another"),
+            Self::Unusable => {
+                f.write_str("the response of the STUN server has no usable address: use another")
+            }
         }
     }
 }
 
-/// What came and was not taken for an answer.
+/// Numbers of datagrams that were ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StunCounts {
-    /// Datagrams that are no STUN message or whose fingerprint is wrong.
+    /// Not a STUN message, or with a wrong fingerprint.
     pub malformed: u64,
-    /// From another address, with another transaction, or no answer to anything.
+    /// From another address, with another transaction ID, or not a response.
     pub strangers: u64,
 }
 
@@ -71,7 +73,7 @@ enum State {
 }
 
 impl StunClient {
-    /// A client that does nothing yet. `seed` must be unpredictable: the transactions are made from it.
+    /// Creates an idle client. `seed` must be unpredictable: the transaction IDs are generated from it.
     pub fn new(server: SocketAddr, seed: &Seed) -> Self {
         Self {
             server,
@@ -82,7 +84,7 @@ impl StunClient {
         }
     }
 
-    /// Sends the first request; what goes to `out` is for the server's address.
+    /// Sends the first request; what is passed to `out` must be sent to the server's address.
     pub fn start(&mut self, now: Instant, out: &mut dyn FnMut(&[u8])) {
         let id = TransactionId(self.entropy.bytes());
         let request = MessageWriter::new(Class::Request, METHOD_BINDING, id).finish_with_fingerprint();
@@ -95,8 +97,8 @@ impl StunClient {
         self.state = State::Idle;
     }
 
-    /// Takes a datagram that [`is_stun`](super::is_stun) sorted out. Only an answer to the request under way, from the
-    /// server's address, does anything.
+    /// Handles a datagram for which [`is_stun`](super::is_stun) is true. Only a response to the current
+    /// request from the server's address has an effect.
     pub fn on_datagram(&mut self, now: Instant, source: SocketAddr, bytes: &[u8]) -> Option<StunEvent> {
         let Ok(message) = Message::parse(bytes) else {
             self.counts.malformed += 1;
@@ -119,7 +121,7 @@ impl StunClient {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the request that is due.
     pub fn on_timeout(&mut self, now: Instant, out: &mut dyn FnMut(&[u8])) -> Option<StunEvent> {
         match &mut self.state {
             State::Idle => None,
@@ -142,7 +144,7 @@ impl StunClient {
         }
     }
 
-    /// When to call [`on_timeout`](Self::on_timeout).
+    /// Time of the next call of [`on_timeout`](Self::on_timeout).
     pub fn next_deadline(&self) -> Option<Deadline> {
         match &self.state {
             State::Idle => None,
@@ -151,17 +153,17 @@ impl StunClient {
         }
     }
 
-    /// How our port looked from outside when last asked.
+    /// Mapped address in the last response.
     pub const fn mapped(&self) -> Option<SocketAddr> {
         self.mapped
     }
 
-    /// Whom we ask.
+    /// Address of the server.
     pub const fn server(&self) -> SocketAddr {
         self.server
     }
 
-    /// What was refused.
+    /// Numbers of datagrams that were ignored.
     pub const fn counts(&self) -> StunCounts {
         self.counts
     }
@@ -187,11 +189,11 @@ fn mapping(message: &Message<'_>) -> Result<SocketAddr, StunFailure> {
     address.or_else(|| if has_xor { None } else { message.mapped_address() }).ok_or(StunFailure::Unusable)
 }
 
-/// RFC 8489 §6.2.1: the first interval, doubled after every request.
+/// Initial retransmission timeout, which doubles with every request (RFC 8489 §6.2.1).
 const RTO: Duration = Duration::from_millis(500);
 /// Rc of RFC 8489 §6.2.1.
 const REQUESTS_MAX: u32 = 7;
 /// Rm of RFC 8489 §6.2.1, in units of the first interval.
 const LAST_WAIT: u32 = 16;
-/// NATs close a way after 30 s to some minutes without packets (RFC 4787 §4.3).
+/// Keep-alive interval: NATs remove a mapping after 30 s to some minutes without packets (RFC 4787 §4.3).
 const KEEP_ALIVE: Duration = Duration::from_secs(30);

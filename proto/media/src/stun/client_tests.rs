@@ -9,7 +9,7 @@ use ringway_sansio::{Instant, Seed};
 struct Story {
     client: StunClient,
     now: Instant,
-    /// Milliseconds since the start, and what was sent then.
+    /// Time in milliseconds since the start, and the datagram sent.
     sent: Vec<(u64, Vec<u8>)>,
 }
 
@@ -25,7 +25,7 @@ impl Story {
         story
     }
 
-    /// Lets time pass to the next deadline.
+    /// Advances the clock to the next deadline.
     fn step(&mut self) -> Option<StunEvent> {
         self.now = self.client.next_deadline().unwrap().at;
         let at = self.now.since(Instant::from_secs(1000)).as_millis() as u64;
@@ -37,7 +37,7 @@ impl Story {
         MessageWriter::new(Class::Success, METHOD_BINDING, request.id())
     }
 
-    fn hear(&mut self, source: &str, bytes: &[u8]) -> Option<StunEvent> {
+    fn receive(&mut self, source: &str, bytes: &[u8]) -> Option<StunEvent> {
         self.client.on_datagram(self.now, source.parse().unwrap(), bytes)
     }
 }
@@ -49,7 +49,7 @@ fn outside(port: u16) -> SocketAddr {
 }
 
 #[test]
-fn a_request_is_repeated_on_the_schedule_of_rfc_8489_and_given_up() {
+fn a_request_is_retransmitted_on_the_schedule_of_rfc_8489_and_times_out() {
     let mut story = Story::new();
     let event = loop {
         if let Some(event) = story.step() {
@@ -62,56 +62,56 @@ fn a_request_is_repeated_on_the_schedule_of_rfc_8489_and_given_up() {
     assert!(story.sent.iter().all(|sent| sent.1 == story.sent[0].1), "a retransmission is the same request");
     assert_eq!(story.now.since(Instant::from_secs(1000)), Duration::from_millis(39_500));
     assert_eq!(story.step(), None);
-    assert_ne!(story.sent.last().unwrap().1, story.sent[0].1, "a new try is a new transaction");
+    assert_ne!(story.sent.last().unwrap().1, story.sent[0].1, "a new attempt is a new transaction");
 }
 
 #[test]
-fn the_mapping_is_told_once_and_when_it_changes() {
+fn the_mapping_is_reported_once_and_after_a_change() {
     let mut story = Story::new();
     let answer = story.answer().xor_mapped_address(outside(4000)).finish_with_fingerprint();
-    assert_eq!(story.hear(SERVER, &answer), Some(StunEvent::Mapped(outside(4000))));
-    assert_eq!(story.hear(SERVER, &answer), None, "a second copy answers nothing");
+    assert_eq!(story.receive(SERVER, &answer), Some(StunEvent::Mapped(outside(4000))));
+    assert_eq!(story.receive(SERVER, &answer), None, "a duplicate has no effect");
     assert_eq!(story.client.counts().strangers, 1);
     assert_eq!(story.client.next_deadline().unwrap().at, story.now + Duration::from_secs(30));
 
     story.step();
     let answer = story.answer().xor_mapped_address(outside(4000)).finish();
-    assert_eq!(story.hear(SERVER, &answer), None);
+    assert_eq!(story.receive(SERVER, &answer), None);
 
     story.step();
     let answer = story.answer().xor_mapped_address(outside(4001)).finish();
-    assert_eq!(story.hear(SERVER, &answer), Some(StunEvent::Mapped(outside(4001))));
+    assert_eq!(story.receive(SERVER, &answer), Some(StunEvent::Mapped(outside(4001))));
     assert_eq!(story.client.mapped(), Some(outside(4001)));
     story.client.stop();
     assert_eq!(story.client.next_deadline(), None);
 }
 
 #[test]
-fn nobody_but_the_server_answers() {
+fn only_responses_of_the_server_are_accepted() {
     let mut story = Story::new();
     let answer = story.answer().xor_mapped_address(outside(6666)).finish();
-    assert_eq!(story.hear("198.51.100.2:3478", &answer), None);
-    assert_eq!(story.hear("198.51.100.1:3479", &answer), None);
+    assert_eq!(story.receive("198.51.100.2:3478", &answer), None);
+    assert_eq!(story.receive("198.51.100.1:3479", &answer), None);
     let guessed = MessageWriter::new(Class::Success, METHOD_BINDING, TransactionId([0; 12]))
         .xor_mapped_address(outside(6666))
         .finish();
-    assert_eq!(story.hear(SERVER, &guessed), None);
+    assert_eq!(story.receive(SERVER, &guessed), None);
     let request = story.sent[0].1.clone();
-    assert_eq!(story.hear(SERVER, &request), None, "our own request come back is no answer");
-    assert_eq!(story.hear(SERVER, b"junk"), None);
+    assert_eq!(story.receive(SERVER, &request), None, "our own request is no response");
+    assert_eq!(story.receive(SERVER, b"junk"), None);
     assert_eq!(story.client.counts(), StunCounts { malformed: 1, strangers: 4 });
     assert_eq!(story.client.mapped(), None);
-    assert_eq!(story.hear(SERVER, &answer), Some(StunEvent::Mapped(outside(6666))));
+    assert_eq!(story.receive(SERVER, &answer), Some(StunEvent::Mapped(outside(6666))));
 }
 
 #[test]
-fn a_refusal_and_an_unusable_answer_end_the_transaction() {
+fn an_error_and_an_unusable_response_end_the_transaction() {
     let refused = |writer: MessageWriter| {
         let mut story = Story::new();
         let id = Message::parse(&story.answer().finish()).unwrap().id();
         let mut bytes = writer.finish();
         bytes[8..20].copy_from_slice(&id.0);
-        let event = story.hear(SERVER, &bytes);
+        let event = story.receive(SERVER, &bytes);
         assert_eq!(story.client.next_deadline().unwrap().reason, "STUN keep-alive");
         event
     };
@@ -131,16 +131,16 @@ fn a_refusal_and_an_unusable_answer_end_the_transaction() {
 }
 
 #[test]
-fn an_answer_with_an_attribute_that_must_be_known_fails() {
+fn a_response_with_an_unknown_required_attribute_fails() {
     let mut story = Story::new();
     let mut answer = story.answer().xor_mapped_address(outside(1)).finish();
     answer.extend_from_slice(&[0x0f, 0xff, 0, 0]);
     answer[3] += 4;
-    assert_eq!(story.hear(SERVER, &answer), Some(StunEvent::Failed(StunFailure::Unusable)));
+    assert_eq!(story.receive(SERVER, &answer), Some(StunEvent::Failed(StunFailure::Unusable)));
 }
 
 #[test]
-fn transactions_are_unlike_each_other() {
+fn transaction_ids_differ() {
     let first = Story::new().sent[0].1.clone();
     let mut other = StunClient::new(SERVER.parse().unwrap(), &Seed::from_number(4));
     let mut sent = Vec::new();

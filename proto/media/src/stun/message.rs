@@ -1,4 +1,4 @@
-//! A STUN message as it came: a checked view of bytes.
+//! STUN messages: validated view of a datagram.
 
 use super::{
     CRC32, FAMILY_IPV4, FAMILY_IPV6, FINGERPRINT_XOR, HEADER_BYTES, MAGIC_COOKIE, METHOD_BINDING, attribute,
@@ -8,38 +8,38 @@ use core::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
-/// True when a datagram at a media port is meant for STUN and not for RTP or ZRTP (RFC 7983 §7 and the magic cookie).
+/// True if a datagram on a media port is STUN, and not RTP or ZRTP (RFC 7983 §7 and the magic cookie).
 pub fn is_stun(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|&first| first < 4) && datagram.get(4..8) == Some(&MAGIC_COOKIE)
 }
 
-/// What ties an answer to its request: 96 bits that nobody can guess (RFC 8489 §5).
+/// Transaction ID: 96 random bits that match a response to its request (RFC 8489 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionId(pub [u8; 12]);
 
-/// What a message is for (RFC 8489 §5).
+/// Message class (RFC 8489 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Wants an answer.
+    /// Request: expects a response.
     Request,
-    /// Wants none.
+    /// Indication: expects no response.
     Indication,
-    /// The answer that was hoped for.
+    /// Success response.
     Success,
-    /// The other one.
+    /// Error response.
     Error,
 }
 
-/// Why bytes are no STUN message.
+/// Reason why a datagram is not a valid STUN message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StunError {
-    /// Shorter than a header, the first two bits are not zero, or another magic cookie.
+    /// Shorter than a header, the first two bits are not zero, or no magic cookie.
     NotStun,
-    /// The length field is no multiple of four or not what is there.
+    /// The length field is not a multiple of four, or not the length of the datagram.
     Length,
-    /// An attribute reaches past the end, or stands behind FINGERPRINT.
+    /// An attribute exceeds the message, or follows FINGERPRINT.
     Attribute,
-    /// FINGERPRINT is there and does not fit.
+    /// The value of FINGERPRINT is wrong.
     Fingerprint,
 }
 
@@ -48,24 +48,24 @@ impl fmt::Display for StunError {
         f.write_str(match self {
             Self::NotStun => "not a STUN message",
             Self::Length => "STUN length field is not the length",
-            Self::Attribute => "STUN attribute out of its place",
-            Self::Fingerprint => "STUN fingerprint does not fit",
+            Self::Attribute => "STUN attribute too long or after FINGERPRINT",
+            Self::Fingerprint => "STUN fingerprint does not match",
         })
     }
 }
 
-/// What MESSAGE-INTEGRITY says about a message.
+/// Result of checking MESSAGE-INTEGRITY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integrity {
-    /// There is none.
+    /// The attribute is missing.
     Absent,
-    /// Whoever wrote it has the key.
+    /// The writer of the message has the key.
     Good,
     /// Changed, or written with another key.
     Bad,
 }
 
-/// A message whose header, attribute lengths and fingerprint are right.
+/// A message with valid header, attribute lengths and fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -75,7 +75,10 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a datagram.
+    /// Parses a datagram.
+    ///
+    /// # Errors
+    /// The first fault found.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, StunError> {
         let (head, id) = bytes
             .first_chunk::<HEADER_BYTES>()
@@ -94,27 +97,28 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// What it is for.
+    /// Message class.
     pub const fn class(&self) -> Class {
         self.class
     }
 
-    /// What is asked; [`METHOD_BINDING`] here.
+    /// Method; always [`METHOD_BINDING`] here.
     pub const fn method(&self) -> u16 {
         self.method
     }
 
-    /// True for the method we know.
+    /// True for the Binding method.
     pub const fn is_binding(&self) -> bool {
         self.method == METHOD_BINDING
     }
 
-    /// Its transaction.
+    /// Transaction ID.
     pub const fn id(&self) -> TransactionId {
         self.id
     }
 
-    /// Type and value of the attributes that count: behind MESSAGE-INTEGRITY only the other checks do (RFC 8489 §14.5).
+    /// Type and value of the attributes, without those after MESSAGE-INTEGRITY, which must be ignored (RFC
+    /// 8489 §14.5).
     pub fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         let mut is_sealed = false;
         self.raw().filter_map(Result::ok).filter_map(move |(_, kind, value)| {
@@ -125,7 +129,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The first attribute of a type: a second one does not count (RFC 8489 §14).
+    /// First attribute of a type; further ones must be ignored (RFC 8489 §14).
     pub fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
         self.attributes().find(|attribute| attribute.0 == kind).map(|attribute| attribute.1)
     }
@@ -141,7 +145,7 @@ impl<'a> Message<'a> {
         address(self.attribute(attribute::MAPPED_ADDRESS)?)
     }
 
-    /// ERROR-CODE: 300-699, and its reason as it came (RFC 8489 §14.8).
+    /// ERROR-CODE: 300 to 699, and the reason phrase as received (RFC 8489 §14.8).
     pub fn error_code(&self) -> Option<(u16, &'a [u8])> {
         let (&[_, _, class, number], reason) =
             self.attribute(attribute::ERROR_CODE)?.split_first_chunk::<4>()?;
@@ -150,13 +154,14 @@ impl<'a> Message<'a> {
             .then(|| (u16::from(class) * 100 + u16::from(number), reason))
     }
 
-    /// Attributes that a receiver has to know and we do not (RFC 8489 §14). What RFC 3489 called SOURCE-ADDRESS,
-    /// CHANGED-ADDRESS and REFLECTED-FROM is known: old servers still add it.
+    /// Unknown comprehension-required attributes (RFC 8489 §14). SOURCE-ADDRESS, CHANGED-ADDRESS and
+    /// REFLECTED-FROM of RFC 3489 count as known, because old servers still send them.
     pub fn unknown_required(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.attributes().map(|attribute| attribute.0).filter(|kind| *kind < 0x8000 && !KNOWN.contains(kind))
     }
 
-    /// Checks MESSAGE-INTEGRITY with a key: the password for short-term credentials (RFC 8489 §9.1.1).
+    /// Checks MESSAGE-INTEGRITY with a key, which is the password for short-term credentials (RFC 8489
+    /// §9.1.1).
     pub fn check_integrity(&self, key: &[u8]) -> Integrity {
         let found =
             self.raw().filter_map(Result::ok).find(|(_, kind, _)| *kind == attribute::MESSAGE_INTEGRITY);
@@ -186,7 +191,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Every attribute with the place of its type.
+    /// All attributes with the offsets of their types.
     fn raw(&self) -> impl Iterator<Item = Result<(usize, u16, &'a [u8]), StunError>> + use<'a> {
         let bytes = self.bytes;
         let mut at = HEADER_BYTES;
@@ -205,7 +210,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The HMAC over everything before MESSAGE-INTEGRITY, with the header's length as if the message ended behind it
+/// HMAC over everything before MESSAGE-INTEGRITY, with the header's length as if the message ended after it
 /// (RFC 8489 §14.5).
 pub(super) fn integrity(before: &[u8], key: &[u8]) -> Option<Hmac<Sha1>> {
     let (header, rest) = before.split_first_chunk::<HEADER_BYTES>()?;
@@ -215,7 +220,7 @@ pub(super) fn integrity(before: &[u8], key: &[u8]) -> Option<Hmac<Sha1>> {
     Some(mac)
 }
 
-/// The value of FINGERPRINT behind `before`, whose header counts it already (RFC 8489 §14.7).
+/// Value of FINGERPRINT after `before`, whose header length already includes it (RFC 8489 §14.7).
 pub(super) fn fingerprint(before: &[u8]) -> [u8; 4] {
     (CRC32.checksum(before) ^ FINGERPRINT_XOR).to_be_bytes()
 }
@@ -225,7 +230,7 @@ pub(super) fn with_length(mut header: [u8; HEADER_BYTES], length: usize) -> Opti
     Some(header)
 }
 
-/// The cookie and the transaction lie over the address (RFC 8489 §14.2); twice gives the address again.
+/// XORs an address with cookie and transaction ID (RFC 8489 §14.2); the function is its own inverse.
 pub(super) fn xor_address(address: SocketAddr, id: TransactionId) -> SocketAddr {
     let [cookie_0, cookie_1, cookie_2, cookie_3] = MAGIC_COOKIE;
     let port = address.port() ^ u16::from_be_bytes([cookie_0, cookie_1]);
@@ -255,7 +260,7 @@ fn address(value: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_be_bytes([port_high, port_low])))
 }
 
-/// The class is two bits in the middle of the type (RFC 8489 §5).
+/// Splits a message type into class and method; the class is two bits in its middle (RFC 8489 §5).
 fn split_type(kind: u16) -> (Class, u16) {
     let class = match kind & 0x0110 {
         0x0000 => Class::Request,

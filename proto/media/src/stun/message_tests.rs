@@ -1,4 +1,4 @@
-//! The vectors of RFC 5769, and everything cut and bent.
+//! The vectors of RFC 5769, and truncated and modified messages.
 
 use super::*;
 use core::net::SocketAddr;
@@ -18,7 +18,7 @@ fn the_check_value_of_crc_32() {
 }
 
 #[test]
-fn the_sample_request_is_read_and_its_integrity_holds() {
+fn the_sample_request_is_parsed_and_its_integrity_is_valid() {
     let message = Message::parse(REQUEST).unwrap();
     assert_eq!((message.class(), message.is_binding()), (Class::Request, true));
     assert_eq!(
@@ -29,7 +29,7 @@ fn the_sample_request_is_read_and_its_integrity_holds() {
     assert_eq!(message.attribute(attribute::USERNAME), Some(&b"evtj:h6vY"[..]));
     assert_eq!(message.check_integrity(PASSWORD), Integrity::Good);
     assert_eq!(message.check_integrity(b"another"), Integrity::Bad);
-    // PRIORITY belongs to ICE; ICE-CONTROLLED may be passed over.
+    // PRIORITY belongs to ICE; ICE-CONTROLLED may be ignored.
     assert!(message.unknown_required().eq([0x0024]));
 }
 
@@ -55,12 +55,12 @@ fn the_sample_request_with_long_term_credentials() {
 }
 
 #[test]
-fn one_changed_bit_is_seen_by_the_fingerprint_or_the_integrity() {
+fn one_flipped_bit_is_detected_by_fingerprint_or_integrity() {
     for bit in 0..RESPONSE_IPV4.len() * 8 {
         let mut bytes = RESPONSE_IPV4.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // What remains a message has lost its fingerprint's type, and then the length that the HMAC covers still fits;
-        // only bits of the fingerprint attribute itself may change that way.
+        // If the message is still valid, the type of FINGERPRINT was changed, and the length that the HMAC
+        // covers may still be right; that is possible only for bits of the fingerprint attribute.
         if let Ok(message) = Message::parse(&bytes) {
             assert!(bit / 8 >= 72 || message.check_integrity(PASSWORD) != Integrity::Good, "bit {bit}");
         }
@@ -68,7 +68,7 @@ fn one_changed_bit_is_seen_by_the_fingerprint_or_the_integrity() {
 }
 
 #[test]
-fn every_cut_is_refused() {
+fn every_truncation_is_rejected() {
     for whole in [REQUEST, RESPONSE_IPV4, RESPONSE_IPV6, REQUEST_LONG_TERM] {
         for end in 0..whole.len() {
             assert!(Message::parse(&whole[..end]).is_err(), "{end}");
@@ -78,13 +78,13 @@ fn every_cut_is_refused() {
 }
 
 #[test]
-fn bytes_of_chance_never_panic_and_hardly_ever_are_a_message() {
+fn random_bytes_never_panic_and_are_hardly_ever_a_message() {
     let mut entropy = Entropy::new(&Seed::from_number(1));
     for length in 0..300 {
         let mut bytes = alloc::vec![0; length];
         entropy.fill(&mut bytes);
         assert!(Message::parse(&bytes).is_err());
-        // The same with a right header, so that the attributes are walked.
+        // The same with a valid header, so that the attributes are parsed.
         if length >= 20 && length % 4 == 0 {
             bytes[..8].copy_from_slice(&[1, 1, 0, (length - 20) as u8, 0x21, 0x12, 0xa4, 0x42]);
             bytes[2] = ((length - 20) >> 8) as u8;
@@ -97,7 +97,7 @@ fn bytes_of_chance_never_panic_and_hardly_ever_are_a_message() {
 }
 
 #[test]
-fn an_attribute_behind_the_integrity_does_not_count_and_none_stands_behind_the_fingerprint() {
+fn attributes_after_the_integrity_are_ignored_and_none_may_follow_the_fingerprint() {
     let id = TransactionId([7; 12]);
     let address: SocketAddr = "192.0.2.9:1000".parse().unwrap();
     let sealed = MessageWriter::new(Class::Success, METHOD_BINDING, id).message_integrity(b"key");
@@ -113,7 +113,7 @@ fn an_attribute_behind_the_integrity_does_not_count_and_none_stands_behind_the_f
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_message_is_parsed_again() {
     let id = TransactionId([0xa5; 12]);
     for address in ["192.0.2.1:1", "[2001:db8::1]:65535"] {
         let address: SocketAddr = address.parse().unwrap();
@@ -151,7 +151,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn text_is_cut_at_a_whole_character() {
+fn text_is_truncated_at_a_character_boundary() {
     let long = "ä".repeat(500);
     let bytes =
         MessageWriter::new(Class::Request, METHOD_BINDING, TransactionId([0; 12])).software(&long).finish();

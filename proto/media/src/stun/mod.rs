@@ -1,8 +1,10 @@
-//! STUN for one use: to learn how our media port looks from outside, and to keep the way to it open (RFC 8489).
+//! STUN (RFC 8489) for one purpose: determining the mapped address of a media port, and keeping the mapping
+//! open.
 //!
-//! Does: messages of the Binding method, read and written; the client's transaction; a keep-alive.
+//! Does: parses and writes messages of the Binding method; runs the client transaction and a keep-alive.
 //!
-//! Does not: long-term credentials, TURN, ICE, TCP, or the rules for peers older than the magic cookie (RFC 3489).
+//! Does not: long-term credentials, TURN, ICE, TCP, or compatibility with RFC 3489, which has no magic
+//! cookie.
 //!
 //! Start reading at [`StunClient`].
 
@@ -16,43 +18,43 @@ pub use client::{StunClient, StunCounts, StunEvent, StunFailure};
 pub use message::{Class, Integrity, Message, StunError, TransactionId, is_stun};
 pub use write::MessageWriter;
 
-/// Where a server hears that says nothing else, over UDP (RFC 8489 §18.6).
+/// Default UDP port of a server (RFC 8489 §18.6).
 pub const DEFAULT_PORT: u16 = 3478;
 
-/// The one method used here (RFC 8489 §18.2).
+/// Binding method (RFC 8489 §18.2).
 pub const METHOD_BINDING: u16 = 0x001;
 
-/// Types of attributes (RFC 8489 §18.3). Below 0x8000 a receiver has to know them.
+/// Attribute types (RFC 8489 §18.3). Those below 0x8000 are comprehension-required.
 pub mod attribute {
-    /// The sender's address as the server saw it, in clear: some NATs rewrite it.
+    /// Address of the sender as seen by the server, not obfuscated: some NATs rewrite it.
     pub const MAPPED_ADDRESS: u16 = 0x0001;
-    /// Who asks, with short-term or long-term credentials.
+    /// User name of short-term or long-term credentials.
     pub const USERNAME: u16 = 0x0006;
-    /// HMAC-SHA1 over what stands before it.
+    /// HMAC-SHA1 over the message before it.
     pub const MESSAGE_INTEGRITY: u16 = 0x0008;
-    /// Why a request was refused.
+    /// Code and reason phrase of an error response.
     pub const ERROR_CODE: u16 = 0x0009;
-    /// The attributes that a server did not know (with error 420).
+    /// Attributes that the server does not support (with error 420).
     pub const UNKNOWN_ATTRIBUTES: u16 = 0x000a;
-    /// Where a username is valid.
+    /// Realm of long-term credentials.
     pub const REALM: u16 = 0x0014;
-    /// What long-term credentials are computed over.
+    /// Nonce of long-term credentials.
     pub const NONCE: u16 = 0x0015;
-    /// HMAC-SHA256 over what stands before it.
+    /// HMAC-SHA256 over the message before it.
     pub const MESSAGE_INTEGRITY_SHA256: u16 = 0x001c;
-    /// The sender's address as the server saw it, hidden from NATs that rewrite addresses.
+    /// Address of the sender as seen by the server, XORed so that NATs do not rewrite it.
     pub const XOR_MAPPED_ADDRESS: u16 = 0x0020;
-    /// The name of a program.
+    /// Name of the software.
     pub const SOFTWARE: u16 = 0x8022;
-    /// Another server to ask (with error 300).
+    /// Alternate server (with error 300).
     pub const ALTERNATE_SERVER: u16 = 0x8023;
-    /// CRC-32 over what stands before it.
+    /// CRC-32 over the message before it.
     pub const FINGERPRINT: u16 = 0x8028;
 }
 
 const MAGIC_COOKIE: [u8; 4] = 0x2112_a442_u32.to_be_bytes();
 const HEADER_BYTES: usize = 20;
-/// CRC-32 of ITU V.42, which FINGERPRINT is made of (RFC 8489 §14.7).
+/// CRC-32 of ITU V.42, used by FINGERPRINT (RFC 8489 §14.7).
 static CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 const FINGERPRINT_XOR: u32 = 0x5354_554e;
 const FAMILY_IPV4: u8 = 1;

@@ -1,4 +1,4 @@
-//! A STUN message in the making.
+//! Writer of STUN messages.
 
 use super::message::{fingerprint, integrity, join_type, with_length, xor_address};
 use super::{Class, FAMILY_IPV4, FAMILY_IPV6, HEADER_BYTES, MAGIC_COOKIE, TransactionId, attribute};
@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use hmac::Mac;
 
-/// Writes attributes in the order of the calls. MESSAGE-INTEGRITY and FINGERPRINT come last, in this order.
+/// Writes attributes in the order of the calls. MESSAGE-INTEGRITY and FINGERPRINT must be last, in this
+/// order.
 #[derive(Clone, Debug)]
 pub struct MessageWriter {
     bytes: Vec<u8>,
@@ -14,7 +15,7 @@ pub struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// A message without attributes.
+    /// Creates a message without attributes.
     pub fn new(class: Class, method: u16, id: TransactionId) -> Self {
         let mut bytes = Vec::with_capacity(64);
         bytes.extend_from_slice(&join_type(class, method).to_be_bytes());
@@ -24,53 +25,53 @@ impl MessageWriter {
         Self { bytes, id }
     }
 
-    /// XOR-MAPPED-ADDRESS (RFC 8489 §14.2).
+    /// Appends XOR-MAPPED-ADDRESS (RFC 8489 §14.2).
     pub fn xor_mapped_address(self, address: SocketAddr) -> Self {
         let hidden = xor_address(address, self.id);
         self.address(attribute::XOR_MAPPED_ADDRESS, hidden)
     }
 
-    /// MAPPED-ADDRESS (RFC 8489 §14.1).
+    /// Appends MAPPED-ADDRESS (RFC 8489 §14.1).
     pub fn mapped_address(self, address: SocketAddr) -> Self {
         self.address(attribute::MAPPED_ADDRESS, address)
     }
 
-    /// SOFTWARE; what is longer than 763 bytes is cut (RFC 8489 §14.14).
+    /// Appends SOFTWARE, truncated to 763 bytes (RFC 8489 §14.14).
     pub fn software(self, name: &str) -> Self {
         self.text(attribute::SOFTWARE, &[], name)
     }
 
-    /// USERNAME; what is longer than 508 bytes is cut by its server (RFC 8489 §14.3).
+    /// Appends USERNAME, truncated to 763 bytes; the RFC allows at most 508 (RFC 8489 §14.3).
     pub fn username(self, name: &str) -> Self {
         self.text(attribute::USERNAME, &[], name)
     }
 
-    /// ERROR-CODE, 300-699; its reason is cut at 763 bytes (RFC 8489 §14.8).
+    /// Appends ERROR-CODE, 300 to 699, with a reason truncated to 763 bytes (RFC 8489 §14.8).
     pub fn error_code(self, code: u16, reason: &str) -> Self {
         let head = [0, 0, (code / 100) as u8 & 7, (code % 100) as u8];
         self.text(attribute::ERROR_CODE, &head, reason)
     }
 
-    /// UNKNOWN-ATTRIBUTES, at most 16 of them (RFC 8489 §14.13).
+    /// Appends UNKNOWN-ATTRIBUTES, at most 16 (RFC 8489 §14.13).
     pub fn unknown_attributes(self, kinds: impl Iterator<Item = u16>) -> Self {
         let value: Vec<u8> = kinds.take(UNKNOWN_MAX).flat_map(u16::to_be_bytes).collect();
         self.attribute(attribute::UNKNOWN_ATTRIBUTES, &value)
     }
 
-    /// MESSAGE-INTEGRITY: HMAC-SHA1 with the credentials' key (RFC 8489 §14.5).
+    /// Appends MESSAGE-INTEGRITY: HMAC-SHA1 with the key of the credentials (RFC 8489 §14.5).
     pub fn message_integrity(self, key: &[u8]) -> Self {
         let Some(mac) = integrity(&self.bytes, key) else { return self };
         self.attribute(attribute::MESSAGE_INTEGRITY, &mac.finalize().into_bytes())
     }
 
-    /// The message with FINGERPRINT at its end (RFC 8489 §14.7).
+    /// Returns the message with FINGERPRINT at its end (RFC 8489 §14.7).
     pub fn finish_with_fingerprint(mut self) -> Vec<u8> {
         self.set_length(8);
         let value = fingerprint(&self.bytes);
         self.attribute(attribute::FINGERPRINT, &value).finish()
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
@@ -95,7 +96,7 @@ impl MessageWriter {
         self.attribute(kind, &value)
     }
 
-    /// `value` is short: every caller bounds it.
+    /// Appends an attribute; `value` is short, because every caller limits it.
     fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.bytes.extend_from_slice(&kind.to_be_bytes());
         self.bytes.extend_from_slice(&(value.len() as u16).to_be_bytes());
@@ -105,7 +106,7 @@ impl MessageWriter {
         self
     }
 
-    /// Says in the header how long the message is, with `more` bytes to come.
+    /// Sets the length in the header to that of the message plus `more` bytes.
     fn set_length(&mut self, more: usize) {
         let length = self.bytes.len() - HEADER_BYTES + more;
         if let Some(header) = self.bytes.first_chunk_mut::<HEADER_BYTES>()

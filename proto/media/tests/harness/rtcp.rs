@@ -1,4 +1,5 @@
-//! RTCP: any bytes as a compound packet. What is accepted is walked to its end, and what we write is accepted.
+//! RTCP: arbitrary bytes as a compound packet. An accepted packet can be read to its end, and our reports are
+//! accepted.
 
 use ringway_media::rtcp::{Compound, OwnReport, REPORT_BYTES_MAX, ReportKind, RtcpPacket};
 
@@ -25,19 +26,19 @@ pub(crate) fn run(data: &[u8]) {
         }
     }
     assert!(words >= 1 && words * 4 <= data.len(), "every packet has a header");
-    let Some((ssrc, sent, heard)) = about else { return };
+    let Some((ssrc, sent, reception)) = about else { return };
     let cname = core::str::from_utf8(data).unwrap_or("name");
-    let report = OwnReport { ssrc, sent, heard, cname, kind: ReportKind::Bye };
+    let report = OwnReport { ssrc, sent, reception, cname, kind: ReportKind::Bye };
     let mut room = [0; REPORT_BYTES_MAX];
     let len = report.write(&mut room);
     let again = Compound::parse(&room[..len]);
     let first = again.map(|compound| compound.packets().next());
     match first {
         Ok(Some(RtcpPacket::SenderReport { ssrc: of, info, blocks })) => {
-            assert_eq!((of, Some(info), blocks.iter().next()), (ssrc, sent, heard));
+            assert_eq!((of, Some(info), blocks.iter().next()), (ssrc, sent, reception));
         }
         Ok(Some(RtcpPacket::ReceiverReport { ssrc: of, blocks })) => {
-            assert_eq!((of, None, blocks.iter().next()), (ssrc, sent, heard));
+            assert_eq!((of, None, blocks.iter().next()), (ssrc, sent, reception));
         }
         other => panic!("our own report: {other:?}"),
     }

@@ -1,5 +1,5 @@
-//! RTP: any bytes as a packet, and any packets as a stream. What is read is what is there, and no stream breaks a
-//! session or makes it louder than the peer was.
+//! RTP: arbitrary bytes as a packet, and arbitrary packets as a stream. A parsed packet matches its bytes,
+//! and no stream makes a session panic or its sound louder than the peer's.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -28,7 +28,8 @@ fn as_packet(data: &[u8]) {
     assert_eq!(whole, Ok(packet.payload().len() + padding));
 }
 
-/// Records of a length, the time that passes in units of 5 ms, and a datagram; a length above 200 is a stranger's.
+/// Records of a length, the elapsed time in units of 5 ms, and a datagram; one with a length above 200 is
+/// from another sender.
 fn as_stream(data: &[u8]) {
     let peer = SocketAddr::from(([192, 0, 2, 1], 4000));
     let stranger = SocketAddr::from(([192, 0, 2, 66], 6666));

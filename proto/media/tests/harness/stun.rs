@@ -1,5 +1,5 @@
-//! STUN: what is taken for a message can be read in every part and has a right length, and the client believes an answer
-//! only where the message says so.
+//! STUN: every part of an accepted message can be read and has a valid length, and the client accepts only
+//! responses that match its request.
 
 use ringway_media::stun::{
     Class, Integrity, METHOD_BINDING, Message, MessageWriter, StunClient, StunEvent, is_stun,
@@ -7,7 +7,7 @@ use ringway_media::stun::{
 use ringway_sansio::{Instant, Seed};
 use std::net::SocketAddr;
 
-/// Reads `data` as a datagram, and as the server's answer to a request of ours.
+/// Parses `data` as a datagram, and as the server's response to our request.
 pub(crate) fn run(data: &[u8]) {
     if let Ok(message) = Message::parse(data) {
         reads(&message, data);
@@ -32,7 +32,7 @@ fn reads(message: &Message<'_>, data: &[u8]) {
             .xor_mapped_address(address)
             .mapped_address(address)
             .finish_with_fingerprint();
-        let again = Message::parse(&again).expect("what we write is a message");
+        let again = Message::parse(&again).expect("a written message is valid");
         assert_eq!(again.xor_mapped_address(), Some(address));
         assert_eq!(again.mapped_address(), Some(address));
     }

@@ -1,5 +1,5 @@
-//! Two phones, and any order of offers, answers, refusals, changed keys and words changed on the way: they agree
-//! crosswise or say no, no key comes back, protection stays, and versions count what changed.
+//! Two phones, and any sequence of offers, answers, rejections, key changes and modified descriptions: both
+//! sides agree or reject, no old key is used again, protection is kept, and versions count the changes.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use ringway_sdp::{
     Protection, Refused, SecurityPolicy, SessionDescription,
 };
 
-/// The first bytes say who the phones are; each later one is something that happens.
+/// Input: configuration of both phones, then one byte or more for each event.
 pub(crate) fn run(data: &[u8]) {
     let mut bytes = Bytes(data.iter().copied().collect());
     let (mut one, mut two) = (End::new(1, &mut bytes), End::new(2, &mut bytes));
@@ -38,13 +38,13 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// One of the two phones, and what was seen of it.
+/// A phone and its observed state.
 struct End {
     phone: OfferAnswer,
     downgrade: Downgrade,
-    /// The last description it gave.
+    /// Last description that it sent.
     sent: Vec<u8>,
-    /// The send key in use, and those that were.
+    /// Send key in use, and the earlier ones.
     key: Option<MasterKey>,
     old_keys: Vec<MasterKey>,
 }
@@ -91,7 +91,7 @@ impl End {
         self.published(offer);
     }
 
-    /// RFC 3264 §8: the version counts what changed.
+    /// Checks that the version counts the changes (RFC 3264 §8).
     fn published(&mut self, sdp: Vec<u8>) {
         let now = parse(&sdp);
         if !self.sent.is_empty() {
@@ -102,7 +102,7 @@ impl End {
         self.sent = sdp;
     }
 
-    /// What was agreed, in the light of what was agreed before.
+    /// Checks a new agreement against the previous one.
     fn agreed(&mut self, before: Option<&Protection>, params: &MediaParams) {
         assert_eq!(self.phone.agreed(), Some(params));
         assert!((10..=200).contains(&params.ptime_ms) && params.payload_type < 128);
@@ -112,7 +112,7 @@ impl End {
             && *before != Protection::None
             && self.downgrade == Downgrade::Refused
         {
-            assert_eq!(kind(before), kind(&params.protection), "protection stays");
+            assert_eq!(kind(before), kind(&params.protection), "protection is kept");
         }
         let key = match &params.protection {
             Protection::Sdes { send, receive, suite } => {
@@ -124,7 +124,7 @@ impl End {
         };
         if key != self.key {
             self.old_keys.extend(self.key.take());
-            assert!(key.as_ref().is_none_or(|key| !self.old_keys.contains(key)), "an old key is back");
+            assert!(key.as_ref().is_none_or(|key| !self.old_keys.contains(key)), "an old key is used again");
             self.key = key;
         }
     }
@@ -134,14 +134,14 @@ impl End {
     }
 }
 
-/// An offer and its answer, as they were sent.
+/// Performs an unmodified offer and answer.
 fn exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
     let (wish, wanted) = (bytes.direction(), bytes.direction());
     let (ours, theirs) = (from.protection(), to.protection());
     from.offer(wish);
     let offer = from.sent.clone();
     let Ok((answer, answered)) = to.phone.answer(&offer, wanted) else {
-        assert_eq!(to.protection(), theirs, "a refused offer changes nothing");
+        assert_eq!(to.protection(), theirs, "a rejected offer changes nothing");
         from.phone.abandon_offer();
         return;
     };
@@ -158,13 +158,13 @@ fn exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
             assert_eq!(from.protection(), ours);
             assert!(
                 matches!(refused, Refused::Unprotected | Refused::Downgrade),
-                "an honest answer is refused for what it lacks only: {refused}"
+                "an unmodified answer was rejected: {refused}"
             );
         }
     }
 }
 
-/// What one side does is what the other expects.
+/// Checks that what one side sends matches what the other expects.
 fn fits(one: &MediaParams, other: &MediaParams) {
     assert_eq!(one.direction, other.direction.reversed());
     assert!(other.receive.contains(&(one.payload_type, one.codec)));
@@ -178,7 +178,7 @@ fn fits(one: &MediaParams, other: &MediaParams) {
     }
 }
 
-/// Somebody on the way changes a byte, or leaves a line out.
+/// Performs an exchange in which an attacker changes a byte or removes a line.
 fn changed_exchange(from: &mut End, to: &mut End, bytes: &mut Bytes) {
     from.offer(bytes.direction());
     let offer = changed(&from.sent, bytes);
@@ -221,7 +221,7 @@ fn changed(sdp: &[u8], bytes: &mut Bytes) -> Vec<u8> {
     changed
 }
 
-/// Somebody else's words, as an offer or as an answer.
+/// Passes an attacker's description as an offer or as an answer.
 fn stranger(to: &mut End, bytes: &mut Bytes) {
     let how = bytes.next();
     let len = usize::from(bytes.next()) << 2;
@@ -249,7 +249,7 @@ fn stranger(to: &mut End, bytes: &mut Bytes) {
 fn parse(sdp: &[u8]) -> SessionDescription {
     match SessionDescription::parse(sdp, &Limits::default()) {
         Ok(description) => description,
-        Err(malformed) => panic!("our own: {malformed}: {}", String::from_utf8_lossy(sdp)),
+        Err(malformed) => panic!("our own description: {malformed}: {}", String::from_utf8_lossy(sdp)),
     }
 }
 
@@ -271,7 +271,7 @@ fn kind(protection: &Protection) -> u8 {
     }
 }
 
-/// The input, byte by byte; zeroes behind its end.
+/// Input bytes, followed by zeros.
 struct Bytes(VecDeque<u8>);
 
 impl Bytes {
@@ -285,7 +285,7 @@ impl Bytes {
     }
 }
 
-/// Where the version stands between the blanks of what we write: `v=0 o=NAME ID VERSION`.
+/// Index of the version in our descriptions, split at spaces: `v=0 o=NAME ID VERSION`.
 const VERSION_FIELD: usize = 2;
 
 const STEPS_MAX: usize = 24;

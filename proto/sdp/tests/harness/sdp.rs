@@ -1,4 +1,5 @@
-//! Descriptions: what is written is read as the same, within the limits, and every attribute can be asked for.
+//! Descriptions: a written description is parsed as the same one, within the limits, and every attribute can
+//! be read.
 
 use ringway_sdp::{Limits, MediaDescription, SessionDescription};
 
@@ -9,7 +10,7 @@ pub(crate) fn run(data: &[u8]) {
         holds(&description, &limits);
         let mut written = Vec::new();
         description.write_to(&mut written);
-        // A line that was missing may be more than the limits allow.
+        // A line that was missing may exceed the limits.
         let again = match SessionDescription::parse(&written, &Limits::default()) {
             Ok(again) => again,
             Err(malformed) if malformed.fault.is_limit() => continue,
@@ -17,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
         };
         let mut twice = Vec::new();
         again.write_to(&mut twice);
-        assert_eq!(twice, written, "written as it was read");
+        assert_eq!(twice, written, "written as it was parsed");
         assert_eq!(again.media().len(), description.media().len());
         for (one, two) in again.media().iter().zip(description.media()) {
             assert_eq!((one.medium(), one.port(), one.profile()), (two.medium(), two.port(), two.profile()));

@@ -1,7 +1,7 @@
-//! Access rules: who may have a request forwarded, and to which next hops.
+//! Access rules: permission to have a request forwarded, and the next hops it allows.
 //!
-//! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders that proved no password is in this file;
-//! docs/decisions/0007 has the reasons.
+//! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
+//! this file; docs/decisions/0007 has the reasons.
 
 use crate::token::Side;
 use ringway_sip::Method;
@@ -18,7 +18,7 @@ pub enum Strangers {
     All,
 }
 
-/// Next hops a request may be sent to.
+/// Next hops that a request may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Any.
@@ -29,20 +29,20 @@ pub(crate) enum Reach {
     Side(Side),
 }
 
-/// What the server knows of a request's sender.
+/// Proof of identity of a request's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// It proved the password of a user of ours.
+    /// The password of a user of `domains`.
     Proven,
-    /// Its address is in `[auth] trusted`, or the request comes from this server itself.
+    /// An address in `[auth] trusted`, or the request comes from this server.
     Trusted,
     /// Authentication is off.
     Believed,
-    /// It holds the mark of its dialog.
+    /// The valid mark of its dialog.
     InDialog,
-    /// Nothing.
+    /// None.
     Stranger,
-    /// The rules were not applied yet: it counts as a stranger.
+    /// The rules were not applied yet: counts as a stranger.
     Unknown,
 }
 
@@ -51,17 +51,17 @@ pub(crate) enum Sender {
 pub(crate) struct Grant {
     pub(crate) reach: Reach,
     pub(crate) sender: Sender,
-    /// The source address proved that it receives what is sent to it, by the nonce that was sent there. A mark proves nothing
-    /// of the kind, since the other side has it too. Streams prove it by themselves.
+    /// The source address is verified: it sent a nonce that was sent there. A mark does not verify it, because the other
+    /// side has it too. Streams always have a verified address.
     pub(crate) is_verified: bool,
 }
 
-/// The outcome for a request.
+/// Result for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It may be forwarded.
     Forward(Grant),
-    /// It may be forwarded once its sender proved a password.
+    /// It may be forwarded after its sender proved a password.
     Challenge(Grant),
     /// It is refused with this status.
     Refuse(u16, &'static str),
@@ -69,27 +69,27 @@ pub(crate) enum Access {
     Drop,
 }
 
-/// A live Record-Route mark.
+/// Valid Record-Route mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiveMark {
-    /// The server itself sent the request for a user of ours, which it had accepted.
+    /// The server sent the request to itself, for a user of `domains`, after it had accepted it.
     Accepted,
     /// The request is part of a dialog.
     Dialog {
-        /// The side it is for.
+        /// Side that it is for.
         to: Side,
-        /// True when its next hop is that side, or a host name whose address is compared once it is resolved.
+        /// True if its next hop is that side, or a host name whose address is compared after its lookup.
         leads_there: bool,
     },
 }
 
-/// Everything the rules depend on.
+/// Everything that the rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) method: Method<'a>,
-    /// The From URI is in a domain of ours.
+    /// The From URI is in a domain of `domains`.
     pub(crate) from_us: bool,
-    /// The target is a user of a domain of ours, and no Route leads elsewhere.
+    /// The target is in a domain of `domains`, and no Route leads elsewhere.
     pub(crate) to_us: bool,
     pub(crate) mark: Option<LiveMark>,
     /// The source address is in `[auth] trusted`.
@@ -145,7 +145,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     }
 }
 
-/// `[auth] in_dialog`. A caller that is no user of ours has no password: its mark is all there is.
+/// `[auth] in_dialog`. A caller outside `domains` has no password; its mark is sufficient.
 fn is_asked_in_dialog(facts: &Facts<'_>) -> bool {
     facts.asks_in_dialog
         && facts.asks_passwords
@@ -154,7 +154,7 @@ fn is_asked_in_dialog(facts: &Facts<'_>) -> bool {
         && !matches!(facts.method, Method::Ack | Method::Cancel)
 }
 
-/// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From of ours proves nothing here.
+/// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From in `domains` proves nothing here.
 fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
     let sender = match (facts.is_trusted, facts.asks_passwords) {
         (true, _) => Sender::Trusted,
@@ -175,7 +175,7 @@ const fn forward(reach: Reach, sender: Sender) -> Access {
 }
 
 impl Grant {
-    /// What every request has before the rules were applied.
+    /// Grant of a request before the rules are applied.
     pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Unknown);
 
     const fn new(reach: Reach, sender: Sender) -> Self {
@@ -184,7 +184,7 @@ impl Grant {
 }
 
 impl Sender {
-    /// True when its word about contacts and identities is taken.
+    /// True if its contacts and identities are believed.
     pub(crate) const fn is_believed(self) -> bool {
         match self {
             Self::Proven | Self::Trusted | Self::Believed => true,
@@ -196,9 +196,9 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Place;
+    use crate::token::TargetHash;
 
-    const SIDE: Side = Side::Contact(Place::NONE);
+    const SIDE: Side = Side::Contact(TargetHash::NONE);
 
     fn facts(method: Method<'static>) -> Facts<'static> {
         Facts {

@@ -13,10 +13,11 @@ use ringway_sip::{HeaderName, ResponseWriter, Uri};
 
 /// Authenticates the senders of requests.
 ///
-/// The nonces are this shard's; used nonce counts and counts of wrong passwords are common to all shards, behind [`Services`].
+/// Nonces are made by each shard; used nonce counts and counts of wrong passwords are common to all shards, in
+/// [`Services`].
 pub(crate) struct Authenticator {
     nonces: NonceMaker,
-    /// Key of the numbers that stand for requests in a replay window.
+    /// Key of the hashes that identify requests in a replay window.
     request_key: [u8; 16],
     /// Buffer for the nonce of a challenge.
     nonce: Vec<u8>,
@@ -36,8 +37,8 @@ impl Authenticator {
         self.nonces.set_lifetime(lifetime);
     }
 
-    /// Asks for the password of the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the request of the caller
-    /// must not depend on the mode of the server. False when the request was answered.
+    /// Challenges the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the caller's request must not
+    /// depend on the mode of the server. False if the request was answered.
     pub(crate) fn authenticate_caller(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -52,7 +53,7 @@ impl Authenticator {
         user.is_some_and(|user| is_address_of(env, request, &user, &from))
     }
 
-    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` when it was answered instead.
+    /// Proof that the sender of a REGISTER may change the bindings of `aor`; `None` if the request was answered.
     pub(crate) fn prove_owner<'p>(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -66,7 +67,7 @@ impl Authenticator {
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
     }
 
-    /// The user whose password the request proves; `None` when it was answered instead.
+    /// User whose password the request proves; `None` if the request was answered.
     pub(crate) fn authenticate(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -123,8 +124,8 @@ impl Authenticator {
         None
     }
 
-    /// Reports the credentials for our realm in `header`, which have no digest that this server offers. Without a fresh nonce for
-    /// its source a request is no login: the address may be forged.
+    /// Reports credentials for our realm in `header` without a digest that this server offers. A request without a fresh
+    /// nonce for its source is not a login: the address may be forged.
     fn observe_unusable_digest(
         &self,
         env: &Env<'_, impl Services>,
@@ -150,8 +151,8 @@ impl Authenticator {
         }
     }
 
-    /// 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept, but for an
-    /// INVITE in a dialog.
+    /// Sends 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept,
+    /// except for an in-dialog INVITE.
     fn challenge(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -179,7 +180,7 @@ impl Authenticator {
     }
 }
 
-/// [`Services`] as a verifier uses them.
+/// Adapter from [`Services`] to a verifier.
 struct ServerLogins<'s, S> {
     config: &'s Config,
     services: &'s S,
@@ -202,14 +203,14 @@ impl<S: Services> Logins for ServerLogins<'_, S> {
         self.services.on_login(now, login, result);
     }
 
-    /// True for the server itself. SIPp writes the address that it sends to, which a server behind a translator does not have.
+    /// True for the server itself. SIPp writes the address that it sends to, which a server behind a NAT does not have.
     fn is_other_name(&self, uri: &Uri<'_>) -> bool {
         let is_address = uri.host().ip().is_some() && self.config.may_be_behind_translator();
         uri.user().is_none() && (is_address || self.config.domain_of(uri).is_some())
     }
 }
 
-/// True when `user` is that of `address`; a request of another user is refused.
+/// True if `user` is the user of `address`; otherwise the request is refused.
 fn is_address_of(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
@@ -229,5 +230,5 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
 }
 
-/// Retry-After for a client whose password was not checked, in seconds.
+/// Retry-After in seconds of a 503 after too many wrong passwords.
 const SLOWED_RETRY_S: u64 = 10;

@@ -1,16 +1,16 @@
-//! Dialogs whose Record-Route mark was extended by a target refresh.
+//! Record-Route marks that were extended by target refreshes.
 
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed};
 
-/// Ends of marks that target refreshes moved, by mark.
+/// Ends of the extended marks, by mark.
 ///
-/// A user agent keeps the route set of its dialog (RFC 3261 §12.2), so a mark cannot be replaced; its new end is kept here,
-/// at most [`DialogExtensions::DIALOGS_MAX`] of them. A restart forgets them.
+/// A user agent keeps the route set of its dialog (RFC 3261 §12.2), so a mark cannot be replaced; its new end is stored
+/// here, for at most [`DialogExtensions::DIALOGS_MAX`] of them. They are lost in a restart.
 #[derive(Debug)]
 pub struct DialogExtensions {
-    /// Keys are keyed hashes of our own, but a peer chooses which come back: a seeded hash.
+    /// Keys are our own keyed hashes, but peers choose which of them are used: a seeded hash.
     ends: HashMap<u64, Instant, SeededHash>,
     refused: u64,
 }
@@ -19,12 +19,12 @@ impl DialogExtensions {
     /// Maximum number of extended dialogs.
     pub const DIALOGS_MAX: usize = 65_536;
 
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(seed: &Seed) -> Self {
         Self { ends: HashMap::with_hasher(SeededHash::new(seed)), refused: 0 }
     }
 
-    /// Moves the end of a mark to `until`. In a full table, a mark that is not in it keeps its own end.
+    /// Extends a mark until `until`. If the table is full, a mark that is not in it is not extended.
     pub fn extend(&mut self, now: Instant, mark: u64, until: Instant) {
         if self.ends.len() >= Self::DIALOGS_MAX && !self.ends.contains_key(&mark) {
             self.ends.retain(|_, end| *end > now);
@@ -36,12 +36,12 @@ impl DialogExtensions {
         self.ends.insert(mark, until);
     }
 
-    /// True when the mark was extended and has not ended since.
+    /// True if the mark was extended and has not ended.
     pub fn is_extended(&self, now: Instant, mark: u64) -> bool {
         self.ends.get(&mark).is_some_and(|end| *end > now)
     }
 
-    /// Extensions that found the table full.
+    /// Number of extensions that were refused because the table was full.
     pub const fn refused(&self) -> u64 {
         self.refused
     }

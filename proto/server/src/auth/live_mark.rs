@@ -1,15 +1,15 @@
-//! Validity of the Record-Route mark that a request carries.
+//! Validity of the Record-Route mark of a request.
 
 use super::LiveMark;
 use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
-use crate::route::{Hop, Routed, hop_of};
-use crate::token::{Mark, Place, Side};
+use crate::route::{NextHop, Routed, hop_of};
+use crate::token::{Mark, Side, TargetHash};
 use core::time::Duration;
 use ringway_sip::Method;
 
-/// The mark in the request's Route, unless it is too old. A target refresh extends it.
+/// Mark in the request's Route, unless it is too old. A target refresh extends it.
 pub(crate) fn live_mark(
     env: &Env<'_, impl Services>,
     request: &Request<'_, '_>,
@@ -25,9 +25,9 @@ pub(crate) fn live_mark(
             if !is_in_dialog || !is_live {
                 return None;
             }
-            // Connections are numbered from the start on: a number of before names another one now.
+            // Connections are numbered from the start: a number in an older mark is now another connection's.
             let to = match to {
-                Side::Connection(_, place) if made_s < env.started_s => Side::Contact(place),
+                Side::Connection(_, target) if made_s < env.started_s => Side::Contact(target),
                 other => other,
             };
             let leads_there = leads_to(env, to, routed);
@@ -43,19 +43,19 @@ pub(crate) fn live_mark(
     }
 }
 
-/// True when a request goes to this side of its dialog; a host name's address is compared once it is resolved.
+/// True if a request goes to this side of its dialog; the address of a host name is compared after its lookup.
 fn leads_to<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
     match (side, hop_of(env.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
-        (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), Hop::Name { .. }) => true,
-        (Side::Named { name, .. }, Hop::Name { host, port, transport }) => {
-            Place::of_name(&env.keys.route, transport, host, port) == name
+        (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name { .. }) => true,
+        (Side::Named { name, .. }, NextHop::Name { host, port, transport }) => {
+            TargetHash::of_name(&env.keys.route, transport, host, port) == name
         }
-        (Side::Contact(place) | Side::Named { contact: place, .. }, Hop::Flow(flow)) => {
-            Place::of_flow(&env.keys.route, &flow) == place
+        (Side::Contact(target) | Side::Named { contact: target, .. }, NextHop::Flow(flow)) => {
+            TargetHash::of_flow(&env.keys.route, &flow) == target
         }
-        (Side::Contact(_) | Side::Named { .. }, Hop::Unreachable) => false,
+        (Side::Contact(_) | Side::Named { .. }, NextHop::Unreachable) => false,
     }
 }
 
-/// Longest time that a request which this server sends to itself may take; 64·T1.
+/// Maximum time between sending and receiving a request to this server itself; 64·T1.
 const ACCEPTED_LIFETIME: Duration = Duration::from_secs(32);

@@ -1,5 +1,5 @@
-//! Access rules, and digest authentication of requests (RFC 3261 §22), whose parts are in `ringway-auth`. Any shard checks
-//! the nonces of all.
+//! Access rules, and digest authentication of requests (RFC 3261 §22); the digest itself is in `ringway-auth`. Each shard
+//! accepts the nonces of all.
 
 mod access;
 mod authenticator;

@@ -1,11 +1,11 @@
-//! Networks of addresses, for rules that hold for some senders only.
+//! Networks of addresses, for rules that apply to some senders only.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 use ringway_sansio::Flow;
 
-/// An IPv4 or IPv6 network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
+/// IPv4 or IPv6 network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -13,7 +13,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// True when the network holds `ip`. An IPv4-mapped IPv6 address counts as the IPv4 address it is.
+    /// True if the network contains `ip`. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(ip)) => own == first_v4(ip, self.prefix),
@@ -34,24 +34,24 @@ impl fmt::Display for Network {
     }
 }
 
-/// The first address of the network of this prefix that holds `ip`.
+/// First address of the network with this prefix that contains `ip`.
 fn first_v4(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
     let bits = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
     Ipv4Addr::from_bits(ip.to_bits() & bits)
 }
 
-/// The first address of the network of this prefix that holds `ip`.
+/// First address of the network with this prefix that contains `ip`.
 fn first_v6(ip: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     let bits = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
     Ipv6Addr::from_bits(ip.to_bits() & bits)
 }
 
-/// Why a text is not a network.
+/// Error of parsing a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotANetwork {
-    /// It is no address, or its prefix is no number up to the address's bits.
+    /// The address is invalid, or the prefix is not a number up to the address's bits.
     Syntax,
-    /// Bits behind the prefix are set; this network holds the address.
+    /// Bits after the prefix are set; this network contains the address.
     BitsBehindPrefix(Network),
 }
 
@@ -80,7 +80,7 @@ impl FromStr for Network {
     }
 }
 
-/// True for an address that leads into the machine or a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
+/// True for an address of the machine itself or of a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
 /// RFC 4193 (unique local).
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     match Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip() {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_its_addresses_only() {
+    fn a_network_contains_its_addresses_only() {
         assert!(contains("192.0.2.0/24", "192.0.2.255") && !contains("192.0.2.0/24", "192.0.3.0"));
         assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
         assert!(contains("0.0.0.0/0", "203.0.113.1") && !contains("0.0.0.0/0", "2001:db8::1"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_told_from_public_ones() {
+    fn private_and_public_addresses_are_distinguished() {
         for ip in [
             "127.0.0.1",
             "10.1.2.3",

@@ -1,4 +1,4 @@
-//! One binding of an address-of-record.
+//! Binding of an address-of-record.
 
 use crate::Config;
 use alloc::boxed::Box;
@@ -7,19 +7,19 @@ use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::Uri;
 use smallvec::SmallVec;
 
-/// A contact and what is known of it.
+/// Contact with its preference, expiry and flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    /// Contact URI, further contact parameters (from their first `;`) and Call-ID, one behind the other.
+    /// Contact URI, further contact parameters (from their first `;`) and Call-ID, concatenated.
     text: Box<[u8]>,
     uri_len: u16,
     params_len: u16,
-    /// Preference in thousandths.
+    /// q-value in thousandths.
     pub(crate) q: u16,
     pub(crate) kind: Kind,
     pub(crate) cseq: u32,
     pub(crate) expires: Instant,
-    /// How the REGISTER came.
+    /// Flow of its REGISTER.
     pub(crate) flow: Flow,
 }
 
@@ -28,15 +28,15 @@ pub(crate) type Bindings = SmallVec<[Binding; 1]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reached at its contact address; its flow is a short cut.
+    /// Reached at the address of its contact URI, or over its connection while that is open.
     Dialable,
-    /// Only its flow reaches it: its address is not the one its packets came from, or is that of a connection.
+    /// Reached over its flow only: its address is not the source of its REGISTER, or has the port of a connection.
     FlowOnly,
-    /// Put there by an administrator; no REGISTER changes it.
+    /// Added by an administrator; a REGISTER does not change it.
     Permanent,
 }
 
-/// The parts of a binding that are text.
+/// Texts of a binding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'a> {
     pub(crate) uri: &'a [u8],
@@ -45,7 +45,7 @@ pub(crate) struct Text<'a> {
 }
 
 impl Binding {
-    /// `None` when the texts are over [`Binding::TEXT_BYTES_MAX`].
+    /// Creates a binding; `None` if the texts exceed [`Binding::TEXT_BYTES_MAX`].
     pub(crate) fn new(
         text: Text<'_>,
         q: u16,
@@ -62,7 +62,7 @@ impl Binding {
         Some(Self { text: bytes.into_boxed_slice(), uri_len, params_len, q, kind, cseq, expires, flow })
     }
 
-    /// Replaces the texts; in place when they are as long as before, as they are in a refresh.
+    /// Replaces the texts; in place if they have the same length, as in a refresh.
     pub(crate) fn set_text(&mut self, text: Text<'_>) -> bool {
         let Some((uri_len, params_len)) = lengths(&text) else { return false };
         let total = text.uri.len() + text.params.len() + text.call_id.len();
@@ -75,8 +75,8 @@ impl Binding {
         }
         let mut at = 0;
         for part in [text.uri, text.params, text.call_id] {
-            if let Some(place) = self.text.get_mut(at..at + part.len()) {
-                place.copy_from_slice(part);
+            if let Some(old) = self.text.get_mut(at..at + part.len()) {
+                old.copy_from_slice(part);
             }
             at += part.len();
         }
@@ -98,7 +98,7 @@ impl Binding {
         self.kind == Kind::Permanent
     }
 
-    /// True when requests can still be sent to it.
+    /// True if requests can still be sent to it.
     pub(crate) fn is_reachable(&self) -> bool {
         match self.kind {
             Kind::FlowOnly => !self.flow.transport.is_stream() || self.flow.connection.is_some(),
@@ -106,20 +106,19 @@ impl Binding {
         }
     }
 
-    /// How a contact is reached: at the address it names where that is the one the REGISTER came from, where it leads back to
-    /// this server, or where a trusted proxy says so. Nobody verified any other contact, so it is reached over the flow of the
-    /// REGISTER only.
+    /// Decides if a contact is reached at its address: if this is the source of the REGISTER or an address of this
+    /// server, or if the REGISTER came from a trusted proxy. Any other contact is not verified and is reached over the
+    /// flow of the REGISTER only.
     ///
-    /// A contact that was registered over a connection and names that connection's own port is an address to dial only where
-    /// the port is one that programs listen at. A port that the system gave to the connection belongs to somebody else as soon as
-    /// the connection is gone.
+    /// A contact of a connection that has the connection's own port is dialled only if the port is below the ephemeral
+    /// ones. An ephemeral port may belong to another program after the end of the connection.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
         let over_connection = source.transport.is_stream() && means(contact, source.transport);
         let own_port = source.remote.port();
         let has_connections_port =
             over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);
-        let is_there = contact.host().ip().is_some_and(|named| config.is_same_place(named, ip));
+        let is_there = contact.host().ip().is_some_and(|named| config.is_same_host(named, ip));
         let is_dialable = (is_there && !has_connections_port)
             || config.is_trusted(ip)
             || config.domain_of(contact).is_some();
@@ -129,16 +128,16 @@ impl Binding {
         }
     }
 
-    /// Bytes of URI, parameters and Call-ID together.
+    /// Maximum length in bytes of URI, parameters and Call-ID together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 }
 
-/// False for a contact that names another transport than `transport`.
+/// False for a contact with another `transport` parameter than `transport`.
 pub(crate) fn means(contact: &Uri<'_>, transport: Transport) -> bool {
     contact.params().value(b"transport").is_none_or(|name| Transport::from_token(name) == Some(transport))
 }
 
-/// Ports that Linux gives to connections begin here (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.
+/// First ephemeral port of Linux (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.
 const EPHEMERAL_PORTS_MIN: u16 = 32_768;
 
 fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {

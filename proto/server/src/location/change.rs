@@ -1,4 +1,4 @@
-//! What a REGISTER does to the bindings of one address-of-record (RFC 3261 §10.3 step 7).
+//! Changes of a REGISTER to the bindings of one address-of-record (RFC 3261 §10.3 step 7).
 
 use super::binding::{Binding, Bindings, Kind, Text};
 use super::record;
@@ -6,7 +6,7 @@ use crate::StoreFailed;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::Uri;
 
-/// One thing a REGISTER does to the bindings.
+/// Change of one binding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) contact: Uri<'a>,
@@ -17,7 +17,7 @@ pub(crate) struct Change<'a> {
     pub(crate) kind: Kind,
 }
 
-/// What a user may have after a REGISTER.
+/// Limits of a user's bindings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) contacts: usize,
@@ -25,22 +25,22 @@ pub(crate) struct Room {
     pub(crate) record_bytes: Result<usize, StoreFailed>,
 }
 
-/// Why nothing was changed.
+/// Reason for changing nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SaveError {
-    /// A newer REGISTER of the same phone was there before (RFC 3261 §10.3 step 7).
+    /// The phone sent a newer REGISTER before (RFC 3261 §10.3 step 7).
     OutOfOrder,
     /// More contacts than a user may have.
     TooMany,
-    /// A contact's texts are too long.
+    /// A contact's text is too long.
     TooLong,
-    /// The store cannot keep so much of one user.
+    /// The record is too long for the store.
     TooLarge,
-    /// The store can keep nothing now.
+    /// The store cannot write at present.
     StoreFailed,
 }
 
-/// What must hold before anything is changed. `Ok(false)`: it is a repetition, or there is nothing to remove.
+/// Checks the changes before any is applied. `Ok(false)`: a retransmission, or there is nothing to remove.
 pub(super) fn check(
     bindings: &[Binding],
     changes: &[Change<'_>],
@@ -69,7 +69,7 @@ pub(super) fn check(
             }
             repeated += usize::from(cseq == existing.cseq);
         }
-        // A contact may stand in one request twice: then the first decided whether it is there.
+        // A contact may occur twice in one request: then the first occurrence decides if it exists.
         let before = changes.get(..number).unwrap_or_default();
         let earlier = before.iter().rev().find(|earlier| earlier.contact.equals(&change.contact));
         let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
@@ -100,14 +100,14 @@ pub(super) fn check(
 }
 
 pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
-    let place =
+    let index =
         bindings.iter().position(|binding| !binding.is_permanent() && is_same(binding, &change.contact));
-    match (place, change.expires) {
-        (Some(place), None) => {
-            bindings.remove(place);
+    match (index, change.expires) {
+        (Some(index), None) => {
+            bindings.remove(index);
         }
-        (Some(place), Some(expires)) => {
-            if let Some(binding) = bindings.get_mut(place) {
+        (Some(index), Some(expires)) => {
+            if let Some(binding) = bindings.get_mut(index) {
                 binding.q = change.q;
                 binding.kind = change.kind;
                 binding.cseq = cseq;
@@ -126,7 +126,7 @@ pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flo
     }
 }
 
-/// Keeps what `is_kept` and gives the rest to `ended`.
+/// True if the binding is for this contact (RFC 3261 §19.1.4).
 fn is_same(binding: &Binding, contact: &Uri<'_>) -> bool {
     binding.uri() == contact.as_bytes() || Uri::parse(binding.uri()).is_ok_and(|uri| uri.equals(contact))
 }

@@ -1,4 +1,4 @@
-//! The location service: where users are (RFC 3261 §10).
+//! Location service (RFC 3261 §10).
 
 mod binding;
 mod change;

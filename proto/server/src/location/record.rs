@@ -1,18 +1,18 @@
-//! How the bindings of an address-of-record are written down, to outlive a restart.
+//! Stored form of the bindings of an address-of-record.
 //!
-//! One byte of version, then for each binding its fixed fields and texts, numbers in little-endian. Permanent contacts are
-//! not in it: the administrator's table has them.
+//! One byte of version, then for each binding its fixed fields and texts, numbers in little-endian. Permanent contacts
+//! are not stored here: the administrator's table has them.
 
 use super::binding::{Binding, Kind, Text};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ringway_sansio::{Flow, Instant, ListenerId, Transport};
 
-/// A record that this version cannot read.
+/// Error of a record that this version cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord;
 
-/// Appends the record of `bindings`; nothing when there is none to keep.
+/// Appends the record of `bindings`; nothing if there are none to store.
 pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
     let start = out.len();
     out.push(VERSION);
@@ -44,14 +44,14 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
     }
 }
 
-/// How many bytes [`write`] makes of a binding with this text.
+/// Number of bytes that [`write`] appends for a binding with this text.
 pub(crate) fn bytes_of(text: &Text<'_>) -> usize {
     FIXED_BYTES + text.uri.len() + text.params.len() + text.call_id.len()
 }
 
-/// Reads a record. What has expired is left out; connections of before the restart are gone, and contacts that only they
-/// reached with them. `listeners` is how many there are now: a flow of one that is gone moves to the first. No binding
-/// ends after `latest`: the clock may have been set back, or the limit lowered.
+/// Reads a record. Expired bindings are omitted, and those that only a connection reached. `listeners` is the number of
+/// listeners: the flow of one that is gone moves to the first. No binding ends after `latest`, because the clock may have
+/// been set back or the limit lowered.
 pub(crate) fn read(
     record: &[u8],
     now: Instant,
@@ -98,5 +98,5 @@ fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], BadRecord> {
 
 const VERSION: u8 = 1;
 
-/// Of a binding: expires, CSeq, q, kind, transport, listener, address, port and three lengths.
+/// Bytes of expiry, CSeq, q, kind, transport, listener, address, port and three lengths.
 const FIXED_BYTES: usize = 8 + 4 + 2 + 3 + 16 + 2 + 3 * 2;

@@ -1,4 +1,4 @@
-//! All addresses-of-record of one shard, and their bindings.
+//! Location table: all addresses-of-record of one shard, and their bindings.
 
 use super::binding::{Binding, Bindings, Kind, Text};
 use super::change::{Change, Room, SaveError, apply, check};
@@ -14,22 +14,22 @@ use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Where the users of one shard are.
+/// Bindings of the users of one shard.
 #[derive(Debug)]
 pub struct LocationTable {
     users: Slab<User>,
-    /// Finds users by name. Names come from peers: a keyed hash, and so wide that nothing else is compared.
+    /// Index of users by name. Peers choose the names: a keyed hash, wide enough that nothing else is compared.
     by_name: HashTable<Named>,
     hash_key: [u8; 16],
-    /// Which users have a binding on a stream connection; as many entries as there are such bindings.
+    /// Users with a binding on a stream connection; as many entries as there are such bindings.
     by_connection: HashMap<ConnectionId, HashSet<SlabKey, SeededHash>, SeededHash>,
     seeded: SeededHash,
-    /// One timer a user, for the earliest time at which a binding can end.
+    /// One timer for each user, for the earliest possible end of a binding.
     wheel: Wheel<SlabKey>,
     bindings: usize,
 }
 
-/// Half of a name's hash, and whose name it is; the other half is the place in the table.
+/// Half of a name's hash, and the key of its user; the other half is the position in the table.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     rest: u64,
@@ -40,40 +40,40 @@ struct Named {
 struct User {
     name: Box<[u8]>,
     bindings: Bindings,
-    /// For when the timer is armed; refreshes leave it and it looks again when it fires.
+    /// Time of the timer; refreshes do not move it, and it checks again when it fires.
     wakes_at: Instant,
     timer: TimerKey,
 }
 
-/// What a REGISTER did.
+/// Result of a REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// Where the user is now, good until the next change; `None` without bindings.
-    pub(crate) place: Option<SlabKey>,
-    /// False: it was a repetition, or there was nothing to remove.
+    /// Key of the user until the next change; `None` without bindings.
+    pub(crate) key: Option<SlabKey>,
+    /// False for a retransmission, or if there was nothing to remove.
     pub(crate) changed: bool,
 }
 
-/// A binding as listings show it.
+/// Binding for listings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// `user@domain`.
     pub aor: Vec<u8>,
-    /// The contact URI.
+    /// Contact URI.
     pub contact: Vec<u8>,
-    /// How the REGISTER came, or for a permanent contact how it is reached.
+    /// Transport of the REGISTER, or of a permanent contact's URI.
     pub transport: Transport,
-    /// Where the REGISTER came from; unspecified for a permanent contact.
+    /// Source address of the REGISTER; unspecified for a permanent contact.
     pub address: core::net::SocketAddr,
-    /// When it ends.
+    /// End of the binding.
     pub expires: Instant,
-    /// Preference in thousandths.
+    /// q-value in thousandths.
     pub q: u16,
     /// True for an administrator's contact.
     pub is_permanent: bool,
 }
 
-/// The same, borrowed.
+/// Borrowed form of [`Registration`].
 #[derive(Clone, Copy, Debug)]
 pub struct RegistrationRef<'a> {
     pub(crate) aor: &'a [u8],
@@ -86,22 +86,22 @@ impl RegistrationRef<'_> {
         self.aor
     }
 
-    /// The contact URI.
+    /// Contact URI.
     pub fn contact(&self) -> &[u8] {
         self.binding.uri()
     }
 
-    /// How the REGISTER came, or for a permanent contact how it is reached.
+    /// Transport of the REGISTER, or of a permanent contact's URI.
     pub const fn transport(&self) -> Transport {
         self.binding.flow.transport
     }
 
-    /// Where the REGISTER came from; unspecified for a permanent contact.
+    /// Source address of the REGISTER; unspecified for a permanent contact.
     pub const fn address(&self) -> core::net::SocketAddr {
         self.binding.flow.remote
     }
 
-    /// When it ends.
+    /// End of the binding.
     pub const fn expires(&self) -> Instant {
         self.binding.expires
     }
@@ -111,7 +111,7 @@ impl RegistrationRef<'_> {
         self.binding.is_permanent()
     }
 
-    /// A copy to keep.
+    /// Copies the registration.
     pub fn to_owned(&self) -> Registration {
         Registration {
             aor: self.aor.to_vec(),
@@ -126,7 +126,7 @@ impl RegistrationRef<'_> {
 }
 
 impl LocationTable {
-    /// An empty table whose hashes are keyed from `seed`.
+    /// Creates an empty table whose hashes have keys from `seed`.
     pub fn new(seed: &Seed, now: Instant) -> Self {
         let mut hash_key = [0; 16];
         hash_key.copy_from_slice(seed.bytes().get(16..).unwrap_or(&[0; 16]));
@@ -141,39 +141,38 @@ impl LocationTable {
         }
     }
 
-    /// Bindings, permanent ones included.
+    /// Number of bindings, permanent ones included.
     pub const fn bindings_len(&self) -> usize {
         self.bindings
     }
 
-    /// Users with a binding.
+    /// Number of users with a binding.
     pub fn users_len(&self) -> usize {
         self.users.len()
     }
 
-    /// The bindings of a user that have not expired, permanent ones included, in order of registration.
+    /// Unexpired bindings of a user, permanent ones included, in order of registration.
     pub(crate) fn lookup(&self, aor: &[u8], now: Instant) -> impl Iterator<Item = &Binding> {
         self.lookup_at(self.find(aor), now)
     }
 
-    /// The same for a user whose place is known.
-    pub(crate) fn lookup_at(&self, place: Option<SlabKey>, now: Instant) -> impl Iterator<Item = &Binding> {
-        place
-            .and_then(|key| self.users.get(key))
+    /// Like [`LocationTable::lookup`], for the key of a user.
+    pub(crate) fn lookup_at(&self, key: Option<SlabKey>, now: Instant) -> impl Iterator<Item = &Binding> {
+        key.and_then(|key| self.users.get(key))
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default()
             .iter()
             .filter(move |binding| binding.expires > now)
     }
 
-    /// The place of a user, good until the next change.
-    pub(crate) fn place_of(&self, aor: &[u8]) -> Option<SlabKey> {
+    /// Key of a user, valid until the next change.
+    pub(crate) fn key_of(&self, aor: &[u8]) -> Option<SlabKey> {
         self.find(aor)
     }
 
     /// Applies the changes of one REGISTER, all or none (RFC 3261 §10.3 step 7).
     ///
-    /// A binding that this very REGISTER made (same Call-ID, same CSeq) is left as it is: the REGISTER was repeated.
+    /// A binding of this same REGISTER (same Call-ID, same CSeq) is not changed: the REGISTER is a retransmission.
     pub(crate) fn save(
         &mut self,
         proof: &Authenticated<&Aor>,
@@ -190,7 +189,7 @@ impl LocationTable {
             .map(|user| user.bindings.as_slice())
             .unwrap_or_default();
         if !check(bindings, changes, cseq, now, room)? {
-            return Ok(Saved { place: found, changed: false });
+            return Ok(Saved { key: found, changed: false });
         }
         let key = found.unwrap_or_else(|| self.add_user(aor));
         self.change_bindings(key, |bindings| {
@@ -199,13 +198,13 @@ impl LocationTable {
                 apply(bindings, change, cseq, flow);
             }
         });
-        // The user is gone when that was its last binding.
-        let place = self.users.get(key).map(|_| key);
-        Ok(Saved { place, changed: true })
+        // A user without bindings is removed.
+        let key = self.users.get(key).map(|_| key);
+        Ok(Saved { key, changed: true })
     }
 
-    /// Takes all bindings away that REGISTER made; none when one of them was made by a newer REGISTER of the same phone
-    /// (RFC 3261 §10.3 step 6). Returns whether there were any.
+    /// Removes all bindings of REGISTER requests; none if one of them has a newer CSeq of the same phone (RFC 3261 §10.3
+    /// step 6). Returns true if there were any.
     pub(crate) fn clear(
         &mut self,
         proof: &Authenticated<&Aor>,
@@ -227,12 +226,12 @@ impl LocationTable {
         Ok(self.remove_where(aor, |binding| !binding.is_permanent()))
     }
 
-    /// Takes everything away that is known of a user who is no subscriber any more.
+    /// Removes everything of a user who is no subscriber any more.
     pub(crate) fn forget(&mut self, aor: &[u8]) -> bool {
         self.remove_where(aor, |_| true)
     }
 
-    /// Puts the contacts of an administrator in place of those there were.
+    /// Replaces the permanent contacts of a user.
     pub(crate) fn set_permanent(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.remove_where(aor, Binding::is_permanent);
         if contacts.is_empty() {
@@ -244,7 +243,7 @@ impl LocationTable {
         });
     }
 
-    /// Brings a user's bindings back after a restart; none ends after `latest`.
+    /// Restores the bindings of a user after a restart; none ends after `latest`.
     pub(crate) fn restore(
         &mut self,
         aor: &[u8],
@@ -266,24 +265,24 @@ impl LocationTable {
         Ok(())
     }
 
-    /// Appends what [`LocationTable::restore`] reads back; nothing when the user has no bindings to keep.
+    /// Appends the record for [`LocationTable::restore`]; nothing if the user has no bindings to store.
     pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
         self.write_record_at(self.find(aor), out);
     }
 
-    /// The same for a user whose place is known.
-    pub(crate) fn write_record_at(&self, place: Option<SlabKey>, out: &mut Vec<u8>) {
-        if let Some(user) = place.and_then(|key| self.users.get(key)) {
+    /// Like [`LocationTable::write_record`], for the key of a user.
+    pub(crate) fn write_record_at(&self, key: Option<SlabKey>, out: &mut Vec<u8>) {
+        if let Some(user) = key.and_then(|key| self.users.get(key)) {
             record::write(&user.bindings, out);
         }
     }
 
-    /// Up to `count` users from place `from` on, each with its record; returns the place to go on from, `None` at the
-    /// end. Users that change meanwhile are written when they change.
+    /// Records of up to `count` users from slot `from`; returns the next slot, `None` at the end. Users that change
+    /// between two calls are stored by that change.
     pub fn records_from(&self, from: u32, count: u32, mut each: impl FnMut(&[u8], &[u8])) -> Option<u32> {
         let mut bytes = Vec::new();
-        for place in from..from.saturating_add(count) {
-            match self.users.at(place)? {
+        for slot in from..from.saturating_add(count) {
+            match self.users.at(slot)? {
                 None => {}
                 Some(user) => {
                     bytes.clear();
@@ -297,15 +296,15 @@ impl LocationTable {
         Some(from.saturating_add(count))
     }
 
-    /// The bindings of up to `count` users from place `from` on; returns the place to go on from, `None` at the end.
+    /// Bindings of up to `count` users from slot `from`; returns the next slot, `None` at the end.
     pub fn bindings_from(
         &self,
         from: u32,
         count: u32,
         mut each: impl FnMut(RegistrationRef<'_>),
     ) -> Option<u32> {
-        for place in from..from.saturating_add(count) {
-            if let Some(user) = self.users.at(place)? {
+        for slot in from..from.saturating_add(count) {
+            if let Some(user) = self.users.at(slot)? {
                 user.bindings.iter().for_each(|binding| each(RegistrationRef { aor: &user.name, binding }));
             }
         }
@@ -319,8 +318,8 @@ impl LocationTable {
         })
     }
 
-    /// A connection is gone: contacts that only it reached are no longer offered, others will be dialled. `ended` gets each
-    /// binding that ends with its user, `changed` the users who have fewer bindings now.
+    /// Handles the end of a connection: contacts that only it reached are removed, others are dialled in future. `ended`
+    /// gets each removed binding with its user, `changed` the users that have fewer bindings now.
     pub(crate) fn on_closed(
         &mut self,
         connection: ConnectionId,
@@ -329,7 +328,7 @@ impl LocationTable {
     ) {
         let Some(keys) = self.by_connection.remove(&connection) else { return };
         for key in keys {
-            self.change_and_tell(key, &mut changed, |name, bindings| {
+            self.change_and_report(key, &mut changed, |name, bindings| {
                 for binding in bindings.iter_mut() {
                     if binding.flow.connection == Some(connection) {
                         binding.flow.connection = None;
@@ -340,7 +339,8 @@ impl LocationTable {
         }
     }
 
-    /// Removes what has expired. `ended` gets each binding with its user, `changed` the users who have fewer bindings now.
+    /// Removes expired bindings. `ended` gets each of them with its user, `changed` the users that have fewer bindings
+    /// now.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
@@ -351,13 +351,13 @@ impl LocationTable {
             if let Some(user) = self.users.get_mut(key) {
                 user.wakes_at = Instant::FAR;
             }
-            self.change_and_tell(key, &mut changed, |name, bindings| {
+            self.change_and_report(key, &mut changed, |name, bindings| {
                 retain(bindings, |binding| binding.expires > now, |binding| ended(name, binding));
             });
         }
     }
 
-    /// When [`LocationTable::expire`] has something to look at.
+    /// Time of the next necessary call of [`LocationTable::expire`].
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.wheel.next_due()
     }
@@ -369,7 +369,7 @@ impl LocationTable {
         self.bindings < before
     }
 
-    fn change_and_tell(
+    fn change_and_report(
         &mut self,
         key: SlabKey,
         changed: &mut impl FnMut(&Self, &[u8]),
@@ -383,7 +383,7 @@ impl LocationTable {
         }
     }
 
-    /// The one way bindings change: everything that is derived from them is kept true here.
+    /// Changes the bindings of a user, and all data derived from them.
     fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Bindings)) {
         let Some(user) = self.users.get_mut(key) else { return };
         let before = user.bindings.len();
@@ -427,7 +427,7 @@ impl LocationTable {
         key
     }
 
-    /// After a change: forgets a user without bindings, and sees to it that the timer comes early enough.
+    /// Removes a user without bindings, or arms its timer early enough.
     fn settle(&mut self, key: SlabKey) {
         let Some(user) = self.users.get_mut(key) else { return };
         if user.bindings.is_empty() {
@@ -473,7 +473,7 @@ fn connections_of(bindings: &[Binding]) -> impl Iterator<Item = ConnectionId> {
     bindings.iter().filter_map(|binding| binding.flow.connection)
 }
 
-/// An administrator's contact; `None` when it is no URI.
+/// Binding of a permanent contact; `None` if it is not a URI.
 fn permanent(contact: &[u8]) -> Option<Binding> {
     let uri = Uri::parse(contact).ok()?;
     let transport = uri.params().value(b"transport").and_then(Transport::from_token);

@@ -1,4 +1,4 @@
-//! The table against the simplest thing that can be right: a list of bindings for each user, walked every time.
+//! Tests of the location table against a list of bindings for each user.
 
 use super::*;
 use alloc::collections::BTreeMap;
@@ -7,7 +7,7 @@ use alloc::string::String;
 use core::time::Duration;
 use ringway_sansio::Rng;
 
-/// What the model knows of a binding.
+/// Binding in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     contact: String,
@@ -26,7 +26,7 @@ fn flow(connection: Option<u64>) -> Flow {
     Flow { transport, listener: ListenerId(0), remote, connection: connection.map(ConnectionId) }
 }
 
-/// One REGISTER of one contact, in both.
+/// Executes one REGISTER with one contact in table and model.
 fn register(
     table: &mut LocationTable,
     model: &mut Model,
@@ -46,9 +46,9 @@ fn register(
 
     let bindings = model.entry(user.into()).or_default();
     bindings.retain(|binding| binding.expires > now);
-    let place = bindings.iter().position(|binding| binding.contact == known.contact);
-    let same_phone = place.and_then(|place| bindings.get(place)).filter(|old| old.call_id == known.call_id);
-    let expected = match (same_phone, place) {
+    let index = bindings.iter().position(|binding| binding.contact == known.contact);
+    let same_phone = index.and_then(|index| bindings.get(index)).filter(|old| old.call_id == known.call_id);
+    let expected = match (same_phone, index) {
         (Some(old), _) if old.cseq > known.cseq => Err(SaveError::OutOfOrder),
         (Some(old), _) if old.cseq == known.cseq => Ok(false),
         (_, None) if !removes && bindings.len() >= CONTACTS_MAX => Err(SaveError::TooMany),
@@ -59,17 +59,17 @@ fn register(
     if expected != Ok(true) {
         return;
     }
-    match (place, removes) {
-        (Some(place), true) => {
-            bindings.remove(place);
+    match (index, removes) {
+        (Some(index), true) => {
+            bindings.remove(index);
         }
-        (Some(place), false) => bindings[place] = known.clone(),
+        (Some(index), false) => bindings[index] = known.clone(),
         (None, false) => bindings.push(known.clone()),
         (None, true) => {}
     }
 }
 
-/// Everything that can be asked of the table says what the model says.
+/// Compares all queries of the table with the model.
 fn agree(table: &LocationTable, model: &Model, now: Instant, seed: u64) {
     let mut count = 0;
     for (user, bindings) in model {
@@ -95,9 +95,9 @@ fn agree(table: &LocationTable, model: &Model, now: Instant, seed: u64) {
     assert!(table.bindings_len() >= count, "seed {seed}");
     assert_eq!(table.iter().count(), table.bindings_len(), "seed {seed}");
     let mut paged = 0;
-    let mut place = Some(0);
-    while let Some(from) = place {
-        place = table.bindings_from(from, 3, |_| paged += 1);
+    let mut next = Some(0);
+    while let Some(from) = next {
+        next = table.bindings_from(from, 3, |_| paged += 1);
     }
     assert_eq!(paged, table.bindings_len(), "seed {seed}");
 }
@@ -144,10 +144,7 @@ fn it_agrees_with_a_list_over_many_random_histories() {
         }
         table.expire(now + Duration::from_secs(601), |_, _| {}, |_, _| {});
         assert_eq!((table.users_len(), table.bindings_len(), table.next_due()), (0, 0, None), "seed {seed}");
-        assert!(
-            table.by_connection.is_empty() && table.by_name.is_empty(),
-            "seed {seed}: nothing is left behind"
-        );
+        assert!(table.by_connection.is_empty() && table.by_name.is_empty(), "seed {seed}: no entry is left");
     }
 }
 
@@ -162,12 +159,12 @@ fn close(table: &mut LocationTable, model: &mut Model, connection: ConnectionId)
     assert!(!table.by_connection.contains_key(&connection));
 }
 
-/// Everything is written down and read back into an empty table.
+/// Stores all bindings and restores them into an empty table.
 fn restart(table: &mut LocationTable, model: &mut Model, now: Instant, seed: u64) {
     let mut records = Vec::new();
-    let mut place = Some(0);
-    while let Some(from) = place {
-        place = table.records_from(from, 4, |aor, record| records.push((aor.to_vec(), record.to_vec())));
+    let mut next = Some(0);
+    while let Some(from) = next {
+        next = table.records_from(from, 4, |aor, record| records.push((aor.to_vec(), record.to_vec())));
     }
     *table = LocationTable::new(&Seed::from_number(seed), now);
     for (aor, record) in &records {
@@ -185,7 +182,7 @@ fn restart(table: &mut LocationTable, model: &mut Model, now: Instant, seed: u64
 }
 
 #[test]
-fn permanent_contacts_stand_beside_the_registered_ones() {
+fn permanent_contacts_are_kept_next_to_registered_ones() {
     let now = Instant::from_secs(1_800_000_000);
     let mut table = LocationTable::new(&Seed::from_number(1), now);
     let mut model = Model::new();

@@ -1,4 +1,4 @@
-//! Methods that this server itself answers; all others are forwarded or redirected.
+//! Methods that this server answers; all others are forwarded or redirected.
 
 mod options;
 mod redirect;

@@ -1,4 +1,4 @@
-//! The redirect server (RFC 3261 §8.3).
+//! Redirect server (RFC 3261 §8.3).
 
 use crate::env::Env;
 use crate::location::LocationTable;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Uri};
 use ringway_transaction::Allowance;
 
-/// 302 with the contacts, the preferred first; 404 for users that do not exist, 480 for those without a contact.
+/// Answers 302 with the contacts, the preferred first; 404 for a user that does not exist, 480 for one without a contact.
 pub(crate) fn redirect(
     env: &mut Env<'_, impl Services>,
     table: &LocationTable,
@@ -21,7 +21,7 @@ pub(crate) fn redirect(
     if !env.config.read_aor(&routed.uri, &mut aor) {
         return env.refuse_plainly(request, 404, "Not Found");
     }
-    // RFC 3261 §8.3: never to the URI that was asked for.
+    // RFC 3261 §8.3: never to the Request-URI itself.
     let mut found: Vec<(u16, Vec<u8>)> = table
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
@@ -53,7 +53,7 @@ pub(crate) fn redirect(
     });
 }
 
-/// Leaves away the least preferred contacts that an unverified source would get over its allowance.
+/// Drops the least preferred contacts that exceed the allowance of an unverified address.
 fn keep_within_allowance<S>(
     env: &mut Env<'_, S>,
     request: &Request<'_, '_>,
@@ -74,7 +74,7 @@ fn keep_within_allowance<S>(
     }
 }
 
-/// What a 302 has beside its request's header fields and its Contacts, at most.
+/// Maximum length of a 302 without its request's header fields and its Contacts.
 const STATUS_BYTES: usize = 128;
-/// `Contact: <`, `>;q=0.123` and the end of the line.
+/// Length of `Contact: <`, `>;q=0.123` and the end of the line.
 const CONTACT_BYTES: usize = 24;

@@ -1,4 +1,4 @@
-//! REGISTER by the steps of RFC 3261 §10.3.
+//! REGISTER in the steps of RFC 3261 §10.3.
 
 use crate::auth::Authenticator;
 use crate::date::DateText;
@@ -15,7 +15,7 @@ use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
 use ringway_transaction::SlabKey;
 
-/// Why a REGISTER is refused.
+/// Reason for refusing a REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Plain(u16, &'static str),
@@ -25,7 +25,7 @@ enum Refusal {
     StoreFailed,
 }
 
-/// The registrar of one shard: owns the location table and is the only one to change it.
+/// Registrar of one shard: owns the location table; nothing else changes it.
 pub(crate) struct Registrar {
     table: LocationTable,
     /// Buffer for the address-of-record of a REGISTER.
@@ -49,7 +49,7 @@ impl Registrar {
         &self.table
     }
 
-    /// Brings a user's bindings back after a restart. A binding that ends later than one made now could ends then.
+    /// Restores the bindings of a user after a restart. No binding ends later than a new one could.
     pub(crate) fn restore(
         &mut self,
         config: &Config,
@@ -79,7 +79,7 @@ impl Registrar {
         table.on_closed(connection, ended, |table, aor| store_fewer(services, table, aor, record));
     }
 
-    /// Ends the bindings whose time is over.
+    /// Ends the expired bindings.
     pub(crate) fn on_timeout(&mut self, now: Instant, services: &impl Services) {
         let Self { table, record, .. } = self;
         let ended = ended(services, now, BindingEnd::Expired);
@@ -114,7 +114,7 @@ impl Registrar {
         if message.has(HeaderName::Require) {
             return env.refuse_extensions(request, HeaderName::Require);
         }
-        // Step 5: the address-of-record, needed from here on.
+        // Step 5: the address-of-record, which the next steps need.
         if !message.to().uri.is_sip() {
             return env.refuse_plainly(request, 400, "To Is No SIP URI");
         }
@@ -166,7 +166,7 @@ impl Registrar {
     }
 
     fn unchanged(&self, aor: &Aor) -> Saved {
-        Saved { place: self.table.place_of(aor.as_bytes()), changed: false }
+        Saved { key: self.table.key_of(aor.as_bytes()), changed: false }
     }
 
     /// Step 7: all contacts or none.
@@ -179,7 +179,7 @@ impl Registrar {
     ) -> Result<Saved, Refusal> {
         let message = request.message;
         let max = env.config.registrar.max_contacts;
-        // More in one request than could be kept, removals included: nothing is read of it.
+        // More contacts in one request than can be stored, removals included: it is not parsed.
         if count > max.saturating_mul(2).max(CONTACTS_READ_MIN) {
             env.counters.too_many_contacts += 1;
             return Err(Refusal::Plain(403, "Too Many Contacts"));
@@ -213,7 +213,7 @@ impl Registrar {
         self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)
     }
 
-    /// Step 8: 200 with all bindings, once what changed is on its way to the store.
+    /// Step 8: 200 with all bindings, after the changes are passed to the store.
     fn confirm(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -221,20 +221,20 @@ impl Registrar {
         aor: &Aor,
         saved: Saved,
     ) {
-        let place = saved.place;
+        let key = saved.key;
         env.counters.registered += u64::from(saved.changed);
         if saved.changed {
             self.record.clear();
             if env.services.keeps_bindings() {
-                self.table.write_record_at(place, &mut self.record);
+                self.table.write_record_at(key, &mut self.record);
             }
             env.services.store(aor.as_bytes(), &self.record);
         }
-        self.keep_connection(&mut env.cx, request, place);
+        self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let now = env.cx.now;
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
-            for binding in table.lookup_at(place, now) {
+            for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, now, out));
             }
             response.header(HeaderName::Date, date.at(now));
@@ -242,15 +242,10 @@ impl Registrar {
         env.cx.out.hold_last();
     }
 
-    /// The connection that a contact was registered over is in use as long as the contact.
-    fn keep_connection(
-        &self,
-        cx: &mut Context<'_, Action>,
-        request: &Request<'_, '_>,
-        place: Option<SlabKey>,
-    ) {
+    /// Marks a connection as in use for as long as the contact that was registered over it.
+    fn keep_connection(&self, cx: &mut Context<'_, Action>, request: &Request<'_, '_>, key: Option<SlabKey>) {
         let Some(connection) = request.flow.connection else { return };
-        let bindings = self.table.lookup_at(place, cx.now);
+        let bindings = self.table.lookup_at(key, cx.now);
         let over_it = bindings.filter(|binding| binding.flow.connection == Some(connection));
         if let Some(until) = over_it.map(|binding| binding.expires).max() {
             cx.out.keep(&request.flow, until);
@@ -313,7 +308,7 @@ fn read_contact<'a>(
     })
 }
 
-/// Reports bindings that end.
+/// Reports the end of bindings.
 fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
     move |aor, binding| {
         let (contact, flow) = (binding.uri(), binding.flow);
@@ -321,7 +316,7 @@ fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(
     }
 }
 
-/// Stores what a user has left after bindings ended.
+/// Stores the remaining bindings of a user.
 fn store_fewer(services: &impl Services, table: &LocationTable, aor: &[u8], record: &mut Vec<u8>) {
     record.clear();
     table.write_record(aor, record);
@@ -329,7 +324,7 @@ fn store_fewer(services: &impl Services, table: &LocationTable, aor: &[u8], reco
     services.on_change(aor, BindingChange::Ended, None);
 }
 
-/// What a REGISTER did, by how many bindings there were and are.
+/// Kind of change, from the number of bindings before and after it.
 fn change_of(before: usize, after: usize) -> BindingChange {
     match after.cmp(&before) {
         Ordering::Greater => BindingChange::Registered,
@@ -343,7 +338,7 @@ fn header_expires(message: &Message<'_>) -> Option<u32> {
     message.first(HeaderName::Expires).map(|value| delta_seconds(value).unwrap_or(3600))
 }
 
-/// `<uri>;expires=n` and what else the phone said of its contact.
+/// Appends `<uri>;expires=n` and the contact's other parameters.
 fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
     let text = binding.text();
     out.push(b'<');
@@ -362,7 +357,7 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
     }
     write_q(binding.q, out);
     out.extend_from_slice(b";expires=");
-    // Rounded up: a phone is never told less than it has.
+    // Rounded up, so that a phone never gets less time than it has.
     let left = if binding.is_permanent() { PERMANENT_EXPIRES_S } else { seconds_left(binding, now) };
     write_number(out, left);
 }
@@ -372,8 +367,8 @@ fn seconds_left(binding: &Binding, now: Instant) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
-/// What a REGISTER is told of an administrator's contact, which never ends.
+/// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
 
-/// However few contacts a user may have, this many are read of one request.
+/// Minimum number of contacts that are parsed in one request.
 const CONTACTS_READ_MIN: usize = 16;

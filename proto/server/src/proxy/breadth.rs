@@ -1,36 +1,37 @@
-//! Bounds on forking: Max-Breadth (RFC 5393 §5), and a bound on how often one request comes back to this server.
+//! Limits of forking: Max-Breadth (RFC 5393 §5), and the number of times that one request may return to this server.
 //!
-//! Max-Breadth bounds the branches that run at once and must not bound the depth (RFC 5393 §5.3.3). Contacts that lead back to
-//! this server build a tree whose depth is bounded by Max-Forwards alone, so our Via carries how many further requests a branch
-//! may cause here. Each fork takes its branches off and divides the rest: one request causes at most `SPIRALS_MAX` others.
+//! Max-Breadth limits the branches that run at once and must not limit the depth (RFC 5393 §5.3.3). Contacts that lead
+//! back to this server form a tree whose depth only Max-Forwards limits, so our Via has the number of further requests
+//! that a branch may cause here. Each fork subtracts its branches and divides the rest: one request causes at most
+//! `SPIRALS_MAX` others.
 
 use crate::Config;
 use crate::route::own_vias;
 use ringway_sip::grammar::number_u32;
 use ringway_sip::{HeaderName, Malformed, Message};
 
-/// What each branch of a fork may do.
+/// Limits of each branch of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// Its Max-Breadth.
     pub(super) breadth: u32,
-    /// Requests that it may cause at this server.
+    /// Maximum number of requests that it may cause at this server.
     pub(super) spirals: u32,
 }
 
-/// Why a request is not forked.
+/// Reason for not forking a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooBroad {
     /// Max-Breadth is not a number.
     Malformed,
     /// Its Max-Breadth is less than its number of targets.
     Breadth,
-    /// It came back to this server too often.
+    /// It returned to this server too often.
     Spirals,
 }
 
 impl Share {
-    /// The share of each of `branches` branches of a request.
+    /// Limits of each of `branches` branches of a request.
     pub(super) fn of(config: &Config, message: &Message<'_>, branches: usize) -> Result<Self, TooBroad> {
         let branches = u32::try_from(branches.max(1)).unwrap_or(u32::MAX);
         let breadth = match incoming_breadth(message) {
@@ -50,13 +51,13 @@ impl Share {
 }
 
 impl Default for Share {
-    /// The least.
+    /// Returns the minimum.
     fn default() -> Self {
         Self { breadth: 1, spirals: 0 }
     }
 }
 
-/// The largest Max-Breadth that is taken, and that of a request without one. A user's own contacts can always be called.
+/// Maximum of Max-Breadth, and the value of a request without one. At least the maximum number of a user's contacts.
 fn breadth_max(config: &Config) -> u32 {
     u32::try_from(config.registrar.max_contacts).unwrap_or(u32::MAX).max(BREADTH_MAX)
 }
@@ -73,7 +74,7 @@ fn incoming_breadth(message: &Message<'_>) -> Result<Option<u32>, Malformed> {
     }
 }
 
-/// What our Via says; `None` for a request that was not here before.
+/// Remaining spirals in our Via; `None` for a request that was not here before.
 fn spirals_left(config: &Config, message: &Message<'_>) -> Option<u32> {
     if message.has_one_via() {
         return None;
@@ -83,8 +84,8 @@ fn spirals_left(config: &Config, message: &Message<'_>) -> Option<u32> {
     Some(left.min(SPIRALS_MAX))
 }
 
-/// RFC 5393 §5.3.3 recommends it.
+/// Recommended by RFC 5393 §5.3.3.
 const BREADTH_MAX: u32 = 60;
 
-/// Requests that one request can cause at this server by contacts that lead back to it.
+/// Maximum number of requests that one request can cause at this server through contacts that lead back to it.
 const SPIRALS_MAX: u32 = 60;

@@ -1,4 +1,4 @@
-//! The response context: one request being forwarded, its branches and the best response so far (RFC 3261 §16.2, §16.7).
+//! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
 use crate::auth::Grant;
 use crate::request::Request;
@@ -9,10 +9,10 @@ use ringway_sansio::{Flow, Instant, TimerKey, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
 
-/// The transactions of a shard. Server transactions belong to contexts, client transactions to branches.
+/// Transactions of a shard. Server transactions belong to contexts, client transactions to branches.
 pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, BranchId>;
 
-/// All response contexts of a shard.
+/// Response contexts of a shard.
 #[derive(Default)]
 pub(super) struct Contexts {
     slab: Slab<ResponseContext>,
@@ -20,52 +20,52 @@ pub(super) struct Contexts {
     unanswered: usize,
 }
 
-/// A call that nobody has answered yet.
+/// Call without a final response.
 #[derive(Clone, Copy, Debug)]
 pub struct RingingCall<'a> {
-    /// Its Call-ID.
+    /// Call-ID.
     pub call_id: &'a [u8],
-    /// The caller's URI.
+    /// URI of the caller.
     pub from: &'a [u8],
-    /// The URI that was called.
+    /// URI of the callee.
     pub to: &'a [u8],
-    /// True when a target said that it rings.
+    /// True after a provisional response of a target.
     pub rings: bool,
-    /// When the INVITE came.
+    /// Time of the INVITE.
     pub since: Instant,
 }
 
-/// One request being forwarded.
+/// Context of one forwarded request.
 #[derive(Debug)]
 pub(super) struct ResponseContext {
-    /// Towards the caller.
+    /// Server transaction of the caller.
     pub(super) server: ServerId,
-    /// The request as it came, as long as a response of our own or a further branch may need it.
+    /// Received request, as long as a generated response or a further branch may need it.
     pub(super) request: Option<Arc<[u8]>>,
-    /// Bytes that were reserved for it.
+    /// Number of bytes reserved for it.
     pub(super) reserved: usize,
-    /// Of a stranger: the user it is for.
+    /// User that a stranger's request is for.
     pub(super) strangers_user: Option<u64>,
     pub(super) source: Flow,
     pub(super) grant: Grant,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
-    /// An INVITE without a final response, counted by [`Contexts::unanswered_len`].
+    /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
     is_unanswered: bool,
     pub(super) branches: Vec<Branch>,
     best: Option<Best>,
-    /// Challenges of all branches, which the caller answers at once (RFC 3261 §16.7 step 7).
+    /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
-    /// The caller gave up, or a response was chosen: no new branch begins.
+    /// True if the caller cancelled, or a response was chosen: no new branch is started.
     pub(super) is_cancelled: bool,
 }
 
-/// One branch of a fork.
+/// Branch of a fork.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) state: BranchState,
     pub(super) timer_c: TimerKey,
-    /// The target, for a branch that is not sent yet.
+    /// Target of a branch that is not sent yet.
     pub(super) uri: Box<[u8]>,
     pub(super) keeps_uri: bool,
 }
@@ -74,13 +74,13 @@ pub(super) struct Branch {
 pub(super) enum BranchState {
     /// The address of its host is being looked up.
     Resolving { query: u64, port: u16, transport: Transport },
-    /// Sent; `rings` when a provisional response came.
+    /// Sent; `rings` after a provisional response.
     Sent { client: ClientId, rings: bool },
     /// Answered, or failed.
     Done,
 }
 
-/// A branch of a response context; the owner of its client transaction.
+/// Key of a branch; the owner of its client transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchId {
     context: SlabKey,
@@ -92,7 +92,7 @@ impl BranchId {
         Self { context, number: u32::try_from(number).unwrap_or(u32::MAX) }
     }
 
-    /// The context, and the index of the branch in it.
+    /// Context, and index of the branch in it.
     pub(super) const fn parts(self) -> (SlabKey, usize) {
         (self.context, self.number as usize)
     }
@@ -102,11 +102,11 @@ impl BranchId {
     }
 }
 
-/// A final response to be forwarded when all branches are done.
+/// Final response that is forwarded after all branches are done.
 #[derive(Debug)]
 pub(super) struct Best {
     pub(super) status: u16,
-    /// As it came, our Via taken off. Empty: a response of our own.
+    /// Bytes as received, without our Via. Empty: a locally generated response.
     pub(super) bytes: Vec<u8>,
     pub(super) branch: usize,
 }
@@ -120,7 +120,7 @@ impl Contexts {
         self.unanswered
     }
 
-    /// The key of the context that is inserted next.
+    /// Key of the next inserted context.
     pub(super) fn next_key(&self) -> SlabKey {
         self.slab.next_key()
     }
@@ -152,7 +152,7 @@ impl Contexts {
         self.slab.iter().map(|(key, _)| key).collect()
     }
 
-    /// The caller has its final response.
+    /// Notes that the caller has its final response.
     pub(super) fn note_answered(&mut self, key: SlabKey) {
         if let Some(context) = self.slab.get_mut(key)
             && core::mem::take(&mut context.is_unanswered)
@@ -161,7 +161,7 @@ impl Contexts {
         }
     }
 
-    /// The request was answered for good: what is left of it only absorbs retransmissions.
+    /// Releases the request after its final response; the context then only absorbs retransmissions.
     pub(super) fn forget_request(&mut self, key: SlabKey) {
         self.note_answered(key);
         if let Some(context) = self.slab.get_mut(key) {
@@ -171,7 +171,7 @@ impl Contexts {
         }
     }
 
-    /// Calls without an answer, in up to `count` slots from slot `from` on; returns the slot to go on from, `None` at the end.
+    /// Calls without a final response, in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
     pub(super) fn ringing_calls(
         &self,
         limits: &Limits,
@@ -199,7 +199,7 @@ impl Contexts {
 }
 
 impl ResponseContext {
-    /// A context without branches, for which `reserved` bytes were reserved.
+    /// Creates a context without branches, for which `reserved` bytes were reserved.
     pub(super) fn new(
         server: ServerId,
         request: &Request<'_, '_>,
@@ -226,7 +226,7 @@ impl ResponseContext {
         }
     }
 
-    /// For an INVITE that nobody has answered yet: the request, whether it rings, and since when it is here.
+    /// Request, ringing and start of an INVITE without a final response.
     fn unanswered(&self) -> Option<(&[u8], bool, Instant)> {
         let rings =
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
@@ -234,7 +234,7 @@ impl ResponseContext {
         Some((request, rings, self.since))
     }
 
-    /// True when no branch can still answer.
+    /// True if no branch can receive a final response any more.
     pub(super) fn is_done(&self) -> bool {
         self.branches.iter().all(|branch| branch.state == BranchState::Done)
     }
@@ -247,7 +247,7 @@ impl ResponseContext {
         self.keep_better(Best { status, bytes: Vec::new(), branch: number });
     }
 
-    /// RFC 3261 §16.7 step 6: a 6xx before all, then the lowest class; among 4xx those that tell how to do better.
+    /// RFC 3261 §16.7 step 6: 6xx first, then the lowest class; among 4xx those that allow the caller a better request.
     pub(super) fn keep_better(&mut self, response: Best) {
         let is_better = match &self.best {
             None => true,
@@ -262,7 +262,7 @@ impl ResponseContext {
         self.best.take()
     }
 
-    /// Keeps the challenges of a branch.
+    /// Stores the challenges of a branch.
     pub(super) fn keep_challenges(&mut self, message: &Message<'_>, number: usize) {
         for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
             let mut bytes: usize = self.challenges.iter().map(|(_, value, _)| value.len()).sum();
@@ -274,7 +274,7 @@ impl ResponseContext {
         }
     }
 
-    /// Challenges of the other branches than `number`.
+    /// Challenges of all branches except `number`.
     pub(super) fn challenges_of_others(&self, number: usize) -> impl Iterator<Item = (HeaderName, &[u8])> {
         let others = self.challenges.iter().filter(move |(_, _, branch)| *branch != number);
         others.map(|(name, value, _)| (*name, value.as_slice()))
@@ -288,13 +288,13 @@ fn rank(status: u16) -> u16 {
         // A response of a target is better than none.
         408 | 480 => 450,
         400..=499 => 410,
-        // Another server's overload says least of all: it is not passed on.
+        // The 503 of another server is the worst: it is not forwarded.
         503 => 599,
         other => other,
     }
 }
 
-/// Challenges kept of one branch.
+/// Maximum number of challenges of one branch.
 const CHALLENGES_MAX: usize = 8;
-/// Bytes of the challenges kept of all branches.
+/// Maximum number of bytes of the challenges of all branches.
 const CHALLENGE_BYTES_MAX: usize = 8192;

@@ -1,4 +1,4 @@
-//! Forwarding with state: the branches of a request, from its targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
+//! Stateful forwarding: the branches of a request, from their targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
 
 use super::Proxy;
 use super::breadth::Share;
@@ -9,7 +9,7 @@ use super::reach::{hop_to_target, resolved};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::request::Request;
-use crate::route::{Hop, preprocess};
+use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
 impl Proxy {
-    /// Forwards with state: 100 to an INVITE, one client transaction for each target, all at once.
+    /// Forwards statefully: 100 to an INVITE, one client transaction for each target, all at once.
     pub(super) fn fork(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -62,7 +62,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Reserves the memory of a request; false, and counted, when a limit is reached.
+    /// Reserves the memory of a request; false, and counted, if a limit is reached.
     fn reserve(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -85,7 +85,7 @@ impl Proxy {
         true
     }
 
-    /// Gives back what [`Proxy::reserve`] reserved.
+    /// Releases the memory that [`Proxy::reserve`] reserved.
     fn release(
         &mut self,
         env: &Env<'_, impl Services>,
@@ -99,13 +99,13 @@ impl Proxy {
         }
     }
 
-    /// The caller has its final response, of this length. When no branch holds the request any more, most of what was reserved
-    /// goes back; the request still counts until its context ends.
+    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
+    /// is released; the request counts until its context ends.
     pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
         let kept = ANSWERED_BYTES + response;
-        // What a sender with a password has reserved for a short INVITE is not worth a lock: its callers are few.
+        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
             || !context.is_invite
             || context.reserved > kept + SHRUNK_BYTES_MIN;
@@ -130,7 +130,7 @@ impl Proxy {
         let Forwarding { request, routed, targets } = forwarding;
         let hop = match target_uri(targets, target, routed) {
             Some(uri) => hop_to_target(env, request.grant.reach, routed, target, &uri),
-            None => Hop::Unreachable,
+            None => NextHop::Unreachable,
         };
         let Some(context) = self.contexts.get_mut(key) else { return };
         let number = context.branches.len();
@@ -142,18 +142,18 @@ impl Proxy {
             keeps_uri: target.keeps_uri,
         };
         match hop {
-            Hop::Flow(flow) => {
+            NextHop::Flow(flow) => {
                 context.branches.push(branch);
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_branch(env, transactions, id, &plan);
             }
-            Hop::Name { host, port, transport } => {
+            NextHop::Name { host, port, transport } => {
                 let query = self.lookups.start(&mut env.cx, host, Lookup::Branch(id));
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query, port, transport };
                 context.branches.push(branch);
             }
-            Hop::Unreachable => {
+            NextHop::Unreachable => {
                 context.branches.push(branch);
                 context.fail_branch(number, 480);
             }
@@ -196,7 +196,7 @@ impl Proxy {
         }
     }
 
-    /// The address of a branch's host was looked up.
+    /// Handles the result of a branch's lookup.
     pub(super) fn on_branch_resolved(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -216,16 +216,16 @@ impl Proxy {
         branch.state = BranchState::Done;
         let hop = match address {
             Some(ip) => resolved(env, reach, SocketAddr::new(ip, port), transport),
-            None => Hop::Unreachable,
+            None => NextHop::Unreachable,
         };
         match hop {
-            Hop::Flow(flow) => self.send_stored(env, transactions, id, flow),
-            Hop::Name { .. } | Hop::Unreachable => context.fail_branch(number, 480),
+            NextHop::Flow(flow) => self.send_stored(env, transactions, id, flow),
+            NextHop::Name { .. } | NextHop::Unreachable => context.fail_branch(number, 480),
         }
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Sends a branch from the stored request.
+    /// Sends a branch with the stored request.
     fn send_stored(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -253,7 +253,8 @@ impl Proxy {
         }
     }
 
-    /// A branch ended without a response that can be forwarded; `status` is that of the caller's response, if it is all there is.
+    /// Handles the end of a branch without a response to forward; `status` is the caller's response if no branch has a
+    /// better one.
     pub(super) fn on_branch_failure(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -277,7 +278,7 @@ impl Proxy {
         }
     }
 
-    /// Cancels all branches that still run: the caller gave up, or a response was chosen (RFC 3261 §16.7 step 10).
+    /// Cancels all running branches: the caller cancelled, or a response was chosen (RFC 3261 §16.7 step 10).
     pub(super) fn cancel_branches(
         &mut self,
         cx: &mut Context<'_, Action>,
@@ -302,7 +303,7 @@ impl Proxy {
         }
     }
 
-    /// Gives up everything: pending INVITEs are cancelled, and all callers without a final response get 503.
+    /// Cancels all pending INVITEs, and answers all callers without a final response with 503.
     pub(crate) fn give_up(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
         for key in self.contexts.keys() {
             let Some(context) = self.contexts.get(key) else { continue };
@@ -313,8 +314,8 @@ impl Proxy {
         }
     }
 
-    /// Handles a CANCEL (RFC 3261 §9.2, §16.10): cancels what the INVITE of the same branch started. Only the hop that sent the
-    /// INVITE may cancel it: a CANCEL from another address gets 481.
+    /// Handles a CANCEL (RFC 3261 §9.2, §16.10) of the INVITE with the same branch. Only the previous hop of the INVITE
+    /// may cancel it: a CANCEL from another address gets 481.
     pub(crate) fn on_cancel(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -352,7 +353,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Nobody answered within timer C (RFC 3261 §16.8): a branch that rings is cancelled, another is given up.
+    /// Handles timer C (RFC 3261 §16.8): a ringing branch is cancelled, another one is given up.
     pub(super) fn on_timer_c(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -370,7 +371,7 @@ impl Proxy {
         }
     }
 
-    /// Reports a step of a call whose request is kept.
+    /// Reports a step of a call whose request is stored.
     pub(super) fn observe_context(&self, env: &Env<'_, impl Services>, key: SlabKey, step: CallStep) {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
@@ -378,7 +379,7 @@ impl Proxy {
         }
     }
 
-    /// Ends a context whose server transaction is over: nothing more can be answered.
+    /// Ends a context whose server transaction has ended: no further response can be sent.
     pub(super) fn drop_context(
         &mut self,
         env: &Env<'_, impl Services>,
@@ -389,7 +390,7 @@ impl Proxy {
         self.release(env, context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
-            // Nobody waits for it any more, and what it holds is not reserved any more.
+            // Its memory is not reserved any more.
             match branch.state {
                 BranchState::Sent { client, .. } => transactions.drop_client(client),
                 BranchState::Resolving { query, .. } => {
@@ -407,8 +408,8 @@ fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phras
     });
 }
 
-/// Bytes that a request makes this server keep at most, until its context ends: the request, as long a response, and for each
-/// branch the header that was written for it.
+/// Maximum number of bytes for a request until its context ends: the request, a response of the same length, and for each
+/// branch its header.
 fn cost_of(message: &Message<'_>, branches: usize) -> usize {
     let whole = message.as_bytes().len();
     let header = whole - message.body().len().min(whole);
@@ -416,9 +417,9 @@ fn cost_of(message: &Message<'_>, branches: usize) -> usize {
 }
 
 const SHRUNK_BYTES_MIN: usize = 16_384;
-/// What is left of an answered request, its response aside.
+/// Bytes of an answered request without its response.
 const ANSWERED_BYTES: usize = 1024;
-/// A context with its server transaction, their timers and what allocating them costs.
+/// Bytes of a context with its server transaction, their timers and the overhead of allocation.
 const CONTEXT_BYTES: usize = 2048;
-/// A branch with its client transaction, and what is added to the header.
+/// Bytes of a branch with its client transaction, and of the header fields that are added.
 const BRANCH_BYTES: usize = 2048;

@@ -1,4 +1,4 @@
-//! Writing a request as it is forwarded (RFC 3261 §16.6).
+//! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::breadth::Share;
 use super::targets::{Target, Targets};
@@ -6,8 +6,8 @@ use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
 use crate::env::{Env, Keys};
 use crate::request::Request;
-use crate::route::{Hop, LOOP_MARK, Routed, hop_of, loop_hash, write_own_route};
-use crate::token::{Place, Side, Token};
+use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
+use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::digest::{Credentials, unescape};
@@ -17,7 +17,7 @@ use ringway_sip::{
 };
 use ringway_transaction::reply_flow;
 
-/// A request with its route and its target set.
+/// Request with its route and its target set.
 #[derive(Clone, Copy)]
 pub(super) struct Forwarding<'p, 'm, 'a> {
     pub(super) request: &'p Request<'m, 'a>,
@@ -25,7 +25,7 @@ pub(super) struct Forwarding<'p, 'm, 'a> {
     pub(super) targets: &'p Targets,
 }
 
-/// Everything that a forwarded request depends on.
+/// Input of a forwarded request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan<'p, 'm, 'a> {
     config: &'p Config,
@@ -35,7 +35,7 @@ pub(super) struct Plan<'p, 'm, 'a> {
     routed: &'p Routed<'a>,
     targets: &'p Targets,
     target: &'p Target,
-    /// The flow that it is sent to.
+    /// Flow of the next hop.
     flow: Flow,
 }
 
@@ -58,7 +58,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.request
     }
 
-    /// Appends the request with `branch` in our Via. What cannot be written safely is not written at all.
+    /// Appends the request with `branch` in our Via; nothing if it cannot be written safely.
     pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], out: &mut Vec<u8>) {
         let message = self.request.message;
         let mut edit = Edit::new(message, space);
@@ -106,7 +106,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3261 §16.6 step 6: a next hop without `lr` wants to be the Request-URI, which waits in the last Route.
+    /// RFC 3261 §16.6 step 6: a next hop without `lr` becomes the Request-URI, which moves to the last Route.
     fn step_aside_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
         let Some(next) = self.routed.next_route.filter(|next| !next.is_loose_router()) else { return };
         let uri = edit.request_uri().to_vec();
@@ -119,8 +119,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         edit.set_request_uri(next.as_bytes());
     }
 
-    /// RFC 3261 §22.3: credentials for our realm were for us. Those that cannot be read, or that name no realm because they are
-    /// the password itself (Basic), may be for us too.
+    /// RFC 3261 §22.3: removes credentials for our realm. Malformed ones, and those without a realm that are the password
+    /// itself (Basic), may be for us too.
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
@@ -134,8 +134,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3325 §5: what a sender that is not trusted says of its identity is removed, and what makes a phone ring or show as
-    /// if somebody else called.
+    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, and those that change ringing and
+    /// display of the called phone.
     fn remove_claims(&self, edit: &mut Edit<'_, '_>) {
         if self.request.grant.sender.is_believed() {
             return;
@@ -156,7 +156,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         realm.trim_ascii().eq_ignore_ascii_case(self.config.auth.realm.as_bytes().trim_ascii())
     }
 
-    /// RFC 3261 §16.6 step 4; with an entry for each side where they differ (RFC 5658 §3).
+    /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3).
     fn record_route(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
         let begins_dialog = matches!(
@@ -187,20 +187,21 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// The way back to the callee: where this request is sent.
+    /// Callee's side in the mark: the next hop of this request.
     fn callee_side(&self) -> Side {
         let key = &self.keys.route;
         if self.target.flow.is_none() {
-            return Side::Contact(Place::of_flow(key, &self.flow));
+            return Side::Contact(TargetHash::of_flow(key, &self.flow));
         }
         match (self.flow.connection, self.flow.transport.is_stream()) {
             (Some(connection), _) => {
                 let contact = Uri::parse(self.targets.uri(self.target)).ok();
-                let place = contact.and_then(|uri| place_on(self.config, key, &uri, self.flow.remote.ip()));
-                Side::Connection(connection, place.unwrap_or(Place::NONE))
+                let hash =
+                    contact.and_then(|uri| target_hash_on(self.config, key, &uri, self.flow.remote.ip()));
+                Side::Connection(connection, hash.unwrap_or(TargetHash::NONE))
             }
             (None, false) => Side::Address(self.flow.listener, self.flow.remote),
-            (None, true) => Side::Contact(Place::of_flow(key, &self.flow)),
+            (None, true) => Side::Contact(TargetHash::of_flow(key, &self.flow)),
         }
     }
 
@@ -230,8 +231,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 }
 
-/// The way back to the caller: where the responses to its request go. Its remote target is recorded where it is that address,
-/// or where its sender is believed.
+/// Caller's side in the mark: the flow of the responses to its request. Its remote target is recorded if it is that
+/// address, or if the sender is believed.
 fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Side {
     let message = request.message;
     let reply = reply_flow(message.via(), request.flow);
@@ -241,32 +242,32 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
         message.values(name).next().and_then(|value| NameAddr::parse(value).ok()).map(|name| name.uri);
     let sender = request.grant.sender;
     if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
-        return Side::Contact(Place::of_flow(key, &reply));
+        return Side::Contact(TargetHash::of_flow(key, &reply));
     }
     let hop = target.as_ref().map(|uri| hop_of(config, uri));
-    let place = match hop {
-        Some(Hop::Flow(hop)) => {
-            let is_there = config.is_same_place(hop.remote.ip(), request.flow.remote.ip());
+    let hash = match hop {
+        Some(NextHop::Flow(hop)) => {
+            let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
             let is_allowed = (sender.is_believed() && is_there)
                 || (sender == Sender::Trusted)
-                // A stream proves its source address; its port is somebody else's once the connection is gone.
+                // A stream verifies its source address; its port may belong to another program after its end.
                 || (is_there
                     && reply.transport.is_reliable()
                     && !is_private(hop.remote.ip())
                     && hop.remote.port() != reply.remote.port())
                 || (hop.remote == reply.remote && !hop.transport.is_stream() && !reply.transport.is_stream());
-            is_allowed.then(|| Place::of_flow(key, &hop))
+            is_allowed.then(|| TargetHash::of_flow(key, &hop))
         }
-        Some(Hop::Name { .. } | Hop::Unreachable) | None => None,
+        Some(NextHop::Name { .. } | NextHop::Unreachable) | None => None,
     };
-    match (reply.connection, place) {
-        (Some(connection), place) => Side::Connection(connection, place.unwrap_or(Place::NONE)),
-        (None, Some(place)) => Side::Contact(place),
+    match (reply.connection, hash) {
+        (Some(connection), hash) => Side::Connection(connection, hash.unwrap_or(TargetHash::NONE)),
+        (None, Some(hash)) => Side::Contact(hash),
         (None, None) => Side::Address(reply.listener, reply.remote),
     }
 }
 
-/// True for a URI that names the very address of a datagram flow.
+/// True for a URI with exactly the address of a datagram flow.
 pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
     !flow.transport.is_stream()
         && uri.port() == Some(flow.remote.port())
@@ -277,13 +278,20 @@ pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
             .is_none_or(|name| Transport::from_token(name) == Some(flow.transport))
 }
 
-/// The place of a URI that names the host `ip`.
-fn place_on(config: &Config, key: &[u8; 16], uri: &Uri<'_>, ip: core::net::IpAddr) -> Option<Place> {
+/// Hash of a URI whose host is `ip`.
+fn target_hash_on(
+    config: &Config,
+    key: &[u8; 16],
+    uri: &Uri<'_>,
+    ip: core::net::IpAddr,
+) -> Option<TargetHash> {
     match hop_of(config, uri) {
-        Hop::Flow(hop) if config.is_same_place(hop.remote.ip(), ip) => Some(Place::of_flow(key, &hop)),
-        Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable => None,
+        NextHop::Flow(hop) if config.is_same_host(hop.remote.ip(), ip) => {
+            Some(TargetHash::of_flow(key, &hop))
+        }
+        NextHop::Flow(_) | NextHop::Name { .. } | NextHop::Unreachable => None,
     }
 }
 
-/// For requests that have none (RFC 3261 §16.6 step 3).
+/// Value for requests without one (RFC 3261 §16.6 step 3).
 const MAX_FORWARDS: u64 = 70;

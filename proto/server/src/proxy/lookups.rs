@@ -1,4 +1,4 @@
-//! DNS lookups that forwarding waits for.
+//! DNS lookups of forwarded requests.
 
 use super::context::BranchId;
 use crate::Action;
@@ -10,16 +10,16 @@ use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Transport, Wheel};
 use ringway_transaction::MatchKey;
 
-/// Purpose of a lookup of a host's address.
+/// Purpose of a lookup.
 #[derive(Debug)]
 pub(super) enum Lookup {
-    /// A branch of a request that is forwarded with state.
+    /// Branch of a statefully forwarded request.
     Branch(BranchId),
-    /// A request that is forwarded without state.
+    /// Statelessly forwarded request.
     Stateless(Box<Waiting>),
 }
 
-/// A request that is forwarded without state and waits for the address of its target.
+/// Statelessly forwarded request with a pending lookup of its target.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) request: Box<[u8]>,
@@ -39,12 +39,12 @@ impl Waiting {
     }
 }
 
-/// Lookups under way, by query number. The numbers are ours, never a peer's.
+/// Pending lookups, by query number. Peers do not choose the numbers.
 #[derive(Debug)]
 pub(super) struct Lookups {
     queries: HashMap<u64, Lookup, SeededHash>,
     next_query: u64,
-    /// One entry for each lookup, because its answer may be lost.
+    /// One entry for each lookup, because its result may be lost.
     deadlines: Wheel<u64>,
     /// Number of [`Lookup::Stateless`].
     waiting: usize,
@@ -53,11 +53,11 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Maximum number of requests without state that wait for an address.
+    /// Maximum number of stateless requests with a pending lookup.
     const WAITING_MAX: usize = 1024;
-    /// Maximum of their bytes.
+    /// Maximum number of their bytes.
     const WAITING_BYTES_MAX: usize = 4 << 20;
-    /// Longest time of a lookup; the driver answers earlier, if nothing is lost.
+    /// Maximum duration of a lookup; the driver answers earlier, unless the result is lost.
     const DURATION_MAX: Duration = Duration::from_secs(10);
 
     pub(super) fn new(seed: &Seed, now: Instant) -> Self {
@@ -70,7 +70,7 @@ impl Lookups {
         }
     }
 
-    /// True when one more request of `bytes` bytes may wait without state. Those with state have their memory reserved.
+    /// True if one more stateless request of `bytes` bytes may wait. Stateful ones have reserved memory.
     pub(super) const fn has_room(&self, bytes: usize) -> bool {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
@@ -89,7 +89,7 @@ impl Lookups {
         query
     }
 
-    /// Ends a lookup; `None` when it ended before.
+    /// Ends a lookup; `None` if it ended before.
     pub(super) fn end(&mut self, query: u64) -> Option<Lookup> {
         let lookup = self.queries.remove(&query)?;
         if let Lookup::Stateless(waiting) = &lookup {
@@ -99,7 +99,7 @@ impl Lookups {
         Some(lookup)
     }
 
-    /// The next lookup whose time is over.
+    /// Next lookup that timed out.
     pub(super) fn expire(&mut self, now: Instant) -> Option<u64> {
         self.deadlines.expire(now)
     }

@@ -1,4 +1,4 @@
-//! The proxy (RFC 3261 §16): target set, forking, response context.
+//! Proxy (RFC 3261 §16): target set, forking, response context.
 
 mod breadth;
 mod context;
@@ -34,7 +34,7 @@ use ringway_sip::{EditSpace, Limits, Method};
 use ringway_transaction::Notice;
 use targets::Targets;
 
-/// The proxy of one shard: the requests that are being forwarded.
+/// Proxy of one shard, with the requests that are being forwarded.
 pub(crate) struct Proxy {
     contexts: Contexts,
     /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
@@ -44,7 +44,7 @@ pub(crate) struct Proxy {
     /// Buffer for the target set of a request.
     targets: Targets,
     space: EditSpace,
-    /// Buffer for the branch of a request that is forwarded without state.
+    /// Buffer for the branch of a statelessly forwarded request.
     branch: Vec<u8>,
 }
 
@@ -80,10 +80,10 @@ impl Proxy {
         self.contexts.ringing_calls(limits, from, count, each)
     }
 
-    /// Times at which timer C fires next and a lookup ends, with their reasons.
+    /// Times of the next timer C and the next timeout of a lookup, with their reasons.
     pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 2] {
         [
-            (self.timer_c.next_due(), "timer C: nobody answers"),
+            (self.timer_c.next_due(), "timer C: no final response"),
             (self.lookups.next_due(), "a DNS lookup was not answered"),
         ]
     }
@@ -136,7 +136,7 @@ impl Proxy {
         self.targets = targets;
     }
 
-    /// A host's address was looked up.
+    /// Handles the result of a lookup.
     pub(crate) fn on_resolved(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -166,7 +166,7 @@ impl Proxy {
         }
     }
 
-    /// Ends the lookups that were not answered in time.
+    /// Ends the lookups that timed out.
     pub(crate) fn expire_lookups(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -177,7 +177,7 @@ impl Proxy {
         }
     }
 
-    /// Applies the effects of the transactions: the notices about branches, and the end of contexts.
+    /// Applies the effects of the transactions: notices about branches, and the end of contexts.
     pub(crate) fn apply(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -187,8 +187,8 @@ impl Proxy {
         for notice in notices.drain(..) {
             let (id, status) = match notice {
                 Notice::ClientTimedOut { owner, .. } => (owner, 408),
-                // RFC 3261 §16.9 has 503 here; when it is all there is, the user is not reachable. Nothing is dialled instead of
-                // a connection that is gone: whoever has its peer's address now is not known to be the target.
+                // RFC 3261 §16.9 has 503 here; without another response the user is not reachable. A closed connection is
+                // not dialled again: the peer's address may belong to another host by now.
                 Notice::ClientUnreachable { owner, .. } => (owner, 480),
             };
             self.on_branch_failure(env, transactions, id, status);
@@ -207,5 +207,5 @@ fn refuse_fork(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reas
     }
 }
 
-/// The part of a shard's seed that keys the users of pending requests.
+/// Part of a shard's seed that is the key of [`Pending`].
 const PENDING_KEY: u64 = 1;

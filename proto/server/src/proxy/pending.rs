@@ -1,25 +1,25 @@
-//! Requests of strangers under way, for each user that they are for.
+//! Pending requests of strangers, for each user that they are for.
 
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::Seed;
 
-/// Counts of requests, by user. A user without any has no entry, so there are no more entries than contexts.
+/// Numbers of requests, by user. A user without any has no entry, so there are no more entries than contexts.
 #[derive(Debug)]
 pub(crate) struct Pending {
     counts: HashMap<u64, u32, SeededHash>,
 }
 
 impl Pending {
-    /// Requests of strangers under way for one user.
+    /// Maximum number of pending requests of strangers for one user.
     pub(crate) const REQUESTS_MAX: u32 = 256;
 
     pub(crate) fn new(seed: &Seed) -> Self {
         Self { counts: HashMap::with_hasher(SeededHash::new(seed)) }
     }
 
-    /// Stands for an address-of-record: a keyed hash.
+    /// Keyed hash of an address-of-record.
     pub(crate) fn name_of(&self, aor: &[u8]) -> u64 {
         self.counts.hasher().hash_one(aor)
     }

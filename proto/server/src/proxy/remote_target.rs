@@ -1,28 +1,28 @@
-//! The callee's remote target, as its response names it (RFC 3261 §12.1.2).
+//! Remote target of the callee, from its response (RFC 3261 §12.1.2).
 
 use super::forward::names_flow;
 use crate::auth::is_private;
-use crate::route::{Hop, hop_of};
-use crate::token::{Mark, Place, Side, TOKEN, Token};
+use crate::route::{NextHop, hop_of};
+use crate::token::{Mark, Side, TOKEN, TargetHash, Token};
 use crate::{Config, Listener};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Flow;
 use ringway_sip::{Edit, HeaderName, Message, NameAddr, Start, Uri};
 
-/// A response on its way back.
+/// Response on its way to the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response<'r, 'a> {
     pub(crate) message: &'r Message<'a>,
     pub(crate) status: u16,
-    /// The flow that it came by.
+    /// Flow that it was received on.
     pub(crate) flow: &'r Flow,
-    /// The flow that its request was sent to; `None` without a transaction.
+    /// Flow of its request; `None` without a transaction.
     pub(crate) sent_to: Option<&'r Flow>,
 }
 
-/// Writes our marks anew in a response that establishes a dialog, when requests to the callee will go elsewhere than the INVITE
-/// went. One that this server sent to itself was written when it came the first time.
+/// Replaces our marks in a response that establishes a dialog, if requests to the callee will go elsewhere than the
+/// INVITE. After a spiral, the first pass through this server replaced them.
 pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_>, edit: &mut Edit<'_, '_>) {
     let (message, responder) = (response.message, response.flow);
     if !message.has(HeaderName::RecordRoute)
@@ -48,8 +48,8 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
     }
 }
 
-/// True when the Contact is the address that the request was sent to, and no proxy behind us recorded its route: the mark names
-/// that address.
+/// True if the Contact is the address of the next hop, and no proxy after us recorded its route: the mark already has
+/// this address.
 fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
     let is_ours = |route: &[u8]| memchr::memmem::find(route, b";rw=").is_some();
     let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
@@ -57,7 +57,7 @@ fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
         && contact.is_some_and(|contact| names_flow(&contact.uri, sent_to))
 }
 
-/// True for a response that the caller sends requests after: a 2xx, or a 1xx that it acknowledges (RFC 3262).
+/// True for a response after which the caller sends requests in the dialog: a 2xx, or a reliable 1xx (RFC 3262).
 fn makes_dialog(message: &Message<'_>) -> bool {
     match message.start() {
         Start::Response { status: 200..=299, .. } => true,
@@ -66,14 +66,14 @@ fn makes_dialog(message: &Message<'_>) -> bool {
     }
 }
 
-/// Our token as it came back, and what it must be.
+/// Our mark in the response, and its replacement.
 fn changed_token<'a>(
     config: &Config,
     key: &[u8; 16],
     message: &Message<'a>,
     responder: &Flow,
 ) -> Option<(&'a [u8], Vec<u8>)> {
-    // A proxy behind us put its own value before ours; without one the remote target is the Contact.
+    // A proxy after us puts its value before ours; without one the remote target is the Contact.
     let mut next: Option<Uri<'a>> = None;
     let mut ours = None;
     for value in message.values(HeaderName::RecordRoute) {
@@ -89,13 +89,13 @@ fn changed_token<'a>(
     let old = ours.params().value(TOKEN)?;
     let Some(Side::Contact(sent_to)) = Side::written_callee(old) else { return None };
     let callee = match hop_of(config, &next.or_else(contact)?) {
-        Hop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
-            Side::Contact(Place::of_flow(key, &hop))
+        NextHop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
+            Side::Contact(TargetHash::of_flow(key, &hop))
         }
-        Hop::Name { host, port, transport } => {
-            Side::Named { name: Place::of_name(key, transport, host, port), contact: sent_to }
+        NextHop::Name { host, port, transport } => {
+            Side::Named { name: TargetHash::of_name(key, transport, host, port), contact: sent_to }
         }
-        Hop::Flow(_) | Hop::Unreachable => return None,
+        NextHop::Flow(_) | NextHop::Unreachable => return None,
     };
     if callee != Side::Contact(sent_to)
         && let Some(Mark::Dialog { to, from: caller, made_s, .. }) = Mark::read(key, message, &ours)
@@ -108,10 +108,10 @@ fn changed_token<'a>(
     None
 }
 
-/// True when a responder may name this address as its remote target: its own, a public one, or from a private address a private
-/// one that is not loopback. No address of this machine.
+/// True if a responder may name this address as its remote target: its own, a public one, or, from a private address, a
+/// private one that is not loopback. Addresses of this machine are excluded.
 fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
-    if config.is_same_place(target, responder) || config.is_trusted(responder) {
+    if config.is_same_host(target, responder) || config.is_trusted(responder) {
         return true;
     }
     let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();

@@ -1,4 +1,4 @@
-//! Responses on their way back (RFC 3261 §16.7).
+//! Processing of responses (RFC 3261 §16.7).
 
 use super::Proxy;
 use super::context::{Best, BranchId, BranchState, Transactions};
@@ -23,8 +23,8 @@ impl Proxy {
         let key = id.context();
         let Some(context) = self.contexts.get(key) else { return };
         let (message, status) = (response.message, response.status);
-        // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its client
-        // transaction is over, and nothing else would end the context.
+        // RFC 3261 §16.7 step 3: a response whose only Via is ours is not forwarded. A final one ends its branch: its
+        // client transaction is over, and nothing else would end the context.
         if message.values(HeaderName::Via).nth(1).is_none() {
             env.counters.without_next_via += 1;
             if status >= 200 {
@@ -44,7 +44,7 @@ impl Proxy {
                 self.forward_response(env, transactions, key, response);
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status));
-                    // No dialog state is kept: the caller's connection counts as in use as long as its peer lives.
+                    // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
                     self.cancel_branches(&mut env.cx, transactions, key);
                     self.contexts.forget_request(key);
@@ -82,7 +82,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// RFC 3261 §16.7 step 2: a provisional response starts timer C anew, except 100.
+    /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
     fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get_mut(key) else { return };
@@ -98,7 +98,7 @@ impl Proxy {
         }
     }
 
-    /// Takes our Via off and passes a response on at once.
+    /// Removes our Via and forwards a response at once.
     fn forward_response(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -108,7 +108,7 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let status = response.status;
-        // RFC 4320 §4.1: the only provisional response to another request than INVITE is a late 100.
+        // RFC 4320 §4.1: the only provisional response to a non-INVITE request is a late 100.
         if !context.is_invite && status < 200 {
             return;
         }
@@ -118,13 +118,13 @@ impl Proxy {
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             remote_target::record(env.config, &env.keys.route, response, &mut edit);
-            // What is added is not from the message, so nothing can be refused.
+            // Added values do not come from the message, so none is rejected.
             let _ = edit.write_into(arena);
         });
         end_unanswered(transactions, server, status, was_sent);
     }
 
-    /// Sends the best response to the caller once every branch is done.
+    /// Sends the best response to the caller after every branch is done.
     pub(super) fn finish_if_done(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -136,19 +136,19 @@ impl Proxy {
             return;
         }
         let Some(best) = context.take_best() else {
-            // Cancelled before anything was sent.
+            // Cancelled before a branch was sent.
             return self.answer_caller(env, transactions, key, 487, "Request Terminated");
         };
-        // A caller that gave up gets 487, whatever the silence of a target looks like.
+        // A caller that cancelled gets 487, also if the targets time out.
         if context.is_cancelled && best.bytes.is_empty() {
             return self.answer_caller(env, transactions, key, 487, "Request Terminated");
         }
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
-            // RFC 4320 §4.2: no response is sent, because the request's client has given up too.
+            // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !context.is_invite => return transactions.drop_server(context.server),
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
-            // RFC 3261 §16.7 step 6: another server's overload is not ours.
+            // RFC 3261 §16.7 step 6: the 503 of another server is not forwarded.
             (503, _) => (500, "Server Internal Error"),
             (status, true) => (status, "Failed"),
             (_, false) => return self.pass_best(env, transactions, key, best),
@@ -156,7 +156,7 @@ impl Proxy {
         self.answer_caller(env, transactions, key, status, phrase);
     }
 
-    /// RFC 3261 §16.7 step 7: a 401 or 407 carries the challenges of all branches.
+    /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches.
     fn add_challenges(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
         let Some(context) = self.contexts.get(key) else { return };
         if !matches!(best.status, 401 | 407) {
@@ -196,7 +196,7 @@ impl Proxy {
         self.shrink_answered(env, key, best.bytes.len());
     }
 
-    /// Answers a request that was being forwarded with a response of our own.
+    /// Answers a forwarded request with a locally generated response.
     pub(super) fn answer_caller(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -211,7 +211,7 @@ impl Proxy {
         let request = context.request.take().unwrap_or_default();
         let (server, source) = (context.server, context.source.remote);
         let Ok(message) = Message::parse(&request, &env.config.message_limits) else {
-            // Only a reload that allows less can have made it unreadable.
+            // Only a reload with lower limits can have made it unreadable.
             return transactions.drop_server(server);
         };
         match status {
@@ -228,12 +228,12 @@ impl Proxy {
     }
 }
 
-/// Ends a server transaction whose final response could not be written: nothing else would.
+/// Ends a server transaction whose final response could not be written.
 fn end_unanswered(transactions: &mut Transactions, server: ServerId, status: u16, was_sent: bool) {
     if !was_sent && status >= 200 && !transactions.is_answered(server) {
         transactions.drop_server(server);
     }
 }
 
-/// Longest time that provisional responses keep a branch of an INVITE; RFC 3261 §16.7 step 2 names none.
+/// Maximum time that provisional responses extend an INVITE's branch; RFC 3261 §16.7 step 2 has none.
 const RINGING_MAX: Duration = Duration::from_secs(3600);

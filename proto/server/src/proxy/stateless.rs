@@ -1,4 +1,4 @@
-//! Forwarding without state (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx everywhere.
+//! Stateless forwarding (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx in every mode.
 
 use super::Proxy;
 use super::breadth::Share;
@@ -10,7 +10,7 @@ use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
 use crate::request::Request;
-use crate::route::{Hop, preprocess};
+use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -19,8 +19,8 @@ use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
 use ringway_transaction::{reply_address, stamped_address};
 
 impl Proxy {
-    /// Forwards to the first target. The branch follows from the request, so that its retransmissions, its ACK and its CANCEL
-    /// have it too.
+    /// Forwards to the first target. The branch is a function of the request, so that its retransmissions, its ACK and
+    /// its CANCEL have the same.
     pub(super) fn forward_without_state(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -31,17 +31,17 @@ impl Proxy {
         let Some(target) = targets.list().first() else { return };
         let hop = match target_uri(targets, target, routed) {
             Some(uri) => hop_to_target(env, request.grant.reach, routed, target, &uri),
-            None => Hop::Unreachable,
+            None => NextHop::Unreachable,
         };
         match hop {
-            Hop::Flow(flow) => {
+            NextHop::Flow(flow) => {
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_without_state(env, transactions, &plan);
             }
-            Hop::Name { host, port, transport } => {
+            NextHop::Name { host, port, transport } => {
                 if !self.lookups.has_room(request.message.as_bytes().len()) {
                     env.counters.overflow += 1;
-                    return env.refuse_plainly(request, 503, "Too Many Look-Ups");
+                    return env.refuse_plainly(request, 503, "Too Many Lookups");
                 }
                 let waiting = Waiting {
                     request: request.message.as_bytes().into(),
@@ -55,11 +55,11 @@ impl Proxy {
                 };
                 self.lookups.start(&mut env.cx, host, Lookup::Stateless(Box::new(waiting)));
             }
-            Hop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
+            NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }
     }
 
-    /// Forwards a request whose target's address was looked up.
+    /// Forwards a request after the lookup of its target.
     pub(super) fn forward_waiting(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -75,17 +75,17 @@ impl Proxy {
             Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
         let hop = match address {
             Some(ip) => resolved(env, grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
-            None => Hop::Unreachable,
+            None => NextHop::Unreachable,
         };
         let share = Share::of(env.config, &message, 1).unwrap_or_default();
         let targets = Targets::of_one(&waiting.uri, waiting.keeps_uri, share);
         match (hop, targets.list().first()) {
-            (Hop::Flow(flow), Some(target)) => {
+            (NextHop::Flow(flow), Some(target)) => {
                 let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_without_state(env, transactions, &plan);
             }
-            (Hop::Flow(_) | Hop::Name { .. } | Hop::Unreachable, _) => {
+            (NextHop::Flow(_) | NextHop::Name { .. } | NextHop::Unreachable, _) => {
                 env.refuse_plainly(&request, 480, "Temporarily Unavailable");
             }
         }
@@ -108,8 +108,8 @@ impl Proxy {
         env.cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, branch, arena));
     }
 
-    /// Takes our Via off a response and sends it to the next one. The branch was checked: we did forward the request, to
-    /// the address in the next Via.
+    /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server
+    /// forwarded the request for the address in the next Via.
     pub(crate) fn forward_stateless_response(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -145,14 +145,14 @@ impl Proxy {
     }
 }
 
-/// The flow to a Via's client.
+/// Flow to the client of a Via.
 fn flow_to_via(config: &Config, via: &Via<'_>, connection: u64) -> Option<Flow> {
     let remote = reply_address(via)?;
     let transport = Transport::from_token(via.transport)?;
     let listener = config.listener_for(transport, remote.ip())?;
     let connection = (connection != 0).then_some(ConnectionId(connection));
-    // A response goes over the connection of its request. One that came as a datagram and says TCP in its Via has none, and
-    // would have us dial whomever its source names.
+    // A response uses the connection of its request. A request that came by datagram with TCP in its Via has none, and a
+    // new connection would go to an address that an attacker can choose.
     if transport.is_stream() && connection.is_none() {
         return None;
     }

@@ -8,30 +8,30 @@ use core::ops::Range;
 use ringway_sansio::Flow;
 use ringway_sip::Uri;
 
-/// Target set of a request (RFC 3261 §16.5); its memory is used again for the next request.
+/// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// The user that a stranger's request is for.
+    /// User that a stranger's request is for.
     strangers_user: Option<u64>,
     text: Vec<u8>,
     list: Vec<Target>,
     share: Share,
 }
 
-/// One target.
+/// Target of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     uri: Range<usize>,
-    /// The Request-URI stays as it came.
+    /// True if the Request-URI is not changed.
     pub(super) keeps_uri: bool,
-    /// A flow that is known to reach it.
+    /// Flow that reaches it.
     pub(super) flow: Option<Flow>,
-    /// Preference in thousandths.
+    /// q-value in thousandths.
     q: u16,
 }
 
 impl Targets {
-    /// A set of one target, for a request that was kept.
+    /// Set of one target, for a stored request.
     pub(super) fn of_one(uri: &[u8], keeps_uri: bool, share: Share) -> Self {
         let mut targets = Self { share, ..Self::default() };
         targets.push(uri, keeps_uri, None, 1000);
@@ -74,11 +74,10 @@ impl Targets {
         self.list.push(Target { uri: start..self.text.len(), keeps_uri, flow, q });
     }
 
-    /// Adds where a binding leads. A contact that stands there already, because an administrator put it there too, is
-    /// not called twice (RFC 3261 §16.5).
+    /// Adds the target of a binding. A contact that an administrator added too is called only once (RFC 3261 §16.5).
     pub(super) fn push_binding(&mut self, binding: &Binding) {
         let flow = flow_of(binding);
-        if let Some(same) = self.place_of(binding.uri())
+        if let Some(same) = self.index_of(binding.uri())
             && let Some(target) = self.list.get_mut(same)
         {
             target.flow = target.flow.or(flow);
@@ -90,7 +89,7 @@ impl Targets {
         self.list.push(Target { uri: start..self.text.len(), keeps_uri: false, flow, q: binding.q });
     }
 
-    fn place_of(&self, contact: &[u8]) -> Option<usize> {
+    fn index_of(&self, contact: &[u8]) -> Option<usize> {
         if self.list.is_empty() {
             return None;
         }
@@ -104,13 +103,13 @@ impl Targets {
     }
 }
 
-/// The target's URI; the Request-URI as it came where that is kept.
+/// URI of the target; the received Request-URI if it is not changed.
 pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Routed<'t>) -> Option<Uri<'t>> {
     if target.keeps_uri { Some(routed.uri) } else { Uri::parse(targets.uri(target)).ok() }
 }
 
-/// Appends a contact as a Request-URI: without the headers and the method that it may have and a Request-URI may not (RFC
-/// 3261 §16.6 step 2, §19.1.1 table 1).
+/// Appends a contact as a Request-URI, without headers and `method`, which a Request-URI must not have (RFC 3261 §16.6
+/// step 2, §19.1.1 table 1).
 fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
     let parsed = match memchr::memchr2(b'?', b';', contact) {
         Some(_) => Uri::parse(contact).ok(),
@@ -134,7 +133,7 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The flow to a binding where it is better than its contact's address: a connection that lives, or the only way.
+/// Flow to a binding if the contact's address is not used: an open connection, or the only flow that reaches it.
 fn flow_of(binding: &Binding) -> Option<Flow> {
     let transport = binding.flow.transport;
     match binding.kind {

@@ -1,4 +1,5 @@
-//! The pipelines: of a request transaction, route (RFC 3261 §16.3 and §16.4), access rules, method; of a response transaction, proxy.
+//! Pipelines: of a request transaction, route (RFC 3261 §16.3 and §16.4), access rules, method; of a response
+//! transaction, proxy.
 
 use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, decide, live_mark};
@@ -16,9 +17,9 @@ use ringway_transaction::{Answer, Incoming};
 /// Domains of a request.
 #[derive(Clone, Copy, Debug)]
 struct Parties {
-    /// From is in a domain of ours.
+    /// The From URI is in a domain of `domains`.
     from_us: bool,
-    /// The request is for a domain of ours.
+    /// The target is in a domain of `domains`, and no Route leads elsewhere.
     to_us: bool,
 }
 
@@ -47,20 +48,20 @@ impl<S: Services> Server<S> {
             && message.to().tag().is_none()
             && !matches!(method, Method::Ack | Method::Cancel)
         {
-            // Retransmissions of what is under way are still recognized.
+            // Retransmissions of pending requests are still matched.
             if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
                 refuse_new(env, &request, reason);
             }
             return;
         }
-        // The usual REGISTER needs none of what follows: it has no transaction, no Route and no next hop.
+        // The usual REGISTER needs no transaction, Route or next hop.
         if method == Method::Register && is_for_registrar(env.config, message, &uri) {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
         }
         let key = match self.transactions.receive_request(&mut env.cx, message) {
             Incoming::Absorbed => return,
             Incoming::New(key) => key,
-            // The ACK of a 2xx goes end to end, also when a caller sends it with the branch of its INVITE.
+            // The ACK of a 2xx is end-to-end, even with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { key: Some(key), ..request };
@@ -87,7 +88,7 @@ impl<S: Services> Server<S> {
         if method == Method::Options && to_us && routed.uri.user().is_none() {
             return on_options(env, &request);
         }
-        // The CANCEL of a stateless proxy goes where its INVITE went.
+        // The CANCEL of a stateless proxy takes the path of its INVITE.
         if method != Method::Cancel && !may_be_forwarded(env, &request, &routed) {
             return;
         }
@@ -145,7 +146,7 @@ fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reaso
     });
 }
 
-/// True for a REGISTER for one of our domains that goes no further.
+/// True for a REGISTER that this registrar handles.
 fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bool {
     uri.scheme() == Scheme::Sip
         && uri.headers().is_empty()
@@ -153,17 +154,17 @@ fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bo
         && config.domain_of(uri).is_some()
 }
 
-/// Checks the scheme and the headers of a URI (RFC 3261 §16.3). False when the request was answered.
+/// Checks the scheme and the headers of a URI (RFC 3261 §16.3). False if the request was answered.
 fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
     match uri.scheme() {
         Scheme::Sip => {}
-        // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not speak.
+        // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not support.
         Scheme::Sips | Scheme::Tel | Scheme::Other => {
             env.refuse_plainly(request, 416, "Unsupported URI Scheme");
             return false;
         }
     }
-    // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. They would be a way to have other headers sent.
+    // RFC 3261 §19.1.1 table 1: no headers in a Request-URI. A client could inject header fields with them.
     if !uri.headers().is_empty() {
         env.refuse_plainly(request, 400, "Headers In Request-URI");
         return false;
@@ -171,7 +172,7 @@ fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ur
     true
 }
 
-/// Checks length, Max-Forwards, loops and Proxy-Require (RFC 3261 §16.3 steps 3 to 5). False when the request was answered.
+/// Checks length, Max-Forwards, loops and Proxy-Require (RFC 3261 §16.3 steps 3 to 5). False if the request was answered.
 fn may_be_forwarded(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
@@ -192,7 +193,7 @@ fn may_be_forwarded(
     false
 }
 
-/// True when a Via of ours shows that this very request was here before (RFC 3261 §16.3 step 4).
+/// True if a Via of ours shows that this request was forwarded here before (RFC 3261 §16.3 step 4).
 fn is_loop<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> bool {
     // The only Via of a request is its client's.
     if message.has_one_via() {
@@ -210,7 +211,7 @@ fn is_loop<S>(env: &Env<'_, S>, message: &Message<'_>, routed: &Routed<'_>) -> b
     })
 }
 
-/// Applies the access rules. `None` when the request was answered, or dropped.
+/// Applies the access rules. `None` if the request was answered or dropped.
 fn accept_caller(
     env: &mut Env<'_, impl Services>,
     authenticator: &mut Authenticator,
@@ -250,7 +251,7 @@ fn accept_caller(
     }
 }
 
-/// Reports an INVITE or BYE that was accepted.
+/// Reports an accepted INVITE or BYE.
 fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
     match request.method {
         Method::Invite if request.message.to().tag().is_none() => {
@@ -261,15 +262,15 @@ fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
     }
 }
 
-/// True when a response came from where its request went: the same connection, or by UDP the same address, and the same port
-/// where the peer fills in `rport` (RFC 3581 §4: then it answers from the port that received). Proxies in `[auth] trusted` answer
-/// for each other.
+/// True if a response came from the next hop of its request: on the same connection, or by UDP from the same address and,
+/// if the peer sets `rport`, the same port (RFC 3581 §4: it then answers from the port that received). Proxies in `[auth]
+/// trusted` may answer for each other.
 fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
     if target.transport == source.transport {
         let is_same = match (target.transport.is_stream(), target.connection) {
             (false, _) => {
                 let fills_rport = message.via().rport().is_some();
-                config.is_same_place(target.remote.ip(), source.remote.ip())
+                config.is_same_host(target.remote.ip(), source.remote.ip())
                     && (!fills_rport || target.remote.port() == source.remote.port())
             }
             (true, Some(connection)) => source.connection == Some(connection),
@@ -282,5 +283,5 @@ fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>)
     config.is_trusted(target.remote.ip()) && config.is_trusted(source.remote.ip())
 }
 
-/// A larger request would be over the ceiling once it is forwarded, and its CANCEL and ACK could not be made from it.
+/// A larger request would exceed the limit after forwarding, so that its CANCEL and ACK could not be generated from it.
 const FORWARDED_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;

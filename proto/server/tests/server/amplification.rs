@@ -1,4 +1,4 @@
-//! One request must not become a storm by contacts that lead back to this server (RFC 5393).
+//! Tests of amplification by contacts that lead back to this server (RFC 5393).
 
 use crate::harness::{ALICE, Request, Sent, World, invite, only, request, requests, statuses};
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const SERVER: &str = "192.0.2.1:5060";
 
-/// Spellings of `user` that RFC 3261 §19.1.4 compares as equal: a different letter is escaped in each.
+/// Spellings of `user` that are equal by RFC 3261 §19.1.4: a different letter is escaped in each.
 fn spelled(user: &str, number: usize) -> String {
     let letters = user.char_indices().map(|(at, letter)| match number >> at & 1 {
         1 => format!("%{:02x}", u32::from(letter)),
@@ -15,7 +15,7 @@ fn spelled(user: &str, number: usize) -> String {
     letters.collect()
 }
 
-/// Everything that is sent for one request until the server is idle; what goes to the server itself comes back to it.
+/// Number of datagrams for one request until the server is idle; requests to the server itself are delivered to it.
 fn storm(world: &mut World, sent: Vec<Sent>) -> usize {
     let mut waiting = VecDeque::from(sent);
     let mut count = 0;
@@ -37,13 +37,16 @@ fn users(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("user{}", (b'a' + number as u8) as char)).collect()
 }
 
-/// Each of `users` has contacts that lead to the users with these numbers, all spelled differently.
+/// Registers for each of `users` contacts that lead to the users with these numbers, all in different spellings.
 fn bind(world: &mut World, users: &[String], contacts: impl Fn(usize) -> Vec<usize>) {
     for (number, user) in users.iter().enumerate() {
         let to = contacts(number).into_iter().enumerate();
         let uris: Vec<String> = to
-            .map(|(place, to)| {
-                format!("sip:{}@example.org;p={number}-{place}", spelled(&users[to], 1 + number * 3 + place))
+            .map(|(contact, to)| {
+                format!(
+                    "sip:{}@example.org;p={number}-{contact}",
+                    spelled(&users[to], 1 + number * 3 + contact)
+                )
             })
             .collect();
         let uris: Vec<&[u8]> = uris.iter().map(|uri| uri.as_bytes()).collect();
@@ -63,7 +66,9 @@ fn accounts_registered_at_each_other_do_not_multiply_a_request() {
             for method in ["INVITE", "MESSAGE"] {
                 let users = users(count);
                 let mut world = World::with(|config| config.stateful = stateful);
-                bind(&mut world, &users, |number| (0..10).map(|place| (number + place) % count).collect());
+                bind(&mut world, &users, |number| {
+                    (0..10).map(|contact| (number + contact) % count).collect()
+                });
                 let sent = world.udp(ALICE, &call(method, &users[0]));
                 let datagrams = storm(&mut world, sent);
                 assert!(datagrams <= 300, "{datagrams} datagrams for one {method} with {count} accounts");
@@ -74,7 +79,7 @@ fn accounts_registered_at_each_other_do_not_multiply_a_request() {
 
 #[test]
 fn no_shape_of_a_tree_of_accounts_multiplies_a_request() {
-    // Each level has as many users as a fork has branches, and each of them leads to all of the next level.
+    // Each level has as many users as a fork has branches, and each of them leads to all users of the next level.
     for widths in
         [&[1, 2, 2, 2, 2, 2, 2, 2, 2][..], &[1, 10, 6, 1, 1, 1, 1], &[1, 10, 1, 1, 1, 1, 1], &[1, 3, 4, 5]]
     {
@@ -85,7 +90,7 @@ fn no_shape_of_a_tree_of_accounts_multiplies_a_request() {
         bind(&mut world, &users, |number| {
             let level = starts.iter().rposition(|&start| start <= number).unwrap();
             match widths.get(level + 1) {
-                Some(width) => (0..*width).map(|place| starts[level + 1] + place).collect(),
+                Some(width) => (0..*width).map(|next| starts[level + 1] + next).collect(),
                 None => vec![],
             }
         });

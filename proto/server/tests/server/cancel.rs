@@ -1,4 +1,4 @@
-//! Calls that are given up (RFC 3261 §9, §16.8, §16.10): by the caller, and by the server when nobody answers for too long.
+//! Tests of cancelled calls (RFC 3261 §9, §16.8, §16.10): by the caller, and by the server after timer C.
 
 use crate::harness::{
     ALICE, BOB, CAROL, Request, Sent, World, forwarded, invite, only, request, requests, statuses,
@@ -29,7 +29,7 @@ fn a_call_that_rings_is_cancelled() {
     assert_eq!(
         statuses(&world.udp(ALICE, &call.cancel())),
         [200],
-        "a repeated CANCEL is answered and sends nothing"
+        "a retransmitted CANCEL is answered and sends nothing"
     );
     assert!(world.udp(BOB, &cancel.answer(200, &[])).is_empty());
     let sent = world.udp(BOB, &got.answer(487, &[]));
@@ -81,7 +81,7 @@ fn only_the_hop_that_called_may_cancel() {
     for from in ["203.0.113.66:5060", BOB] {
         assert_eq!(only(world.udp(from, &call.cancel())).status(), 481, "{from}");
     }
-    assert_eq!(only(world.tcp(3, ALICE, &call.cancel())).status(), 481, "by another way");
+    assert_eq!(only(world.tcp(3, ALICE, &call.cancel())).status(), 481, "over another flow");
     assert_eq!(
         statuses(&world.udp("192.0.2.10:9999", &call.cancel())),
         [200],
@@ -112,7 +112,7 @@ fn a_phone_that_rings_for_ever_is_given_up_by_timer_c() {
     let (mut world, _, got) = called();
     world.udp(BOB, &got.answer(180, &[]));
     assert!(world.pass(180 * SECOND).is_empty());
-    // RFC 3261 §16.7 step 2: it begins anew with each provisional answer but 100.
+    // RFC 3261 §16.7 step 2: it restarts with each provisional response but 100.
     world.udp(BOB, &got.answer(183, &[]));
     assert!(world.pass(180 * SECOND).is_empty());
     world.udp(BOB, &got.answer(100, &[]));
@@ -139,10 +139,10 @@ fn timer_c_without_any_answer_is_408_at_once() {
     let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
     assert_eq!(statuses(&world.pass(10 * SECOND)), [408]);
     let cancel = world.udp(BOB, &got.answer(180, &[]));
-    assert_eq!(requests(cancel)[0].method(), "CANCEL", "a phone that wakes up late is told");
+    assert_eq!(requests(cancel)[0].method(), "CANCEL", "a phone that responds late gets a CANCEL");
 }
 
-/// A server that ends leaves nobody ringing and nobody waiting.
+/// A server that stops cancels all pending INVITEs and answers their callers.
 #[test]
 fn what_is_under_way_when_the_server_ends_is_cancelled_and_answered() {
     let mut world = World::open();

@@ -1,4 +1,4 @@
-//! Digest as clients compute it (RFC 7616 §3.4), and what the server's challenges look like.
+//! Tests of challenges, and digest as computed by clients (RFC 7616 §3.4).
 
 use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, World, forwarded, invite, only, query, register};
 use md5::{Digest, Md5};
@@ -6,7 +6,7 @@ use ringway_server::auth::Algorithm;
 use sha2::Sha256;
 use std::time::Duration;
 
-/// What a client knows and puts into its credentials.
+/// Credentials of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) user: String,
@@ -16,12 +16,12 @@ pub(crate) struct Login {
     pub(crate) nonce: String,
     pub(crate) nc: u32,
     pub(crate) cnonce: &'static str,
-    /// The field that answers the challenge.
+    /// Header field of the response to the challenge.
     pub(crate) field: &'static str,
 }
 
 impl Login {
-    /// The answer of `user` of the tests to a challenge.
+    /// Credentials of `user` of the tests for a challenge.
     pub(crate) fn to(challenge: &Sent, user: &str) -> Self {
         Self {
             user: user.into(),
@@ -45,7 +45,7 @@ impl Login {
         self
     }
 
-    /// The header line for `request`.
+    /// Header line for `request`.
     pub(crate) fn line(&self, request: &Request) -> String {
         format!("{}: {}", self.field, self.value(request))
     }
@@ -72,13 +72,13 @@ impl Login {
     }
 }
 
-/// The same request with the answer to its challenge: one CSeq later, as clients send it.
+/// Request with credentials and the next CSeq, as clients send it.
 pub(crate) fn answered(request: &Request, login: &Login) -> Request {
     let line = login.line(request);
     request.clone().cseq(request.cseq + 1).line(&line)
 }
 
-/// A request that `user` has proven its password with.
+/// Sends a request with the password of `user`.
 #[track_caller]
 pub(crate) fn proven(world: &mut World, from: &str, request: &Request, user: &str) -> Vec<Sent> {
     let challenge = only(world.udp(from, request));
@@ -130,7 +130,7 @@ fn challenges_come_in_the_configured_order() {
 }
 
 #[test]
-fn nobody_can_tell_a_user_that_exists_from_one_that_does_not() {
+fn users_that_exist_and_users_that_do_not_get_equal_responses() {
     let mut world = World::closed();
     let shape = |world: &mut World, user: &str, with_password: bool| {
         let request = register(user, "<sip:x@192.0.2.20>").call_id("c");
@@ -168,8 +168,8 @@ fn a_challenge_keeps_no_state_and_its_ack_is_ours() {
     let challenge = only(world.udp(ALICE, &invite));
     assert_eq!(world.server.transactions_len(), (0, 0));
     assert!(world.udp(ALICE, &invite.ack_of(&challenge)).is_empty());
-    assert_eq!(world.server.counters().stray, 0, "the ACK is known by its To tag");
-    assert!(world.pass(Duration::from_secs(60)).is_empty(), "nothing is repeated");
+    assert_eq!(world.server.counters().stray, 0, "the ACK matches by its To tag");
+    assert!(world.pass(Duration::from_secs(60)).is_empty(), "nothing is retransmitted");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn the_ack_of_a_challenge_in_a_dialog_goes_no_further() {
     assert_eq!(world.server.counters().forwarded, 1);
 }
 
-/// Without the mark of a dialog there is no transaction, so that a made-up To tag makes the server repeat nothing.
+/// Without a valid mark there is no transaction, so that an invented To tag causes no retransmissions.
 #[test]
 fn a_challenge_for_a_made_up_dialog_is_sent_once() {
     let mut world = World::with(|config| (config.auth.enabled, config.auth.in_dialog) = (true, true));

@@ -1,11 +1,11 @@
-//! Stream connections: a flow is its connection and never the address it leads to, and what keeps a connection in use.
+//! Tests of stream connections: a flow is its connection and not its address; connections in use.
 
 use crate::dialog::{from_caller, with_bob};
 use crate::harness::{ALICE, BOB, World, forwarded, invite, only, query, register, request, statuses};
 use ringway_sansio::{ConnectionId, Event, Instant};
 use std::time::Duration;
 
-/// Where bob's phone connects from.
+/// Source address of bob's connection.
 const FROM: &str = "192.0.2.20:40000";
 
 #[test]
@@ -25,7 +25,7 @@ fn the_address_of_a_connection_that_is_gone_gets_nothing() {
         assert!(world.event(Event::Unreachable(first.token)).is_empty(), "told twice");
 
         assert!(world.event(Event::Closed(ConnectionId(5))).is_empty());
-        // Somebody else has the address and the port now.
+        // Another client has the address and the port now.
         assert_eq!(only(world.tcp(6, FROM, &request("OPTIONS", "sip:192.0.2.1").tcp())).status(), 200);
         let again = world.udp(ALICE, &invite("sip:bob@example.org").call_id("again"));
         assert_eq!((only(again).status(), world.lookups.len()), (480, 0), "{contact}");
@@ -74,7 +74,7 @@ fn a_request_in_a_dialog_is_not_sent_to_the_address_of_a_connection_that_is_gone
 }
 
 #[test]
-fn a_datagram_whose_via_says_tcp_has_nobody_dialled() {
+fn a_datagram_with_tcp_in_its_via_opens_no_connection() {
     let mut world = World::with(|config| config.stateful = false);
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
     let got = only(world.udp(ALICE, &invite("sip:bob@example.org").tcp()));
@@ -88,7 +88,7 @@ fn a_registration_keeps_its_connection_as_long_as_it_lasts() {
     world.tcp(4, FROM, &query("bob").tcp());
     world.tcp(4, FROM, &register("bob", "<sip:bob@192.0.2.20>;expires=10").tcp().call_id("too brief"));
     world.tcp(4, FROM, &request("OPTIONS", "sip:192.0.2.1").tcp());
-    assert_eq!(world.kept, [], "nothing of this needs the connection");
+    assert_eq!(world.kept, [], "the connection is not needed");
     world.register_tcp(5, "bob", FROM, "<sip:bob@192.0.2.20;transport=tcp>;expires=600");
     assert_eq!(world.kept, [(ConnectionId(5), world.now + Duration::from_secs(600))]);
 }

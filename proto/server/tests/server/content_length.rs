@@ -1,4 +1,4 @@
-//! Content-Length on the way from datagrams to streams (RFC 3261 §18.3, §20.14).
+//! Tests of Content-Length from datagrams to streams (RFC 3261 §18.3, §20.14).
 
 use crate::harness::{ALICE, BOB, Sent, Wire, World, forwarded, invite, only, request};
 use ringway_sansio::Transport;
@@ -6,7 +6,7 @@ use ringway_sip::StreamFramer;
 
 const BOBS_CONNECTION: u64 = 5;
 
-/// What a receiver would take for a second message if the body had no length.
+/// Text that a receiver would parse as a second message if the body had no length.
 const INJECTED: &str = "BYE sip:bob@192.0.2.20 SIP/2.0\r\nContent-Length: 0\r\n\r\n";
 
 fn world(stateful: bool) -> World {
@@ -15,14 +15,14 @@ fn world(stateful: bool) -> World {
     world
 }
 
-/// The message as a datagram without Content-Length and with `body`.
+/// Datagram with `body` and without Content-Length.
 fn without_length(message: &[u8], body: &str) -> Vec<u8> {
     let text = String::from_utf8(message.to_vec()).unwrap();
     let (head, _) = text.split_once("Content-Length: 0\r\n").unwrap();
     format!("{head}\r\n{body}").into_bytes()
 }
 
-/// A stream's receiver cuts exactly this message out of it.
+/// Asserts that the receiver of a stream cuts exactly this message out of it.
 #[track_caller]
 fn is_one_message(sent: &Sent, body: &str) {
     assert_eq!(sent.flow.transport, Transport::Tcp);
@@ -80,7 +80,7 @@ fn the_ack_and_the_cancel_of_a_branch_have_a_content_length() {
 }
 
 #[test]
-fn what_follows_the_body_of_a_datagram_is_not_forwarded() {
+fn bytes_after_the_body_of_a_datagram_are_not_forwarded() {
     for stateful in [true, false] {
         let mut world = world(stateful);
         let mut bytes = request("MESSAGE", "sip:bob@example.org").wire();

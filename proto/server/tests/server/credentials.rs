@@ -1,4 +1,4 @@
-//! What credentials are worth (RFC 3261 §22, RFC 7616, RFC 8760): who may register and call as whom, and what is a replay.
+//! Tests of credentials (RFC 3261 §22, RFC 7616, RFC 8760): permissions to register and to call, and replays.
 
 use crate::challenge::{Login, answered, is_stale, nonce_of, proven};
 use crate::harness::{
@@ -8,7 +8,7 @@ use ringway_sansio::Seed;
 use ringway_server::auth::{Algorithm, NonceMaker};
 use std::time::Duration;
 
-/// Bob's REGISTER and the challenge it gets.
+/// REGISTER of bob and its challenge.
 fn challenged(world: &mut World) -> (Request, Login) {
     let request = register("bob", "<sip:bob@192.0.2.20>").call_id("phone");
     let challenge = only(world.udp(BOB, &request));
@@ -54,12 +54,12 @@ fn a_wrong_password_is_asked_again_and_is_not_stale() {
     let answer = only(world.udp(BOB, &answered(&request, &wrong)));
     assert!(answer.status() == 401 && !is_stale(&answer));
     assert_eq!(world.server.location().bindings_len(), 0);
-    // The count was not used up: only a password that was proven uses it.
+    // The count is still unused: only a proven password uses it.
     assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
 }
 
 #[test]
-fn a_nonce_too_old_is_stale_and_does_not_tell_whether_the_password_is_right() {
+fn a_nonce_too_old_is_stale_and_does_not_reveal_if_the_password_is_right() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     world.pass(Duration::from_secs(301));
@@ -70,7 +70,7 @@ fn a_nonce_too_old_is_stale_and_does_not_tell_whether_the_password_is_right() {
 }
 
 #[test]
-fn a_nonce_of_another_secret_is_stale_and_does_not_tell_whether_the_password_is_right() {
+fn a_nonce_of_another_secret_is_stale_and_does_not_reveal_if_the_password_is_right() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     let mut nonce = Vec::new();
@@ -118,13 +118,13 @@ fn a_retransmission_is_no_replay() {
 }
 
 #[test]
-fn a_replay_from_another_place_is_refused() {
+fn a_replay_from_another_source_is_refused() {
     let mut world = World::closed();
     let (request, login) = challenged(&mut world);
     let request = answered(&request, &login);
     assert_eq!(only(world.udp(BOB, &request)).status(), 200);
-    for place in ["192.0.2.20:5061", STRANGER] {
-        assert!(is_stale(&only(world.udp(place, &request))), "{place}");
+    for source in ["192.0.2.20:5061", STRANGER] {
+        assert!(is_stale(&only(world.udp(source, &request))), "{source}");
     }
     assert!(is_stale(&only(world.tcp(3, BOB, &request.clone().tcp()))));
 }
@@ -142,19 +142,19 @@ fn a_replay_with_another_contact_is_refused() {
 }
 
 #[test]
-fn a_replay_over_a_connection_is_refused_even_from_the_same_place() {
+fn a_replay_over_a_connection_is_refused_even_from_the_same_source() {
     let mut world = World::closed();
     let request = register("bob", "<sip:bob@192.0.2.20;transport=tcp>").tcp();
     let challenge = only(world.tcp(1, BOB, &request));
     let request = answered(&request, &Login::to(&challenge, "bob"));
     assert_eq!(only(world.tcp(1, BOB, &request)).status(), 200);
     world.pass(Duration::from_millis(1));
-    assert!(is_stale(&only(world.tcp(1, BOB, &request))), "a stream repeats nothing by itself");
+    assert!(is_stale(&only(world.tcp(1, BOB, &request))), "a stream has no retransmissions");
     assert!(is_stale(&only(world.tcp(2, BOB, &request))));
 }
 
 #[test]
-fn nobody_registers_for_somebody_else() {
+fn a_user_cannot_register_another_user() {
     let mut world = World::closed();
     let request = register("bob", "<sip:alice@192.0.2.10>");
     let answer = only(proven(&mut world, ALICE, &request, "alice"));
@@ -163,7 +163,7 @@ fn nobody_registers_for_somebody_else() {
 }
 
 #[test]
-fn nobody_calls_as_somebody_else() {
+fn a_user_cannot_call_as_another_user() {
     let mut world = World::closed();
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
     let call = invite("sip:bob@example.org");
@@ -191,7 +191,7 @@ fn credentials_for_us_end_here_and_others_go_on() {
 
 #[test]
 fn credentials_for_us_end_here_in_any_spelling() {
-    // Nobody is asked for a password: what comes is not looked at otherwise.
+    // No passwords are required, so the credentials are not verified.
     let mut world = World::open();
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
     let good = "Digest username=\"a\", realm=\"example.net\", nonce=\"n\", uri=\"u\", response=\"r\"";
@@ -272,7 +272,7 @@ fn what_has_no_digest_of_ours_is_challenged() {
         good.replace("realm=\"example.org\"", "realm=\"example.net\""),
         good.replace("algorithm=MD5", "algorithm=MD5-sess"),
         good.replace("algorithm=MD5", "algorithm=SHA-512-256"),
-        // RFC 2069: without qop there is no count that could be used up.
+        // RFC 2069: without qop there is no nonce count.
         good.replace(", qop=auth", ""),
         good.replace("qop=auth", "qop=auth-int"),
         good.replace(", nc=00000001", ""),
@@ -314,7 +314,7 @@ fn the_digest_uri_is_the_request_uri_or_the_server() {
         permanent(&mut world);
         let call = invite("sip:bob@example.org");
         let login = Login::to(&only(world.udp(ALICE, &call)), "alice");
-        // The password is proven for this URI, whatever the request is for.
+        // The password is proven for this URI, for any Request-URI.
         let line = login.line(&Request { uri: uri.into(), ..call.clone() });
         let sent = world.udp(ALICE, &call.cseq(2).line(&line));
         let counters = world.server.counters();
@@ -328,7 +328,7 @@ fn the_digest_uri_is_the_request_uri_or_the_server() {
     }
 }
 
-/// Behind a port forward the server does not have the address that SIPp sends to.
+/// Behind a port forward the server's address is not the one that SIPp sends to.
 #[test]
 fn behind_a_translator_the_digest_uri_may_be_any_address_without_a_user() {
     for (uri, status) in [
@@ -353,7 +353,7 @@ fn behind_a_translator_the_digest_uri_may_be_any_address_without_a_user() {
 }
 
 #[test]
-fn a_request_of_before_a_restart_is_stale_whatever_the_clock_says() {
+fn a_request_from_before_a_restart_is_stale_with_any_clock() {
     let mut world = World::closed();
     world.pass(Duration::from_secs(3600));
     let (request, login) = challenged(&mut world);
@@ -367,7 +367,7 @@ fn a_request_of_before_a_restart_is_stale_whatever_the_clock_says() {
             let answer = only(world.udp(BOB, &captured));
             assert!(is_stale(&answer), "{behind_s} s behind, {wait_s} s later: {}", answer.status());
         }
-        // The phone goes on without its user.
+        // The phone authenticates again without its user.
         let (request, login) = challenged(&mut world);
         assert_eq!(only(world.udp(BOB, &answered(&request, &login))).status(), 200);
     }

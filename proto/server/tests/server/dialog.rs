@@ -1,5 +1,5 @@
-//! Requests inside dialogs: Record-Route and Route, strict routers, ACKs of calls that were answered, and the mark by which
-//! the server knows a dialog that began with its consent.
+//! Tests of requests inside dialogs: Record-Route and Route, strict routers, ACKs of answered calls, and the marks of
+//! dialogs.
 
 use crate::challenge::{Login, answered, proven};
 use crate::harness::{
@@ -8,7 +8,7 @@ use crate::harness::{
 };
 use ringway_sansio::{ConnectionId, Transport};
 
-/// Alice calls bob, who answers: the INVITE as bob got it, and the 200 as alice got it.
+/// Call of alice to bob, who answers: bob's INVITE and alice's 200.
 fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
     let got = forwarded(world.udp(ALICE, &invite(uri)));
     let answer = only(world.udp(&got.to(), &got.answer(200, &[&format!("Contact: <sip:bob@{}>", got.to())])));
@@ -16,7 +16,7 @@ fn call(world: &mut World, uri: &str) -> (Sent, Sent) {
     (got, answer)
 }
 
-/// A request of alice's in the dialog that this answer made.
+/// Request of alice in the dialog of this response.
 pub(crate) fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
     let mut routes = answer.headers("Record-Route");
     routes.reverse();
@@ -25,7 +25,7 @@ pub(crate) fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
     request
 }
 
-/// A request of bob's in the same dialog.
+/// Request of bob in the same dialog.
 fn from_callee(method: &str, cseq: u32, got: &Sent, answer: &Sent) -> Request {
     let routes = got.headers("Record-Route");
     let mut request = request(method, &format!("sip:alice@{ALICE}")).cseq(cseq).to(&got.header("From"));
@@ -199,7 +199,7 @@ fn a_route_that_cannot_be_read_is_400() {
 
 // With passwords
 
-/// Alice calls bob with her password; both sides then have our mark.
+/// Call of alice to bob with her password; both sides then have our mark.
 fn proven_call(world: &mut World) -> (Sent, Sent) {
     let got = forwarded(proven(world, ALICE, &invite("sip:bob@example.org"), "alice"));
     let answer = only(world.udp(BOB, &got.answer(200, &[])));
@@ -266,7 +266,7 @@ fn a_mark_that_was_changed_or_is_of_another_call_proves_nothing() {
 fn a_mark_is_good_in_its_dialog_only() {
     let mut world = with_bob(World::closed());
     let (_, answer) = proven_call(&mut world);
-    // Whoever was called has the mark and knows the Call-ID. It opens nothing new with them.
+    // The callee has the mark and the Call-ID, which permit no new dialog.
     let mut fresh = from_caller("INVITE", 9, &answer).to("<sip:premium@192.0.2.99>");
     fresh.uri = "sip:premium@192.0.2.99".into();
     assert_eq!(only(world.udp(STRANGER, &fresh)).status(), 407, "as alice");
@@ -274,8 +274,8 @@ fn a_mark_is_good_in_its_dialog_only() {
     assert_eq!(only(world.udp(STRANGER, &fresh.cseq(10))).status(), 403, "as herself");
 }
 
-/// A stranger who called a user of ours has a mark too, and may invent a To tag. It makes nobody of her whom she is not,
-/// and leads nowhere but to whom she called.
+/// A stranger who called a user has a mark too, and may invent a To tag. The mark proves no identity, and reaches only
+/// the callee.
 #[test]
 fn a_strangers_mark_opens_no_other_way() {
     let mut world = with_bob(World::closed());
@@ -300,7 +300,7 @@ fn a_strangers_mark_opens_no_other_way() {
     }
 }
 
-/// The place of a transaction is used again after a restart. What was answered before must not answer for it.
+/// A slot of a transaction is used again after a restart. A response to its earlier request must not match.
 #[test]
 fn an_answer_to_a_call_from_before_a_restart_is_a_stray() {
     let mut before = with_bob(World::open());
@@ -329,7 +329,7 @@ fn a_call_that_is_forwarded_to_another_user_of_ours_is_asked_for_once() {
 }
 
 #[test]
-fn a_made_up_to_tag_lets_nothing_through() {
+fn an_invented_to_tag_permits_nothing() {
     let mut world = with_bob(World::with(|config| {
         config.auth.enabled = true;
         config.record_route = false;

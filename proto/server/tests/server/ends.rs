@@ -1,10 +1,10 @@
-//! Everything that a request begins ends: contexts and transactions, whatever the responses to it are.
+//! Tests of the end of contexts and transactions, for all kinds of responses.
 
 use crate::harness::{ALICE, BOB, CAROL, Sent, World, invite, request, requests};
 use ringway_sansio::{Rng, Seed};
 use std::time::Duration;
 
-/// A callee's contacts: two addresses that answer, one that is silent.
+/// Server with a callee's contacts: two that respond, one that is silent.
 fn world() -> World {
     let mut world = World::open();
     let contacts: [&[u8]; 3] = [b"sip:bob@192.0.2.20", b"sip:bob@192.0.2.30", b"sip:bob@192.0.2.40"];
@@ -12,18 +12,18 @@ fn world() -> World {
     world
 }
 
-/// Asserts that nothing is left of what was begun once no timer is armed any more.
+/// Asserts that no state is left after the last timer.
 #[track_caller]
 fn nothing_is_left(world: &mut World, what: &str) {
     // Timer C may be extended for an hour; after it every timer of a transaction is shorter than 64·T1.
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");
     assert_eq!(world.server.transactions_len(), (0, 0), "transactions are left: {what}");
-    assert_eq!(world.memory.budget.lock().unwrap().used(), 0, "memory is reserved for nothing: {what}");
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0, "memory is still reserved: {what}");
     world.still_answers();
 }
 
-/// The shapes of a response's Vias.
+/// Vias of a response.
 #[derive(Clone, Copy, Debug)]
 enum Vias {
     AsSent,
@@ -74,7 +74,7 @@ fn an_invite_that_rang_ends_when_its_answer_cannot_be_forwarded() {
     }
 }
 
-/// A phone that sends 180 for ever keeps its caller's INVITE for an hour and not longer.
+/// A phone that sends 180 for ever keeps its caller's INVITE for one hour.
 #[test]
 fn endless_ringing_ends() {
     let mut world = world();
@@ -89,9 +89,9 @@ fn endless_ringing_ends() {
     nothing_is_left(&mut world, "endless ringing");
 }
 
-/// Any row of responses, in any shape, with retransmissions, a CANCEL and silence in between.
+/// Random responses with all kinds of Vias, retransmissions, a CANCEL and pauses.
 #[test]
-fn whatever_the_responses_are_nothing_is_left() {
+fn no_state_is_left_after_any_responses() {
     for seed in 0..400 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut world = world();

@@ -1,4 +1,4 @@
-//! Several targets at once (RFC 3261 §16.7): who is called, which answer the caller gets, and what happens in silence.
+//! Tests of forking (RFC 3261 §16.7): targets, the best response, and timeouts.
 
 use crate::harness::{
     ALICE, Request, Sent, World, forwarded, invite, only, register, request, requests, statuses,
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Bob has as many phones as there are answers: 192.0.2.20, 192.0.2.21 ...
+/// Call of bob, with as many phones as there are responses: 192.0.2.20, 192.0.2.21 ...
 fn forked(method: &str, phones: usize) -> (World, Request, Vec<Sent>) {
     let mut world = World::with(|config| config.registrar.max_contacts = 10);
     let contacts: Vec<_> = (0..phones).map(|phone| format!("<sip:bob@192.0.2.{}>", 20 + phone)).collect();
@@ -24,7 +24,7 @@ fn forked(method: &str, phones: usize) -> (World, Request, Vec<Sent>) {
     (world, call, called)
 }
 
-/// What alice is told in the end when bob's phones answer so, in this order.
+/// Final response to alice when bob's phones send these responses, in this order.
 #[track_caller]
 fn best(answers: &[u16]) -> u16 {
     let (mut world, _, called) = forked("INVITE", answers.len());
@@ -57,29 +57,29 @@ fn all_phones_are_called_at_once_the_preferred_first() {
 fn the_best_answer_wins() {
     for (answers, expected) in [
         (&[486][..], 486),
-        // The lowest class (RFC 3261 §16.7 step 6), whatever came first.
+        // The lowest class (RFC 3261 §16.7 step 6), in any order.
         (&[404, 302], 302),
         (&[302, 404], 302),
         (&[500, 404], 404),
         (&[404, 500], 404),
         (&[500, 486, 302], 302),
-        // 6xx before everything.
+        // 6xx first.
         (&[404, 603], 603),
         (&[302, 500, 600], 600),
-        // Among 4xx what tells the caller how to do better.
+        // Among 4xx, those that allow the caller a better request.
         (&[404, 401], 401),
         (&[407, 486], 407),
         (&[486, 415], 415),
         (&[484, 404], 484),
         (&[486, 420], 420),
-        // An answer is more than none.
+        // A response is better than none.
         (&[408, 486], 486),
         (&[404, 408], 404),
         (&[480, 486], 486),
-        // The first among equals.
+        // The first of equal ones.
         (&[486, 404], 486),
         (&[404, 486], 404),
-        // Another server's overload is not ours.
+        // The 503 of another server is not forwarded.
         (&[503], 500),
         (&[503, 503], 500),
         (&[503, 486], 486),
@@ -119,19 +119,19 @@ fn provisional_answers_pass_at_once_and_a_success_cancels_the_others() {
     let cancel = forwarded(sent);
     assert_eq!((cancel.method().as_str(), cancel.to()), ("CANCEL", called[0].to()), "the one that rings");
     assert_eq!(cancel.header("Via"), called[0].headers("Via")[0], "with the branch of its INVITE");
-    // The third said nothing yet: it is cancelled when it does (RFC 3261 §9.1).
+    // The third has not responded: it is cancelled after its first response (RFC 3261 §9.1).
     let cancel = only(world.udp(&called[2].to(), &called[2].answer(100, &[])));
     assert_eq!((cancel.method().as_str(), cancel.to()), ("CANCEL", called[2].to()));
     assert!(
         world.udp(&cancel.to(), &cancel.answer(200, &[])).is_empty(),
-        "the answer to our CANCEL is for us"
+        "the response to our CANCEL is not forwarded"
     );
     for phone in [&called[0], &called[2]] {
         let sent = only(world.udp(&phone.to(), &phone.answer(487, &[])));
         assert_eq!(
             (sent.method().as_str(), sent.to()),
             ("ACK", phone.to()),
-            "and the caller hears nothing of it"
+            "and the caller gets no response"
         );
     }
     world.pass(120 * SECOND);
@@ -166,7 +166,7 @@ fn a_global_failure_cancels_the_others_and_waits_for_them() {
 #[test]
 fn a_phone_that_is_silent_is_408_after_64_t1() {
     let (mut world, call, called) = forked("INVITE", 1);
-    assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "a repeated INVITE gets the last answer");
+    assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "a retransmitted INVITE gets the last response");
     let sent = world.pass(32 * SECOND);
     let repeated = requests(sent.clone());
     assert_eq!(repeated.len(), 6, "500 ms, 1.5, 3.5, 7.5, 15.5, 31.5 s");
@@ -179,7 +179,7 @@ fn a_phone_that_is_silent_is_408_after_64_t1() {
 }
 
 #[test]
-fn silence_beside_an_answer_gives_the_answer() {
+fn a_timeout_is_worse_than_a_response() {
     let (mut world, _, called) = forked("INVITE", 2);
     world.udp(&called[0].to(), &called[0].answer(404, &[]));
     assert_eq!(statuses(&world.pass(33 * SECOND))[0], 404);
@@ -195,12 +195,12 @@ fn an_unreachable_phone_beside_one_that_answers_is_no_matter() {
 #[test]
 fn requests_other_than_invite_are_forked_too() {
     let (mut world, message, called) = forked("MESSAGE", 2);
-    assert!(world.udp(ALICE, &message).is_empty(), "a repetition is absorbed until there is an answer");
+    assert!(world.udp(ALICE, &message).is_empty(), "a retransmission is absorbed until there is a response");
     assert!(world.udp(&called[0].to(), &called[0].answer(100, &[])).is_empty());
     assert!(world.udp(&called[0].to(), &called[0].answer(180, &[])).is_empty(), "RFC 4320 §4.1");
     assert!(world.udp(&called[0].to(), &called[0].answer(486, &[])).is_empty());
     assert_eq!(only(world.udp(&called[1].to(), &called[1].answer(202, &[]))).status(), 202);
-    assert_eq!(only(world.udp(ALICE, &message)).status(), 202, "then it gets the answer again");
+    assert_eq!(only(world.udp(ALICE, &message)).status(), 202, "then it gets the response again");
     world.pass(40 * SECOND);
     assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
 }
@@ -210,7 +210,7 @@ fn silence_is_the_answer_to_a_request_whose_client_gave_up_too() {
     let (mut world, _, called) = forked("MESSAGE", 1);
     let sent = world.pass(40 * SECOND);
     assert!(statuses(&sent).is_empty(), "RFC 4320 §4.2: no 408");
-    assert_eq!(requests(sent).len(), 10, "500 ms, doubled up to 4 s");
+    assert_eq!(requests(sent).len(), 10, "500 ms, then twice as long, up to 4 s");
     assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
     assert!(world.udp(&called[0].to(), &called[0].answer(200, &[])).is_empty(), "too late");
     let (mut world, _, called) = forked("MESSAGE", 1);

@@ -1,15 +1,15 @@
-//! Requests that grow when they are forwarded: their CANCEL and ACK are sent, or they were refused on arrival.
+//! Tests of requests that grow when they are forwarded: their CANCEL and ACK are sent, or they are refused on arrival.
 
 use crate::harness::{
     ALICE, BOB, Request, Wire, World, forwarded, invite, only, register, requests, statuses,
 };
 use ringway_sip::{Limits, Message};
 
-/// What becomes of an INVITE: refused at once with this status, or forwarded, cancelled and acknowledged.
+/// Outcome of an INVITE: refused at once with this status, or forwarded, cancelled and acknowledged.
 #[track_caller]
 fn outcome(call: &Request, body_bytes: usize) -> Option<u16> {
     let mut world = World::open();
-    // Two Record-Routes and a long Request-URI: forwarding adds as much as it can.
+    // Two Record-Routes and a long Request-URI: the maximum that forwarding adds.
     let contact = format!("sip:{}@192.0.2.20;transport=tcp", "b".repeat(1900));
     let registered = world.tcp(5, BOB, &register("bob", &format!("<{contact}>")).tcp());
     assert_eq!(only(registered).status(), 200);
@@ -51,7 +51,7 @@ fn outcome(call: &Request, body_bytes: usize) -> Option<u16> {
 
 #[test]
 fn an_invite_with_many_header_fields_is_cancelled_and_acknowledged() {
-    // Via, From, To, Call-ID, CSeq and Contact are there; Max-Forwards and Content-Length are added.
+    // Via, From, To, Call-ID, CSeq and Contact are present; Max-Forwards and Content-Length are added.
     for count in 100..=Limits::HEADERS_CEILING {
         let mut call = invite("sip:bob@example.org");
         call.max_forwards = None;

@@ -1,11 +1,11 @@
-//! Guessing passwords: it is slowed, for each user and each source, and nobody is locked out by it.
+//! Tests of password guessing: it is slowed for each user and each source, and locks no user out.
 
 use crate::challenge::{Login, answered, is_stale, proven};
 use crate::harness::{ALICE, BOB, CAROL, STRANGER, World, invite, only, query, register, statuses};
 use ringway_server::auth::{Algorithm, GuessLimits};
 use std::time::Duration;
 
-/// What a REGISTER of `user` with this password is answered.
+/// Status of the response to a REGISTER of `user` with this password.
 fn guess(world: &mut World, from: &str, user: &str, password: &str, number: u32) -> u16 {
     let request = query(user).call_id(&format!("{from} {user} {number}"));
     let challenge = only(world.udp(from, &request));
@@ -25,10 +25,10 @@ fn ten_thousand_words_with_the_right_one_last_are_not_tried() {
     for number in 0..10_000 {
         let password = if number == 9999 { "alice's password" } else { "a word" };
         let status = guess(&mut world, STRANGER, "alice", password, number);
-        let place = [401, 503, 200].iter().position(|&known| known == status).unwrap();
-        answers[place] += 1;
+        let index = [401, 503, 200].iter().position(|&known| known == status).unwrap();
+        answers[index] += 1;
         world.pass(Duration::from_millis(50));
-        // The victim's phone goes on all the time.
+        // The victim's phone registers all the time.
         if number % 1000 == 0 {
             assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", number), 200, "{number}");
             assert_eq!(guess(&mut world, BOB, "bob", "bob's password", number), 200, "{number}");
@@ -45,7 +45,7 @@ fn ten_thousand_words_with_the_right_one_last_are_not_tried() {
 }
 
 #[test]
-fn many_sources_cannot_lock_a_user_out_of_its_place() {
+fn many_sources_cannot_lock_a_user_out_of_its_own_source() {
     let mut world = World::closed();
     assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", 0), 200);
     let from = |number: u32| format!("203.0.{}.{}:5060", number / 200, 1 + number % 200);
@@ -55,16 +55,16 @@ fn many_sources_cannot_lock_a_user_out_of_its_place() {
     assert_eq!(
         guess(&mut world, CAROL, "alice", "alice's password", 1),
         503,
-        "from a new place it takes time"
+        "from a new source it takes time"
     );
-    assert_eq!(guess(&mut world, CAROL, "carol", "carol's password", 1), 200, "for others it does not");
+    assert_eq!(guess(&mut world, CAROL, "carol", "carol's password", 1), 200, "other users are not affected");
     assert_eq!(guess(&mut world, ALICE, "alice", "alice's password", 1), 200);
     world.pass(Duration::from_secs(3));
     assert_eq!(guess(&mut world, CAROL, "alice", "alice's password", 2), 200);
 }
 
 #[test]
-fn who_does_not_exist_is_slowed_like_anybody_else() {
+fn unknown_users_are_slowed_like_others() {
     for user in ["alice", "nobody"] {
         let mut world = World::closed();
         let answers: Vec<u16> =
@@ -88,7 +88,7 @@ fn each_guess_of_a_request_counts() {
 }
 
 #[test]
-fn what_is_no_wrong_password_takes_no_token() {
+fn only_a_wrong_password_takes_a_token() {
     let mut world = World::closed();
     let request = query("alice");
     let login = Login::to(&only(world.udp(CAROL, &request)), "alice");
@@ -121,7 +121,7 @@ fn a_call_is_slowed_likewise_and_leaves_no_state() {
     assert_eq!(statuses(&sent), [100]);
 }
 
-/// Whoever forges a source address has no nonce that was sent there, whatever the rest of the digest is.
+/// The sender of a forged source address has no nonce that was sent there, for any other content of the digest.
 #[test]
 fn a_nonce_of_another_source_is_no_guess_of_its_sender() {
     let mut world = World::closed();

@@ -1,4 +1,4 @@
-//! A server on a virtual clock, and the messages that are put to it.
+//! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
     ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
@@ -11,32 +11,32 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the phones of this story are.
+/// Addresses of the phones.
 pub(crate) const ALICE: &str = "192.0.2.10:5060";
 pub(crate) const BOB: &str = "192.0.2.20:5060";
 pub(crate) const CAROL: &str = "192.0.2.30:5060";
-/// A proxy whose word about contacts and callers is taken.
+/// Trusted proxy: its contacts and identities are believed.
 pub(crate) const EDGE: &str = "192.0.2.99:5060";
-/// A host that is no user of ours.
+/// Host outside the server's domains.
 pub(crate) const STRANGER: &str = "203.0.113.66:5060";
 
-/// When a server begins.
+/// Start time of a server.
 const START: Instant = Instant::from_secs(1_800_000_000);
 
-/// A server, its surroundings, and what it sent so far.
+/// Server, its services, and the packets that it sent.
 pub(crate) struct World {
     pub(crate) server: Server<Arc<TestServices>>,
     pub(crate) memory: Arc<TestServices>,
     pub(crate) now: Instant,
-    /// Look-ups it asked for and that are not answered yet.
+    /// Pending lookups.
     pub(crate) lookups: Vec<(u64, String)>,
-    /// Connections it said are in use, each until when.
+    /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
     out: Outbox,
     actions: Vec<Action>,
 }
 
-/// One message that the server sent.
+/// Message that the server sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) flow: Flow,
@@ -46,34 +46,34 @@ pub(crate) struct Sent {
 }
 
 impl World {
-    /// A server for `example.org` at 192.0.2.1 (and 2001:db8::1), UDP and TCP, that believes everyone.
+    /// Server for `example.org` at 192.0.2.1 (and 2001:db8::1), UDP and TCP, without passwords.
     pub(crate) fn open() -> Self {
         Self::with(|_| {})
     }
 
-    /// The same, asking for passwords: alice, bob and carol have them.
+    /// The same server with passwords, which alice, bob and carol have.
     pub(crate) fn closed() -> Self {
         Self::with(|config| config.auth.enabled = true)
     }
 
-    /// With the configuration changed.
+    /// Server with a changed configuration.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = config();
         change(&mut config);
         Self::at(config, 0)
     }
 
-    /// At most `per_second` requests from a source.
+    /// Server that accepts at most `per_second` requests from a source.
     pub(crate) fn limited(per_second: u32) -> Self {
         Self::at(config(), per_second)
     }
 
-    /// The same server after a restart: with its secret, and nothing else of what it was.
+    /// The same server after a restart: with its secret, and without its state.
     pub(crate) fn restarted() -> Self {
         Self::seeded(config(), 0, 2, START)
     }
 
-    /// The same asking for passwords, its clock at `now`.
+    /// Server with passwords, with its clock at `now`.
     pub(crate) fn closed_restarted(now: Instant) -> Self {
         let mut config = config();
         config.auth.enabled = true;
@@ -115,17 +115,17 @@ impl World {
         self.memory.subscribe(user, domain, "example.org", password);
     }
 
-    /// A datagram from `from` that holds `message`.
+    /// Receives `message` as a datagram from `from`.
     pub(crate) fn udp(&mut self, from: &str, message: &impl Wire) -> Vec<Sent> {
         self.message(Flow::udp(ListenerId(0), from.parse().unwrap()), &message.wire())
     }
 
-    /// A message on a connection from `from`.
+    /// Receives a message on a connection from `from`.
     pub(crate) fn tcp(&mut self, connection: u64, from: &str, message: &impl Wire) -> Vec<Sent> {
         self.message(tcp_flow(connection, from), &message.wire())
     }
 
-    /// A message by any flow.
+    /// Receives a message on a flow.
     pub(crate) fn message(&mut self, flow: Flow, bytes: &[u8]) -> Vec<Sent> {
         self.server.on_message(
             &mut Context::new(self.now, &mut self.out, &mut self.actions),
@@ -134,13 +134,13 @@ impl World {
         self.drain()
     }
 
-    /// A report of the transport.
+    /// Reports an event of the transport.
     pub(crate) fn event(&mut self, event: Event) -> Vec<Sent> {
         self.server.on_event(&mut Context::new(self.now, &mut self.out, &mut self.actions), event);
         self.drain()
     }
 
-    /// Lets time pass; everything that is due on the way is done at its time.
+    /// Advances the clock; timers fire at their time.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<Sent> {
         let end = self.now + time;
         let mut sent = Vec::new();
@@ -153,13 +153,13 @@ impl World {
         sent
     }
 
-    /// What one call for the timers that are due now sends.
+    /// Calls the timers that are due now, once.
     pub(crate) fn due(&mut self) -> Vec<Sent> {
         self.server.on_timeout(&mut Context::new(self.now, &mut self.out, &mut self.actions));
         self.drain()
     }
 
-    /// The answer to the oldest look-up, which must be for `host`.
+    /// Answers the oldest lookup, which must be for `host`.
     pub(crate) fn resolve(&mut self, host: &str, address: Option<&str>) -> Vec<Sent> {
         let (query, asked) = self.lookups.remove(0);
         assert_eq!(asked, host);
@@ -167,21 +167,21 @@ impl World {
         self.event(Event::Resolved { query, address })
     }
 
-    /// `user` registers `contact` by UDP from `from`; the server must believe everyone.
+    /// Registers `contact` of `user` by UDP from `from`; only for a server without passwords.
     #[track_caller]
     pub(crate) fn register(&mut self, user: &str, from: &str, contact: &str) {
         let sent = self.udp(from, &register(user, contact).call_id(&format!("{contact}-registers")));
         assert_eq!(only(sent).status(), 200);
     }
 
-    /// The same over a connection.
+    /// Like [`World::register`], over a connection.
     #[track_caller]
     pub(crate) fn register_tcp(&mut self, connection: u64, user: &str, from: &str, contact: &str) {
         let request = register(user, contact).tcp().call_id(&format!("{contact}-registers"));
         assert_eq!(only(self.tcp(connection, from, &request)).status(), 200);
     }
 
-    /// The Contact lines that a query for `user` is answered with.
+    /// Contact lines of the response to a query for `user`.
     #[track_caller]
     pub(crate) fn bindings(&mut self, user: &str) -> Vec<String> {
         let request = query(user).call_id("a query");
@@ -190,7 +190,7 @@ impl World {
         answer.headers("Contact")
     }
 
-    /// RFC 4475: whatever came before, the server goes on.
+    /// Asserts that the server still works after any message (RFC 4475).
     #[track_caller]
     pub(crate) fn still_answers(&mut self) {
         let options = request("OPTIONS", "sip:192.0.2.1:5060").call_id("still-there");
@@ -219,7 +219,7 @@ impl World {
     }
 }
 
-/// The configuration [`World::open`] begins with.
+/// Configuration of [`World::open`].
 pub(crate) fn config() -> Config {
     let listener = |transport, address: &str| {
         let address = address.parse().unwrap();
@@ -260,7 +260,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// The flow of a connection.
+/// Flow of a connection.
 pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
     Flow {
         transport: Transport::Tcp,
@@ -270,7 +270,7 @@ pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
     }
 }
 
-/// What can be put on the wire.
+/// Message that can be sent.
 pub(crate) trait Wire {
     fn wire(&self) -> Vec<u8>;
 }
@@ -287,7 +287,7 @@ impl Wire for &[u8] {
     }
 }
 
-/// A request, by its parts.
+/// Request in its parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -298,11 +298,11 @@ pub(crate) struct Request {
     pub(crate) call_id: String,
     pub(crate) cseq: u32,
     pub(crate) max_forwards: Option<u32>,
-    /// Further lines.
+    /// Further header lines.
     pub(crate) lines: Vec<String>,
 }
 
-/// A request of alice's to `uri`.
+/// Request of alice to `uri`.
 pub(crate) fn request(method: &str, uri: &str) -> Request {
     Request {
         method: method.into(),
@@ -317,17 +317,17 @@ pub(crate) fn request(method: &str, uri: &str) -> Request {
     }
 }
 
-/// Alice calls.
+/// INVITE of alice.
 pub(crate) fn invite(uri: &str) -> Request {
     request("INVITE", uri).line(&format!("Contact: <sip:alice@{ALICE}>"))
 }
 
-/// `user` registers a contact.
+/// REGISTER of a contact.
 pub(crate) fn register(user: &str, contact: &str) -> Request {
     query(user).line(&format!("Contact: {contact}"))
 }
 
-/// `user` asks where it is registered.
+/// REGISTER without a contact: a query.
 pub(crate) fn query(user: &str) -> Request {
     let mut request = request("REGISTER", "sip:example.org");
     request.from = format!("<sip:{user}@example.org>;tag=from-{user}");
@@ -371,12 +371,12 @@ impl Request {
         self.via(&via)
     }
 
-    /// The CANCEL of this INVITE.
+    /// CANCEL of this INVITE.
     pub(crate) fn cancel(&self) -> Self {
         Self { method: "CANCEL".into(), lines: self.routes(), via: self.whole_via(), ..self.clone() }
     }
 
-    /// The ACK that ends the failure of this INVITE, with the To of the answer.
+    /// ACK of the failure of this INVITE, with the response's To.
     pub(crate) fn ack_of(&self, failure: &Sent) -> Self {
         let to = failure.header("To");
         Self { method: "ACK".into(), to, lines: self.routes(), via: self.whole_via(), ..self.clone() }
@@ -386,7 +386,7 @@ impl Request {
         self.lines.iter().filter(|line| line.starts_with("Route:")).cloned().collect()
     }
 
-    /// The Via with a branch that is unique to the transaction, unless it was given one.
+    /// Via; its branch is unique to the transaction, unless the test sets one.
     fn whole_via(&self) -> String {
         match self.via.ends_with("branch=z9hG4bK") {
             true => {
@@ -415,17 +415,17 @@ impl Wire for Request {
 }
 
 impl Sent {
-    /// The text; what is no UTF-8 is replaced.
+    /// Text; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// The first line.
+    /// First line.
     pub(crate) fn start(&self) -> String {
         self.text().split("\r\n").next().unwrap().into()
     }
 
-    /// The status code, or 0 for a request.
+    /// Status code, or 0 for a request.
     pub(crate) fn status(&self) -> u16 {
         match self.start().strip_prefix("SIP/2.0 ") {
             Some(rest) => rest[..3].parse().unwrap(),
@@ -433,7 +433,7 @@ impl Sent {
         }
     }
 
-    /// The method of a request; empty for a response.
+    /// Method of a request; empty for a response.
     pub(crate) fn method(&self) -> String {
         match self.status() {
             0 => self.start().split(' ').next().unwrap().into(),
@@ -441,12 +441,12 @@ impl Sent {
         }
     }
 
-    /// The Request-URI.
+    /// Request-URI.
     pub(crate) fn uri(&self) -> String {
         self.start().split(' ').nth(1).unwrap().into()
     }
 
-    /// The values of all lines of this name.
+    /// Values of all lines of this name.
     pub(crate) fn headers(&self, name: &str) -> Vec<String> {
         let message = Message::parse(&self.bytes, &Limits::default()).unwrap();
         let known = HeaderName::from_bytes(name.as_bytes());
@@ -457,7 +457,7 @@ impl Sent {
         message.iter().filter(is_it).map(|field| String::from_utf8_lossy(field.value).into_owned()).collect()
     }
 
-    /// The value of the one line of this name.
+    /// Value of the only line of this name.
     #[track_caller]
     pub(crate) fn header(&self, name: &str) -> String {
         let mut all = self.headers(name);
@@ -465,17 +465,17 @@ impl Sent {
         all.remove(0)
     }
 
-    /// The address it went to.
+    /// Destination address.
     pub(crate) fn to(&self) -> String {
         self.flow.remote.to_string()
     }
 
-    /// What the peer that got this request answers; further lines may be added.
+    /// Response of the peer to this request, with further header lines.
     pub(crate) fn answer(&self, status: u16, lines: &[&str]) -> Vec<u8> {
         self.answer_tagged(status, &format!("tag-of-{}", self.to().replace([':', '.'], "-")), lines)
     }
 
-    /// The same with this To tag, where To has none yet.
+    /// Like [`Sent::answer`], with this To tag if To has none.
     pub(crate) fn answer_tagged(&self, status: u16, tag: &str, lines: &[&str]) -> Vec<u8> {
         let mut text = format!("SIP/2.0 {status} Because\r\n");
         for via in self.headers("Via") {
@@ -498,7 +498,7 @@ impl Sent {
     }
 }
 
-/// The one message that was sent.
+/// The only message of `sent`.
 #[track_caller]
 pub(crate) fn only(sent: Vec<Sent>) -> Sent {
     let [one] = <[Sent; 1]>::try_from(sent).unwrap_or_else(|sent| {
@@ -508,18 +508,18 @@ pub(crate) fn only(sent: Vec<Sent>) -> Sent {
     one
 }
 
-/// The one request among what was sent.
+/// The only request of `sent`.
 #[track_caller]
 pub(crate) fn forwarded(sent: Vec<Sent>) -> Sent {
     only(requests(sent))
 }
 
-/// The requests among what was sent.
+/// Requests of `sent`.
 pub(crate) fn requests(sent: Vec<Sent>) -> Vec<Sent> {
     sent.into_iter().filter(|one| one.status() == 0).collect()
 }
 
-/// The status codes of the responses, in order.
+/// Status codes of the responses, in order.
 pub(crate) fn statuses(sent: &[Sent]) -> Vec<u16> {
     sent.iter().map(Sent::status).filter(|&status| status != 0).collect()
 }

@@ -1,5 +1,5 @@
-//! Bytes that nobody would write: every message cut and bent at every byte, and noise. Nothing panics, what is kept stays
-//! bounded and goes away, and the server goes on.
+//! Tests with malformed bytes: every message truncated and changed at every byte, and noise. The server does not panic,
+//! its state is bounded and removed, and it still works.
 
 use crate::challenge::{Login, answered};
 use crate::harness::{
@@ -11,7 +11,7 @@ use ringway_server::{Mode, Server, SipFramer};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages that reach every part of the server, in an order in which each is good.
+/// Messages for every part of the server, in an order in which each is valid.
 fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     let registration =
@@ -41,7 +41,7 @@ fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Servers of every kind.
+/// Servers in every mode.
 fn worlds() -> Vec<World> {
     vec![
         World::open(),
@@ -54,7 +54,7 @@ fn worlds() -> Vec<World> {
     ]
 }
 
-/// Everything that is under way ends by itself: no peer makes the server keep anything for good.
+/// All state ends: a peer cannot make the server keep anything for ever.
 #[track_caller]
 fn calms_down(world: &mut World) {
     world.pass(Duration::from_secs(2 * 7200));
@@ -65,12 +65,12 @@ fn calms_down(world: &mut World) {
     let server = &world.server;
     assert_eq!((server.transactions_len(), server.contexts_len()), ((0, 0), 0));
     assert_eq!((server.location().users_len(), server.location().bindings_len()), (0, 0));
-    assert_eq!(server.next_deadline(), None, "nothing is waited for");
+    assert_eq!(server.next_deadline(), None, "no timer is left");
     world.still_answers();
 }
 
 #[test]
-fn every_good_message_is_cut_at_every_byte() {
+fn every_good_message_is_truncated_at_every_byte() {
     for mut world in worlds() {
         for message in good_messages(&mut World::open()) {
             for len in 0..=message.len() {
@@ -83,7 +83,7 @@ fn every_good_message_is_cut_at_every_byte() {
 }
 
 #[test]
-fn every_good_message_is_bent_at_every_byte() {
+fn every_good_message_is_changed_at_every_byte() {
     for mut world in worlds() {
         for message in good_messages(&mut World::open()) {
             for at in 0..message.len() {
@@ -103,7 +103,7 @@ fn every_good_message_is_bent_at_every_byte() {
 }
 
 #[test]
-fn a_password_that_was_proven_is_bent_at_every_byte_and_proves_nothing_for_others() {
+fn a_password_that_was_proven_is_invalid_for_others_with_any_byte_changed() {
     let mut world = World::closed();
     let request = register("bob", "<sip:bob@192.0.2.20>");
     let challenge = only(world.udp(BOB, &request));
@@ -226,7 +226,7 @@ fn each_reason_is_counted_by_its_own_name() {
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), count, "each counter has a name of its own");
+    assert_eq!(names.len(), count, "each counter has its own name");
 }
 
 #[test]

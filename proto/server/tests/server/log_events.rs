@@ -1,4 +1,4 @@
-//! What the server reports for a log: which logins are refused and why, and the steps of calls and bindings.
+//! Tests of log events: refused logins with their reasons, and the steps of calls and bindings.
 
 use crate::challenge::{Login, answered};
 use crate::harness::{
@@ -24,7 +24,7 @@ fn a_refused_login_says_whose_it_is_and_why() {
     });
     let own = register("bob", "<sip:bob@192.0.2.20>").call_id("own");
     let login = challenged(&mut world, &own);
-    assert_eq!(events(&world), [] as [&str; 0], "to be asked for a password is no refused login");
+    assert_eq!(events(&world), [] as [&str; 0], "a challenge is not a refused login");
     for (login, said) in [
         (Login { password: "wrong".into(), ..login.clone() }, "bob WrongPassword"),
         (Login { user: "mallory".into(), ..login.clone() }, "mallory UnknownUser"),
@@ -48,7 +48,7 @@ fn a_refused_login_says_whose_it_is_and_why() {
     assert_eq!(events(&world), [] as [&str; 0], "a stale nonce with the right password");
 }
 
-/// The address of a connection of carol's.
+/// Address of carol's connection.
 const CAROL_BY_TCP: &str = "192.0.2.30:40001";
 
 #[test]

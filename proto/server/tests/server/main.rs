@@ -1,9 +1,8 @@
-//! The server as its peers meet it: messages go in through [`ringway_sansio::Node`], what comes out is read as text. Time is
-//! virtual, there are no sockets.
+//! Tests of the server through [`ringway_sansio::Node`]: messages are its input, and the sent messages are checked as
+//! text. Time is virtual; there are no sockets.
 //!
-//! Tested: the torture messages of RFC 4475, the registrar, digest, the proxy with its forks and dialogs, forwarding
-//! without state, redirecting, who may have what relayed, and bytes nobody would write. Not tested: sockets, and several
-//! shards at once.
+//! Tested: the torture messages of RFC 4475, the registrar, digest, the proxy with its forks and dialogs, stateless
+//! forwarding, redirecting, relaying, and malformed bytes. Not tested: sockets, and several shards at once.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod amplification;

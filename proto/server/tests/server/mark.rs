@@ -1,5 +1,5 @@
-//! A Record-Route mark in the hands of a stranger: it leads to the two sides of its dialog, for as long as it is good, and
-//! nowhere else.
+//! Tests of Record-Route marks of strangers: a mark reaches the two sides of its dialog during its lifetime, and nothing
+//! else.
 
 use crate::challenge::proven;
 use crate::harness::{
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const EVE: &str = "sip:eve@example.net";
 
-/// A server that asks for passwords, with bob at 192.0.2.20.
+/// Server with passwords, with bob at 192.0.2.20.
 fn world(change: impl FnOnce(&mut Config)) -> World {
     let mut world = World::with(|config| {
         config.auth.enabled = true;
@@ -21,7 +21,7 @@ fn world(change: impl FnOnce(&mut Config)) -> World {
     world
 }
 
-/// A stranger calls bob, who rings: the INVITE as bob got it, and the 180 as the stranger got it.
+/// Call of a stranger to bob, who rings: bob's INVITE and the stranger's 180.
 fn rings(world: &mut World) -> (Sent, Sent) {
     let call = invite("sip:bob@example.org").from(EVE);
     let call = Request { lines: vec![format!("Contact: <sip:eve@{STRANGER}>")], ..call };
@@ -31,7 +31,7 @@ fn rings(world: &mut World) -> (Sent, Sent) {
     (got, heard)
 }
 
-/// A request of the stranger's with the mark of its dialog.
+/// Request of the stranger with the mark of its dialog.
 fn with_mark(method: &str, target: &str, cseq: u32, heard: &Sent) -> Request {
     let mut request = request(method, target).from(EVE).to(&heard.header("To")).cseq(cseq);
     request.lines = vec![format!("Route: {}", heard.header("Record-Route"))];
@@ -61,7 +61,7 @@ fn a_mark_is_no_relay() {
                 let sent = world.udp(STRANGER, &with_mark(method, target, cseq, &heard));
                 assert!(requests(sent).is_empty(), "{method} to {target}, in_dialog = {in_dialog}");
                 assert!(world.lookups.is_empty());
-                // A Route behind ours does not lead elsewhere either.
+                // A further Route does not change the next hop either.
                 cseq += 1;
                 let mut routed = with_mark(method, "sip:bob@192.0.2.20", cseq, &heard);
                 routed.lines.push(format!("Route: <{target};lr>"));
@@ -72,7 +72,7 @@ fn a_mark_is_no_relay() {
 }
 
 #[test]
-fn a_mark_leads_to_the_other_side_by_every_method() {
+fn a_mark_reaches_the_other_side_with_every_method() {
     for in_dialog in [false, true] {
         let mut world = world(|config| config.auth.in_dialog = in_dialog);
         let (_, heard) = rings(&mut world);
@@ -85,7 +85,7 @@ fn a_mark_leads_to_the_other_side_by_every_method() {
     }
 }
 
-/// What a caller without a password says of its contact is no reason to send there.
+/// The Contact of a caller without a password is not a destination.
 #[test]
 fn a_strangers_contact_is_not_dialled() {
     for contact in ["sip:eve@127.0.0.1:8060;transport=tcp", "sip:eve@10.0.0.1", "sip:eve@203.0.113.66:22"] {
@@ -101,7 +101,7 @@ fn a_strangers_contact_is_not_dialled() {
         bye.from = heard.header("To");
         bye.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bK");
         bye.lines = vec![format!("Route: {}", got.header("Record-Route"))];
-        // It goes to where the caller's responses go.
+        // It goes to the destination of the responses to the caller.
         assert_eq!(forwarded(world.udp(BOB, &bye)).to(), STRANGER, "{contact}");
     }
 }
@@ -135,7 +135,7 @@ fn a_user_of_ours_reaches_a_moved_remote_target_with_its_password() {
     assert_eq!(forwarded(proven(&mut world, ALICE, &bye.cseq(10), "alice")).to(), "192.0.2.77:5060");
 }
 
-/// A trunk answers from one address and names another as its contact: the caller's mark leads there.
+/// A trunk responds from one address and has another as its contact: the caller's mark reaches that.
 #[test]
 fn the_remote_target_of_a_trunk_may_be_another_public_address() {
     for (contact, reached) in [
@@ -154,7 +154,7 @@ fn the_remote_target_of_a_trunk_may_be_another_public_address() {
             ack.lines = vec![format!("Route: {}", heard.header("Record-Route"))];
             let sent = world.udp(ALICE, &ack);
             assert_eq!(!requests(sent).is_empty(), reached, "{contact}, stateful = {stateful}");
-            // The trunk still has the mark that it got.
+            // The trunk still has its first mark.
             let mut bye = request("BYE", &format!("sip:alice@{ALICE}")).to(&got.header("From")).cseq(3);
             bye.from = heard.header("To");
             bye.lines = vec![format!("Route: {}", got.header("Record-Route"))];
@@ -163,7 +163,7 @@ fn the_remote_target_of_a_trunk_may_be_another_public_address() {
     }
 }
 
-/// A trunk names a host as its contact: the mark leads to that name, at any public address that it has.
+/// A trunk has a host name as its contact: the mark reaches that name, at any public address of it.
 #[test]
 fn the_remote_target_of_a_trunk_may_be_a_host_name() {
     for (address, reached) in [
@@ -201,7 +201,7 @@ fn the_remote_target_of_a_trunk_may_be_a_host_name() {
     }
 }
 
-/// Alice calls a trunk, which names a host as its contact: the INVITE as the trunk got it, and the 200 as alice got it.
+/// Call of alice to a trunk whose contact is a host name: the trunk's INVITE and alice's 200.
 fn call_to_name(world: &mut World) -> (Sent, Sent) {
     let got = forwarded(proven(world, ALICE, &invite("sip:gw@192.0.2.77"), "alice"));
     let answer = got.answer(200, &["Contact: <sip:gw@a.example.net:5062>"]);
@@ -209,7 +209,7 @@ fn call_to_name(world: &mut World) -> (Sent, Sent) {
     (got, heard)
 }
 
-/// In a private network a name leads to the address that the callee was called at, and to no other private one.
+/// In a private network a name reaches the private address at which the callee was called, and no other.
 #[test]
 fn the_name_of_a_private_host_leads_to_where_it_was_called() {
     for (address, reached) in [("10.0.0.5", true), ("10.0.0.6", false)] {
@@ -244,7 +244,7 @@ fn a_strangers_claims_of_identity_are_removed() {
     assert!(names.iter().all(|name| got.headers(name).len() == 1), "an authenticated caller keeps them");
 }
 
-/// A response counts only if it comes from where its request went.
+/// A response is only accepted from the next hop of its request.
 #[test]
 fn a_response_from_elsewhere_is_dropped() {
     for stateful in [true, false] {
@@ -271,7 +271,7 @@ fn a_response_from_elsewhere_is_dropped() {
     );
 }
 
-/// A mark opens no transaction by itself: what does not lead to its side is refused without one.
+/// A mark does not open a transaction: a request that does not reach its side is refused without one.
 #[test]
 fn refusals_of_a_mark_holder_keep_nothing() {
     let mut world = world(|_| {});
@@ -286,8 +286,8 @@ fn refusals_of_a_mark_holder_keep_nothing() {
     assert_eq!(world.server.transactions_len(), before);
 }
 
-/// The mark that the server writes for itself is for users of ours: a strict router's Request-URI and a name that resolves to this
-/// server make it no relay.
+/// The mark of a request that the server sends to itself is valid for users only: it does not relay the Request-URI of a
+/// strict router, or a name that resolves to this server.
 #[test]
 fn a_mark_that_leads_to_this_server_is_no_relay_by_name() {
     let mut world = world(|_| {});
@@ -315,7 +315,7 @@ fn a_mark_that_leads_to_this_server_is_no_relay_by_name() {
     }
 }
 
-/// A callee that is called through this server itself cannot name a port of this machine as its remote target.
+/// A callee that is called through this server cannot name a port of this machine as its remote target.
 #[test]
 fn a_response_that_comes_from_this_server_moves_no_side() {
     let mut world = world(|_| {});
@@ -334,7 +334,7 @@ fn a_response_that_comes_from_this_server_moves_no_side() {
     }
 }
 
-/// Connections are numbered from the start of the server on: a number in an old mark names another connection now.
+/// Connections are numbered from the start of the server: a number in an old mark is another connection's now.
 #[test]
 fn a_connection_of_before_a_restart_is_not_one_of_now() {
     let mut world = world(|config| config.auth.enabled = false);

@@ -1,4 +1,4 @@
-//! What strangers can make the server keep: bytes and requests under way, of one source, of many, and for one user.
+//! Tests of the memory that strangers can occupy: bytes and pending requests, of one source, of many, and for one user.
 
 use crate::harness::{ALICE, Request, STRANGER, Sent, Wire, World, invite, only, requests};
 use ringway_sansio::Node;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const EVE: &str = "sip:eve@example.net";
 
-/// A server that asks for passwords, with bob at ten silent contacts.
+/// Server with passwords, with bob at ten silent contacts.
 fn world() -> World {
     let mut world = World::with(|config| {
         config.auth.enabled = true;
@@ -25,7 +25,7 @@ fn call(user: &str, number: usize) -> Request {
     invite(&format!("sip:{user}@example.org")).from(EVE).call_id(&format!("{user}-{number}"))
 }
 
-/// The same with a body of 60 kB.
+/// INVITE with a body of 60 kB.
 fn large(user: &str, number: usize) -> Vec<u8> {
     let text = String::from_utf8(call(user, number).wire()).unwrap();
     let body = "x".repeat(58_000);
@@ -87,7 +87,7 @@ fn one_user_has_256_calls_of_strangers_waiting_and_others_are_untouched() {
 }
 
 #[test]
-fn refused_strangers_fill_nothing() {
+fn refused_strangers_occupy_no_memory() {
     let mut world = world();
     for number in 0..5000 {
         let uri = ["sip:ghost@example.org", "sip:alice@example.org", "sip:x@192.0.2.77"][number % 3];
@@ -97,7 +97,7 @@ fn refused_strangers_fill_nothing() {
     assert_eq!(world.server.transactions_len(), (0, 0));
 }
 
-/// Retransmissions of many large requests are sent in pieces that the driver can take.
+/// Retransmissions of many large requests are sent in batches of bounded size.
 #[test]
 fn a_batch_of_retransmissions_is_bounded() {
     let mut world = world();
@@ -114,7 +114,7 @@ fn a_batch_of_retransmissions_is_bounded() {
     assert!(rounds > 10 && most <= (1 << 20) + 65_536, "{rounds} rounds of up to {most} bytes");
 }
 
-/// What a silent branch keeps is reserved until it ends, or it ends with its context.
+/// The memory of a silent branch is reserved until the branch or its context ends.
 #[test]
 fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
     let mut world = world();
@@ -127,7 +127,7 @@ fn an_answer_of_one_branch_frees_nothing_that_another_keeps() {
         }
         let (_, clients) = world.server.transactions_len();
         let used = world.memory.budget.lock().unwrap().used();
-        // The branches that were answered stay for timer K, without their request.
+        // The answered branches stay for timer K, without their request.
         let silent = clients.saturating_sub(number + 1);
         assert!(silent * 2048 <= used, "{silent} silent branches with {used} bytes reserved");
     }

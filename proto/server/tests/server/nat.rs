@@ -1,13 +1,13 @@
-//! Phones whose contacts say nothing about where they are: behind address translation, or on a connection. Requests inside a
-//! dialog find them by what our Record-Route remembers.
+//! Tests of phones with unreachable contacts: behind a NAT, or on a connection. Requests inside a dialog reach them
+//! through our Record-Route.
 
 use crate::harness::{ALICE, BOB, EDGE, Request, Sent, World, forwarded, invite, only, request};
 use ringway_sansio::ConnectionId;
 
-/// Where a translator lets bob's phone, which thinks it is at 10.0.0.5, be reached.
+/// Address of bob's phone outside the NAT; its contact is 10.0.0.5.
 const OUTSIDE: &str = "198.51.100.7:31337";
 
-/// A request in the dialog, towards `uri`, with the Route that whoever sends it has learned.
+/// Request in the dialog, towards `uri`, with the Route set of its sender.
 fn in_dialog(method: &str, uri: &str, from: &str, to: &str, routes: Vec<String>) -> Request {
     let mut request = request(method, uri).cseq(2).to(to);
     request.from = from.into();
@@ -15,7 +15,7 @@ fn in_dialog(method: &str, uri: &str, from: &str, to: &str, routes: Vec<String>)
     request
 }
 
-/// The call, and requests of both sides inside it.
+/// Call, and requests of both sides in it.
 struct Call {
     world: World,
     got: Sent,
@@ -81,7 +81,7 @@ fn a_caller_behind_a_translator_gets_the_bye() {
     let bye = call.callees("BYE", "sip:alice@10.0.0.9:5062");
     let sent = forwarded(call.world.udp(BOB, &bye));
     assert_eq!((sent.to().as_str(), sent.uri().as_str()), (OUTSIDE, "sip:alice@10.0.0.9:5062"));
-    // The translator gave alice another port meanwhile: her requests still go to bob.
+    // The NAT gave alice another port: her requests still reach bob.
     let bye = call.callers("BYE", "sip:bob@192.0.2.20");
     assert_eq!(forwarded(call.world.udp("198.51.100.7:4444", &bye)).to(), BOB);
 }
@@ -133,7 +133,7 @@ fn a_caller_that_comes_back_by_another_connection_still_reaches_the_callee_by_it
 }
 
 #[test]
-fn nobody_writes_a_way_into_our_mark() {
+fn a_peer_cannot_write_an_address_into_our_mark() {
     let mut world = World::closed();
     world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.20"]);
     world.add_user("bob", "example.org", "bob's password");
@@ -145,13 +145,13 @@ fn nobody_writes_a_way_into_our_mark() {
     let answer = only(world.udp(OUTSIDE, &got.answer(200, &[])));
     let route = answer.header("Record-Route");
     let at = route.find("rw=").unwrap() + 3;
-    for place in at..route.len() - 1 {
+    for index in at..route.len() - 1 {
         let mut forged = route.clone().into_bytes();
-        forged[place] = if forged[place] == b'1' { b'2' } else { b'1' };
+        forged[index] = if forged[index] == b'1' { b'2' } else { b'1' };
         let forged = String::from_utf8(forged).unwrap();
         let (from, to) = (answer.header("From"), answer.header("To"));
         let again = in_dialog("INVITE", "sip:bob@10.0.0.5", &from, &to, vec![forged]);
-        let status = only(world.udp(ALICE, &again.cseq(place as u32 + 10))).status();
-        assert_eq!(status, 407, "byte {place} of {route}");
+        let status = only(world.udp(ALICE, &again.cseq(index as u32 + 10))).status();
+        assert_eq!(status, 407, "byte {index} of {route}");
     }
 }

@@ -1,5 +1,4 @@
-//! Forwarding with state (RFC 3261 §16.3 to §16.6): what is checked, what is changed, what is left as it was, and where it
-//! goes.
+//! Tests of stateful forwarding (RFC 3261 §16.3 to §16.6): validation, changed and unchanged parts, and destinations.
 
 use crate::harness::{
     ALICE, BOB, CAROL, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, register,
@@ -9,7 +8,7 @@ use crate::torture_valid::is_the_same;
 use ringway_sansio::{Event, Flow, ListenerId, Transport};
 use std::time::Duration;
 
-/// A server that bob is registered at by UDP.
+/// Server with bob registered by UDP.
 fn with_bob() -> World {
     let mut world = World::open();
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
@@ -223,11 +222,11 @@ fn a_request_that_comes_back_by_its_route_is_no_loop() {
     let call = invite("sip:bob@example.org").line("Route: <sip:192.0.2.88;lr>, <sip:192.0.2.1;lr>");
     let sent = forwarded(world.udp(ALICE, &call));
     assert_eq!((sent.to().as_str(), sent.uri().as_str()), ("192.0.2.88:5060", "sip:bob@example.org"));
-    // The service on the way takes its Route off and sends the request on to us.
+    // The service in the Route removes its value and sends the request on to us.
     let via = "Via: SIP/2.0/UDP 192.0.2.88;branch=z9hG4bKservice\r\nVia: SIP/2.0/UDP 192.0.2.1";
     let on = sent.text().replacen("Via: SIP/2.0/UDP 192.0.2.1", via, 1).replace("<sip:192.0.2.88;lr>, ", "");
     let sent = world.udp("192.0.2.88:5060", &on.into_bytes());
-    assert_eq!(statuses(&sent), [100], "RFC 5393 §4.2.1: the Route is part of what makes a loop");
+    assert_eq!(statuses(&sent), [100], "RFC 5393 §4.2.1: the Route is part of the loop hash");
     assert_eq!(forwarded(sent).to(), BOB);
 }
 
@@ -257,10 +256,10 @@ fn two_users_who_are_forwarded_to_each_other_are_a_loop() {
             return;
         }
     }
-    panic!("it got lost");
+    panic!("the request was lost");
 }
 
-/// RFC 5393: one request must not become a storm by contacts that lead back to their own user.
+/// RFC 5393: contacts that lead back to their own user must not multiply a request.
 #[test]
 fn contacts_that_lead_back_do_not_multiply() {
     let mut world = World::open();
@@ -289,7 +288,7 @@ fn maddr_is_not_followed() {
 }
 
 #[test]
-fn nothing_goes_to_everybody_or_nobody() {
+fn nothing_is_sent_to_broadcast_or_unspecified_addresses() {
     for contact in [
         "255.255.255.255",
         "224.0.1.75",
@@ -310,7 +309,7 @@ fn nothing_goes_to_everybody_or_nobody() {
 }
 
 #[test]
-fn a_transport_that_is_not_spoken_here_is_480() {
+fn an_unsupported_transport_is_480() {
     for contact in
         ["sip:bob@192.0.2.20;transport=tls", "sip:bob@192.0.2.20;transport=sctp", "sips:bob@192.0.2.20"]
     {
@@ -340,7 +339,7 @@ fn a_contact_with_a_name_is_looked_up_first() {
 }
 
 #[test]
-fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
+fn the_result_of_an_unknown_lookup_is_ignored() {
     let mut world = World::open();
     world.register("bob", EDGE, "<sip:bob@phone.example.net>");
     let call = invite("sip:bob@example.org");
@@ -352,7 +351,7 @@ fn an_answer_to_a_look_up_that_nobody_waits_for_is_ignored() {
 }
 
 #[test]
-fn a_look_up_that_nobody_answers_is_given_up() {
+fn a_lookup_without_a_result_times_out() {
     let mut world = World::open();
     world.register("bob", EDGE, "<sip:bob@phone.example.net>");
     assert_eq!(statuses(&world.udp(ALICE, &invite("sip:bob@example.org"))), [100]);
@@ -362,7 +361,7 @@ fn a_look_up_that_nobody_answers_is_given_up() {
 }
 
 #[test]
-fn a_server_that_stops_begins_nothing_and_ends_what_it_began() {
+fn a_server_that_stops_refuses_new_requests_and_completes_pending_ones() {
     let mut world = with_bob();
     let call = invite("sip:bob@example.org");
     let got = forwarded(world.udp(ALICE, &call));
@@ -374,7 +373,7 @@ fn a_server_that_stops_begins_nothing_and_ends_what_it_began() {
         assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "5"), "{method}");
         assert!(world.udp(ALICE, &new.ack_of(&refused)).is_empty());
     }
-    assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "what is under way is known");
+    assert_eq!(statuses(&world.udp(ALICE, &call)), [100], "retransmissions still match");
     assert_eq!(only(world.udp(BOB, &got.answer(180, &[]))).status(), 180);
     let bye = request("BYE", "sip:bob@192.0.2.20").to("<sip:bob@example.org>;tag=1").call_id("older");
     assert_eq!(forwarded(world.udp(ALICE, &bye)).to(), BOB, "calls can still be ended");
@@ -406,7 +405,7 @@ fn calls_that_ring_are_listed() {
 }
 
 #[test]
-fn a_page_of_calls_looks_at_no_more_places_than_it_was_given() {
+fn a_page_of_calls_examines_no_more_slots_than_its_count() {
     const AT_ONCE: u32 = 7;
     let mut world = with_bob();
     let call = |n: u32| invite("sip:bob@example.org").call_id(&format!("call{n}"));
@@ -415,10 +414,10 @@ fn a_page_of_calls_looks_at_no_more_places_than_it_was_given() {
         world.udp(BOB, &answered.answer(200, &[]));
     }
     let (mut from, mut listed, mut pages) = (Some(0), Vec::new(), 0);
-    while let Some(place) = from {
+    while let Some(slot) = from {
         let before = listed.len();
-        from = world.server.ringing_calls(place, AT_ONCE, |call| listed.push(call.call_id.to_vec()));
-        assert!(from.is_none_or(|next| next == place + AT_ONCE));
+        from = world.server.ringing_calls(slot, AT_ONCE, |call| listed.push(call.call_id.to_vec()));
+        assert!(from.is_none_or(|next| next == slot + AT_ONCE));
         assert!(listed.len() - before <= AT_ONCE as usize);
         pages += 1;
     }
@@ -442,7 +441,7 @@ fn a_reload_changes_what_comes_next_and_not_what_is_under_way() {
     config.message_limits.message_bytes_max = 200;
     world.server.reconfigure(std::sync::Arc::new(config));
     world.pass(Duration::from_secs(33));
-    assert_eq!(world.server.contexts_len(), 0, "what can no longer be read is forgotten");
+    assert_eq!(world.server.contexts_len(), 0, "a request over the new limits is dropped");
     assert_eq!(only(world.udp(ALICE, &got.bytes)).status(), 513);
     let mut config = crate::harness::config();
     config.auth.enabled = true;
@@ -494,7 +493,7 @@ fn a_source_over_its_rate_is_dropped_or_slowed() {
 }
 
 #[test]
-fn ipv6_is_a_way_like_any_other() {
+fn ipv6_is_supported_like_ipv4() {
     let mut world = World::open();
     let request =
         register("bob", "<sip:bob@[2001:db8::20]>").via("SIP/2.0/UDP [2001:db8::20];branch=z9hG4bK");
@@ -506,9 +505,9 @@ fn ipv6_is_a_way_like_any_other() {
     assert_eq!(sent.headers("Record-Route").len(), 2, "each side reaches us by its own address");
 }
 
-/// What the answers of bob's phone look like at alice's.
+/// Fields of the responses that alice receives.
 #[test]
-fn answers_lose_our_via_and_nothing_else() {
+fn only_our_via_is_removed_from_responses() {
     let mut world = with_bob();
     let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
     assert!(world.udp(BOB, &sent.answer(100, &[])).is_empty(), "100 is hop by hop");
@@ -521,7 +520,7 @@ fn answers_lose_our_via_and_nothing_else() {
 }
 
 #[test]
-fn answers_that_are_not_for_us_to_forward_are_dropped() {
+fn responses_with_other_vias_are_dropped() {
     let mut world = with_bob();
     let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
     let answer = String::from_utf8(sent.answer(200, &[])).unwrap();
@@ -536,5 +535,5 @@ fn answers_that_are_not_for_us_to_forward_are_dropped() {
         assert!(world.udp(BOB, &bad.into_bytes()).is_empty());
     }
     assert!(world.server.counters().stray >= 3);
-    assert_eq!(only(world.udp(BOB, &answer.into_bytes())).status(), 200, "the right one still passes");
+    assert_eq!(only(world.udp(BOB, &answer.into_bytes())).status(), 200, "the valid one is still forwarded");
 }

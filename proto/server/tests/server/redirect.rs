@@ -1,4 +1,4 @@
-//! The redirect server (RFC 3261 §8.3).
+//! Tests of the redirect server (RFC 3261 §8.3).
 
 use crate::challenge::proven;
 use crate::harness::{
@@ -17,7 +17,7 @@ fn world() -> World {
 }
 
 #[test]
-fn the_caller_is_told_where_the_user_is_the_preferred_first() {
+fn the_caller_gets_the_contacts_the_preferred_first() {
     let mut world = world();
     let told = only(world.udp(ALICE, &invite("sip:bob@example.org")));
     assert_eq!(told.start(), "SIP/2.0 302 Moved Temporarily");
@@ -37,11 +37,11 @@ fn a_redirected_invite_keeps_no_state_and_its_ack_is_ours() {
     assert_eq!(only(world.udp(ALICE, &call)).bytes, told.bytes, "a retransmission gets the same response");
     assert_eq!(world.server.transactions_len(), (0, 0));
     assert!(world.udp(ALICE, &call.ack_of(&told)).is_empty());
-    assert!(world.pass(Duration::from_secs(64)).is_empty(), "nothing is repeated");
+    assert!(world.pass(Duration::from_secs(64)).is_empty(), "nothing is retransmitted");
     assert_eq!(world.server.counters().stray, 0);
 }
 
-/// Ten contacts of 200 bytes are no answer to a datagram of 300 bytes whose source nobody verified.
+/// Ten contacts of 200 bytes exceed the allowance of a datagram of 300 bytes from an unverified address.
 #[test]
 fn a_stranger_gets_no_more_contacts_than_its_allowance_has_room_for() {
     let mut world = World::with(|config| {
@@ -72,7 +72,7 @@ fn a_stranger_gets_no_more_contacts_than_its_allowance_has_room_for() {
 }
 
 #[test]
-fn nobody_is_404_or_480_and_nothing_is_ever_forwarded() {
+fn a_user_without_contacts_is_404_or_480_and_nothing_is_forwarded() {
     let mut world = world();
     for (uri, status) in [
         ("sip:ghost@example.org", 404),
@@ -92,12 +92,12 @@ fn nobody_is_404_or_480_and_nothing_is_ever_forwarded() {
 }
 
 #[test]
-fn a_user_is_never_sent_back_to_where_it_was_looked_for() {
+fn a_302_never_has_the_request_uri() {
     let mut world = world();
     world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@example.org"]);
     assert_eq!(only(world.udp(ALICE, &invite("sip:carol@example.org"))).status(), 480);
     let spelled = invite("sip:%63arol@EXAMPLE.org").call_id("2");
-    assert_eq!(only(world.udp(ALICE, &spelled)).status(), 480, "however it is spelled");
+    assert_eq!(only(world.udp(ALICE, &spelled)).status(), 480, "in any spelling");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What one datagram makes the server send to its source, which may be forged.
+//! Tests of the bytes that one datagram makes the server send to its source, which may be forged.
 
 use crate::harness::{ALICE, BOB, Request, STRANGER, Sent, Wire, World, invite, only, requests};
 use std::time::Duration;
@@ -11,12 +11,12 @@ fn world() -> World {
     world
 }
 
-/// Bytes towards the source of a call.
+/// Number of bytes to the source of a call.
 fn bytes_to(sent: &[Sent], to: &str) -> usize {
     sent.iter().filter(|one| one.to() == to).map(|one| one.bytes.len()).sum()
 }
 
-/// Everything that the server sends to `source` within 64·T1, if nothing ever comes back.
+/// Packets to `source` within 64·T1 without any packet from there.
 fn reflected(world: &mut World, source: &str, call: &Request) -> (usize, usize) {
     let mut sent = world.udp(source, call);
     sent.extend(world.pass(Duration::from_secs(64)));
@@ -33,7 +33,7 @@ fn an_unacknowledged_failure_is_at_most_three_times_its_request() {
         assert!(out > 0 && out <= (3 * received).max(800), "{uri}: {out} for {received}");
         assert_eq!(world.server.transactions_len(), (0, 0), "refusals keep no transaction");
     }
-    // Not forwarded, because nobody is there: a failure of our own after 32 s, retransmitted within the allowance.
+    // Not forwarded, because bob is not registered: a local failure after 32 s, retransmitted within the allowance.
     let mut world = world();
     let (out, received) = reflected(&mut world, STRANGER, &invite("sip:bob@example.org").from(EVE));
     assert!(out > 0 && out <= (3 * received).max(800), "408: {out} for {received}");
@@ -94,7 +94,7 @@ fn forwarded_responses_pass_once_each_and_together_ten_times_their_request() {
     assert!(world.server.transaction_counters().unverified_limited > 100);
 }
 
-/// An authenticated caller and one by TCP proved their address: what is lost is retransmitted as RFC 3261 says.
+/// An authenticated caller and one by TCP have a verified address: retransmissions follow RFC 3261.
 #[test]
 fn a_verified_caller_gets_all_retransmissions() {
     let mut world = world();

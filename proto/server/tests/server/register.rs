@@ -1,4 +1,4 @@
-//! REGISTER by the steps of RFC 3261 §10.3: what is bound, for how long, and what is refused.
+//! Tests of REGISTER in the steps of RFC 3261 §10.3: bindings, expiry, and refusals.
 
 use crate::harness::{
     ALICE, BOB, CAROL, EDGE, STRANGER, Sent, World, forwarded, invite, only, query, register, request,
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Bob's REGISTER with these lines, answered.
+/// Response to bob's REGISTER with these lines.
 #[track_caller]
 fn registers(world: &mut World, cseq: u32, lines: &[&str]) -> Sent {
     let mut request = query("bob").call_id("bob's phone").cseq(cseq);
@@ -26,7 +26,7 @@ fn a_new_binding_is_listed_stored_and_called() {
     );
     assert!(answer.header("To").starts_with("<sip:bob@example.org>;tag="));
     assert_eq!(answer.header("Date"), "Fri, 15 Jan 2027 08:00:00 GMT");
-    assert!(answer.after_store, "it promises what is being stored");
+    assert!(answer.after_store, "it is sent after the bindings are stored");
     assert_eq!(world.memory.records.lock().unwrap().len(), 1);
     let called = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
     assert_eq!((called.uri().as_str(), called.to().as_str()), ("sip:bob@192.0.2.20", BOB));
@@ -52,12 +52,9 @@ fn expires_0_removes_one_binding_and_leaves_the_others() {
     assert_eq!(answer.headers("Contact"), ["<sip:bob@192.0.2.21>;expires=3600"]);
     let answer = registers(&mut world, 3, &["Contact: <sip:bob@192.0.2.21>", "Expires: 0"]);
     assert_eq!((answer.status(), answer.headers("Contact").len()), (200, 0));
-    assert!(
-        world.memory.records.lock().unwrap().values().all(Vec::is_empty),
-        "the store knows of no binding"
-    );
+    assert!(world.memory.records.lock().unwrap().values().all(Vec::is_empty), "the store has no binding");
     let answer = registers(&mut world, 4, &["Contact: <sip:bob@192.0.2.21>;expires=0"]);
-    assert_eq!(answer.status(), 200, "what is not there can be removed");
+    assert_eq!(answer.status(), 200, "removing an unknown contact succeeds");
 }
 
 #[test]
@@ -162,7 +159,7 @@ fn lifetimes_have_a_default_a_least_and_a_most() {
         (&["Contact: <sip:bob@192.0.2.20>;expires=60"], "60"),
         (&["Contact: <sip:bob@192.0.2.20>;expires=7201"], "7200"),
         (&["Contact: <sip:bob@192.0.2.20>;expires=4294967295"], "7200"),
-        // RFC 3261 §20.10, §20.19: what is malformed counts as 3600.
+        // RFC 3261 §20.10, §20.19: a malformed value counts as 3600.
         (&["Contact: <sip:bob@192.0.2.20>;expires=4294967296"], "3600"),
         (&["Contact: <sip:bob@192.0.2.20>;expires=soon"], "3600"),
         (&["Contact: <sip:bob@192.0.2.20>", "Expires: -1"], "3600"),
@@ -227,7 +224,7 @@ fn more_contacts_than_allowed_are_refused_as_a_whole() {
 }
 
 #[test]
-fn a_binding_ends_by_time_and_the_store_is_told() {
+fn a_binding_expires_and_the_store_is_updated() {
     let mut world = World::open();
     registers(&mut world, 1, &["Contact: <sip:bob@192.0.2.20>;expires=60, <sip:bob@192.0.2.21>;expires=120"]);
     world.pass(Duration::from_millis(59_999));
@@ -278,7 +275,7 @@ fn the_address_of_record_is_compared_without_escapes_and_parameters() {
 }
 
 #[test]
-fn what_the_registrar_cannot_do_is_refused() {
+fn unsupported_registrations_are_refused() {
     let mut world = World::open();
     let answer = registers(&mut world, 1, &["Contact: <sip:bob@192.0.2.20>", "Require: path, gruu"]);
     assert_eq!(answer.status(), 420);

@@ -1,10 +1,11 @@
-//! REGISTER and time: order by Call-ID and CSeq (RFC 3261 §10.3 steps 6 and 7), repetitions, the store, and restarts.
+//! Tests of REGISTER and time: order by Call-ID and CSeq (RFC 3261 §10.3 steps 6 and 7), retransmissions, the store, and
+//! restarts.
 
 use crate::harness::{ALICE, BOB, World, forwarded, invite, only, query, register};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bob registers at 192.0.2.20 with this Call-ID and CSeq.
+/// REGISTER of bob at 192.0.2.20 with this Call-ID and CSeq.
 fn at(call_id: &str, cseq: u32, params: &str) -> crate::harness::Request {
     register("bob", &format!("<sip:bob@192.0.2.20>{params}")).call_id(call_id).cseq(cseq)
 }
@@ -75,7 +76,7 @@ fn a_store_that_fails_is_503_and_the_promise_is_not_made_later_either() {
     assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"));
     assert_eq!(world.server.counters().store_refusals, 1);
     assert!(world.bindings("bob").is_empty(), "refused, and yet it could be called");
-    // The 503 was lost, the phone repeats itself: nothing is stored, so nothing is promised.
+    // The 503 was lost and the phone retransmits: nothing is stored, so there is no 200.
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 503);
     world.memory.store_fails.store(false, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &at("phone", 1, ""))).status(), 200);
@@ -110,7 +111,7 @@ fn a_store_that_fails_does_not_stop_what_changes_nothing() {
     assert_eq!(world.server.counters().store_refusals, 0);
 }
 
-/// What the store cannot hold is refused before the 200, whichever way the record grows.
+/// A record that is too long for the store is refused before the 200, however it grows.
 #[test]
 fn a_registration_that_the_store_cannot_hold_is_refused_and_changes_nothing() {
     let mut world = World::open();
@@ -131,16 +132,16 @@ fn a_registration_that_the_store_cannot_hold_is_refused_and_changes_nothing() {
     let mut after = World::open();
     after.server.restore(b"bob@example.org", &kept, after.now).unwrap();
     assert_eq!(after.bindings("bob"), world.bindings("bob"));
-    // A refresh is no growth.
+    // A refresh does not lengthen it.
     assert_eq!(only(world.udp(BOB, &long(2, 4))).status(), 200);
-    // The very number of bytes is kept; one more is not.
+    // Exactly the maximum is stored; one byte more is not.
     world.memory.record_bytes_max.store(kept.len(), Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &long(1, 5))).status(), 200);
     world.memory.record_bytes_max.store(kept.len() - 1, Ordering::Relaxed);
     assert_eq!(only(world.udp(BOB, &long(1, 6))).status(), 403);
 }
 
-/// The clock was set back, or `max_expires_s` lowered: nobody stays longer than a phone that registers now.
+/// The clock was set back, or `max_expires_s` lowered: no binding ends later than a new one.
 #[test]
 fn a_restored_binding_ends_no_later_than_a_new_one_could() {
     let mut before = World::open();
@@ -175,7 +176,7 @@ fn bindings_come_back_after_a_restart() {
     assert_eq!(carol, ["<sip:carol@192.0.2.30;transport=tcp>;expires=3600"], "connections are gone");
     let called = after.udp(ALICE, &invite("sip:bob@example.org"));
     let behind_nat = called.iter().find(|sent| sent.start().contains("10.0.0.5")).unwrap();
-    assert_eq!(behind_nat.to(), BOB, "the flow behind a NAT is known still");
+    assert_eq!(behind_nat.to(), BOB, "the flow behind a NAT is restored");
     assert_eq!(only(after.udp(BOB, &at("phone", 6, ""))).status(), 500, "and so is the order");
     after.pass(Duration::from_secs(601));
     assert_eq!(after.bindings("bob").len(), 1, "the one for 600 s has ended");
@@ -219,7 +220,7 @@ fn a_permanent_contact_is_called_without_a_register_and_only_once() {
     let mut called: Vec<_> = crate::harness::requests(sent).iter().map(crate::harness::Sent::uri).collect();
     called.sort();
     assert_eq!(called, ["sip:bob@192.0.2.20", "sip:desk@192.0.2.99"], "RFC 3261 §16.5: no target twice");
-    // What stands there twice is called by the better way and with the higher preference.
+    // A duplicated target uses the better flow and the higher preference.
     world
         .server
         .set_permanent_contacts(b"carol@example.org", &[b"sip:carol@10.0.0.5", b"sip:desk@192.0.2.99"]);

@@ -1,16 +1,16 @@
-//! What once went wrong, by the message that showed it.
+//! Tests of fixed bugs, each with the message that showed it.
 
 use crate::harness::{ALICE, BOB, World, only, register, statuses};
 use std::time::Duration;
 
-/// A message of `testdata/regress` by its number.
+/// Message of `testdata/regress` by its number.
 macro_rules! bug {
     ($number:literal) => {
         &include_bytes!(concat!("../../../../testdata/regress/bug-", $number, ".sip"))[..]
     };
 }
 
-/// One contact is removed twice by one REGISTER: the count of contacts fell below zero.
+/// One contact is removed twice by one REGISTER: the number of contacts became negative.
 #[test]
 fn bug_005_a_contact_removed_twice() {
     let mut world = World::open();
@@ -19,8 +19,8 @@ fn bug_005_a_contact_removed_twice() {
     assert_eq!((answer.status(), answer.headers("Contact").len()), (200, 0));
 }
 
-/// A Proxy-Require that is folded inside a value was echoed with its fold, so that the 420 could not be sent, and its
-/// transaction waited for ever.
+/// A Proxy-Require that is folded inside a value was echoed with its fold, so that the 420 could not be sent and its
+/// transaction never ended.
 #[test]
 fn bug_006_a_refusal_that_was_never_sent() {
     let mut world = World::open();
@@ -29,7 +29,8 @@ fn bug_006_a_refusal_that_was_never_sent() {
     assert_eq!(world.server.transactions_len(), (0, 0));
 }
 
-/// A contact parameter with a fold inside its quotes was echoed with it: that user's REGISTERs were never answered again.
+/// A contact parameter with a fold inside its quotes was echoed with it: REGISTERs of that user were not answered any
+/// more.
 #[test]
 fn bug_007_a_registration_that_was_never_confirmed() {
     let mut world = World::open();
@@ -37,7 +38,7 @@ fn bug_007_a_registration_that_was_never_confirmed() {
     assert_eq!(statuses(&world.udp(BOB, &register("bob", "<sip:bob@192.0.2.21>"))), [200]);
 }
 
-/// A contact's headers went into the Request-URI of the call: a way to have others send headers of one's own.
+/// Headers of a contact were copied into the Request-URI of the call: other clients would send them.
 #[test]
 fn bug_008_headers_of_a_contact_in_a_request_uri() {
     let mut world = World::open();

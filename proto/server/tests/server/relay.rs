@@ -1,5 +1,5 @@
-//! Who may have what relayed: every method, from our users and from strangers, to our users and to others, against one
-//! table. Nothing is relayed for strangers to strangers.
+//! Tests of relaying: every method, from our users and from strangers, to our users and to others, against one table.
+//! Nothing is relayed from strangers to strangers.
 
 use crate::challenge::{Login, answered};
 use crate::harness::{ALICE, STRANGER, Sent, World, request};
@@ -23,7 +23,7 @@ const METHODS: [&str; 14] = [
     "PUBLISH",
 ];
 
-/// What becomes of a request: `>` forwarded, `.` dropped, else the status code.
+/// Outcome of a request: `>` forwarded, `.` dropped, else the status code.
 fn fate(sent: &[Sent]) -> String {
     if sent.iter().any(|sent| sent.status() == 0) {
         return ">".into();
@@ -34,7 +34,7 @@ fn fate(sent: &[Sent]) -> String {
         .map_or(".".into(), |status| status.to_string())
 }
 
-/// For each method what becomes of it out of a dialog, in one that we do not know, and with alice's password.
+/// Outcomes of each method: out of a dialog, in an unknown dialog, and with alice's password.
 fn table(from: &str, to: &str, change: fn(&mut ringway_server::Config)) -> String {
     let mut rows = String::new();
     for method in METHODS {
@@ -197,7 +197,7 @@ fn without_passwords_strangers_reach_no_strangers() {
     );
 }
 
-/// A Route to a third host is a way to have something relayed too.
+/// A Route to a third host would be relaying too.
 #[test]
 fn a_route_to_a_third_host_is_for_our_users() {
     for route in ["<sip:192.0.2.77;lr>", "<sip:example.org;lr>, <sip:192.0.2.77;lr>", "<sip:192.0.2.77>"] {
@@ -219,9 +219,9 @@ fn a_route_to_a_third_host_is_for_our_users() {
     }
 }
 
-/// To whoever reads a From, a port or a dot at its end changes nothing.
+/// A From with a port, or a dot at its end, looks like a user of ours.
 #[test]
-fn a_from_of_ours_is_asked_for_its_password_however_it_is_spelled() {
+fn a_from_of_ours_is_challenged_in_every_spelling() {
     for from in ["sip:alice@example.org:7777", "sip:alice@example.org.", "sip:alice@EXAMPLE.org"] {
         for target in [TO_US, TO_OTHERS] {
             let mut world = World::with(closed);
@@ -230,9 +230,9 @@ fn a_from_of_ours_is_asked_for_its_password_however_it_is_spelled() {
     }
 }
 
-/// Nor is a domain of ours one because of its look.
+/// Similar names are not domains of ours.
 #[test]
-fn what_only_looks_like_ours_is_a_stranger() {
+fn a_similar_domain_is_a_stranger() {
     for from in [
         "sip:alice@example.org.example.net",
         "sip:alice@notexample.org",

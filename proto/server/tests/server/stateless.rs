@@ -1,4 +1,4 @@
-//! Forwarding without state (RFC 3261 §16.11): nothing is kept, and the branch says all that is needed.
+//! Tests of stateless forwarding (RFC 3261 §16.11): nothing is stored, and the branch has all that is needed.
 
 use crate::challenge::proven;
 use crate::harness::{
@@ -19,7 +19,7 @@ fn our_branch(sent: &Sent) -> String {
 }
 
 #[test]
-fn an_invite_its_repetition_its_ack_and_its_cancel_have_one_branch() {
+fn an_invite_its_retransmission_its_ack_and_its_cancel_have_one_branch() {
     for lines in [
         &[][..],
         &["Route: <sip:192.0.2.1;lr>"],
@@ -34,7 +34,7 @@ fn an_invite_its_repetition_its_ack_and_its_cancel_have_one_branch() {
             (got.method().as_str(), got.to().as_str(), got.uri().as_str()),
             ("INVITE", BOB, "sip:bob@192.0.2.20")
         );
-        assert_eq!(only(world.udp(ALICE, &call)).bytes, got.bytes, "no 100, and nothing is remembered");
+        assert_eq!(only(world.udp(ALICE, &call)).bytes, got.bytes, "no 100, and nothing is stored");
         let refused = only(world.udp(BOB, &got.answer(486, &[])));
         assert_eq!((refused.status(), refused.to().as_str()), (486, ALICE));
         let ack = only(world.udp(ALICE, &call.ack_of(&refused)));
@@ -50,7 +50,7 @@ fn an_invite_its_repetition_its_ack_and_its_cancel_have_one_branch() {
         assert_eq!(
             only(world.udp(BOB, &cancel.answer(200, &[]))).to(),
             ALICE,
-            "the answer to CANCEL goes back too"
+            "the response to CANCEL is forwarded too"
         );
         assert_eq!((world.server.transactions_len(), world.server.contexts_len()), ((0, 0), 0));
     }
@@ -68,7 +68,11 @@ fn other_requests_have_other_branches() {
     ] {
         assert_ne!(our_branch(&only(world.udp(ALICE, &other))), first);
     }
-    assert_ne!(our_branch(&only(world.udp("192.0.2.10:7777", &call))), first, "the way back is in it");
+    assert_ne!(
+        our_branch(&only(world.udp("192.0.2.10:7777", &call))),
+        first,
+        "it has the destination of the response"
+    );
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn an_answer_finds_the_connection_of_its_request() {
 }
 
 #[test]
-fn an_answer_that_was_tampered_with_goes_nowhere() {
+fn a_response_with_a_forged_via_is_dropped() {
     let mut world = world();
     let got = only(world.udp(ALICE, &invite("sip:bob@example.org")));
     let answer = String::from_utf8(got.answer(200, &[])).unwrap();
@@ -130,7 +134,7 @@ fn the_preferred_target_alone_is_called() {
 }
 
 #[test]
-fn what_cannot_be_forwarded_is_refused_without_state() {
+fn requests_without_a_target_are_refused_statelessly() {
     let mut world = world();
     for (uri, status) in [
         ("sip:ghost@example.org", 404),
@@ -142,7 +146,7 @@ fn what_cannot_be_forwarded_is_refused_without_state() {
         let refused = only(world.udp(ALICE, &call));
         assert_eq!(refused.status(), status);
         assert_eq!(only(world.udp(ALICE, &call)).bytes, refused.bytes, "the same again");
-        assert!(world.udp(ALICE, &call.ack_of(&refused)).is_empty(), "the ACK is known by its tag");
+        assert!(world.udp(ALICE, &call.ack_of(&refused)).is_empty(), "the ACK matches by its tag");
     }
     assert_eq!(world.server.transactions_len(), (0, 0));
     assert!(world.pass(Duration::from_secs(120)).is_empty());
@@ -195,7 +199,7 @@ fn a_loop_is_found_without_state_too() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_what_cannot_be_asked_goes_nowhere_else() {
+fn requests_are_challenged_and_those_that_cannot_be_are_not_relayed() {
     let mut world = World::with(|config| {
         config.stateful = false;
         config.auth.enabled = true;
@@ -206,7 +210,7 @@ fn a_password_is_asked_for_and_what_cannot_be_asked_goes_nowhere_else() {
     let answered = call.cseq(2);
     let refused = only(world.udp("192.0.2.88:5060", &got.answer(486, &[])));
     assert_eq!(statuses(std::slice::from_ref(&refused)), [486]);
-    // Anyone can write our user's name into an ACK or a CANCEL.
+    // Any client can write a user of ours into an ACK or a CANCEL.
     assert!(world.udp(ALICE, &answered.ack_of(&refused)).is_empty());
     assert_eq!(statuses(&world.udp(ALICE, &answered.cancel())), [403]);
     for method in ["ACK", "CANCEL"] {

@@ -1,4 +1,5 @@
-//! RFC 4475 §3.1.2: messages that are wrong. Each is answered with the code of the RFC or dropped where it says so.
+//! Tests with RFC 4475 §3.1.2: invalid messages. Each gets the status code of the RFC, or is dropped where the RFC says
+//! so.
 
 use crate::harness::{BOB, World, forwarded, only};
 use crate::torture;
@@ -6,7 +7,7 @@ use crate::torture_valid::{TESTER, is_the_same, world};
 use ringway_sansio::{Framer, FramingError};
 use ringway_server::SipFramer;
 
-/// The message is answered with `status`, nothing of it is forwarded, and the server goes on.
+/// Asserts that the message gets `status` and is not forwarded, and that the server still works.
 #[track_caller]
 fn is_refused(message: &[u8], status: u16) {
     let mut world = occupied();
@@ -19,7 +20,7 @@ fn is_refused(message: &[u8], status: u16) {
     world.still_answers();
 }
 
-/// The message leaves no trace but a counter.
+/// Asserts that the message only increases a counter.
 #[track_caller]
 fn is_dropped(message: &[u8]) {
     let mut world = occupied();
@@ -28,14 +29,14 @@ fn is_dropped(message: &[u8]) {
     world.still_answers();
 }
 
-/// The user whom most messages are for is there: what is not refused would be forwarded.
+/// Server at which the user of most messages is registered: a message that is not refused would be forwarded.
 fn occupied() -> World {
     let mut world = world();
     world.server.set_permanent_contacts(b"user@example.com", &[b"sip:bob@192.0.2.20"]);
     world
 }
 
-/// What a stream does with these bytes: the frames' count, and how it ends.
+/// Number of frames in these bytes on a stream, and the end of framing.
 fn framed(bytes: &[u8]) -> (usize, Result<bool, FramingError>) {
     let mut framer = SipFramer::new(65_535);
     framer.push(bytes);
@@ -61,11 +62,7 @@ fn clerr_with_a_body_too_short_is_400() {
 
 #[test]
 fn clerr_on_a_stream_waits_for_the_rest() {
-    assert_eq!(
-        framed(torture!("clerr")),
-        (0, Ok(true)),
-        "partial: the driver closes it when its time is over"
-    );
+    assert_eq!(framed(torture!("clerr")), (0, Ok(true)), "partial: the driver closes it after a timeout");
 }
 
 #[test]
@@ -125,7 +122,7 @@ fn escruri_with_headers_in_its_uri_is_400() {
 }
 
 #[test]
-fn baddate_is_forwarded_because_nobody_here_reads_its_date() {
+fn baddate_is_forwarded_because_the_date_is_not_read() {
     let mut world = occupied();
     let request = forwarded(world.udp(TESTER, &torture!("baddate")));
     assert_eq!(request.to(), BOB);
@@ -147,7 +144,7 @@ fn badaspec_with_spaces_in_an_address_is_400() {
 #[test]
 fn baddn_with_a_display_name_that_needs_quotes_is_400() {
     is_refused(torture!("baddn"), 400);
-    // In the archive its header has no end, which would be reason enough.
+    // In the archive its header is incomplete, which would be another reason.
     is_refused(&[torture!("baddn"), b"\r\n"].concat(), 400);
 }
 
@@ -176,7 +173,7 @@ fn test_dat_of_the_archive_is_dropped() {
     is_dropped(torture!("test"));
 }
 
-/// Over a stream each message is one frame and nothing is left over, but for those whose Content-Length is the point.
+/// On a stream each message is exactly one frame, except for those with an invalid Content-Length.
 #[test]
 fn every_message_on_a_stream_is_framed_or_closes_it() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/rfc4475");
@@ -188,11 +185,13 @@ fn every_message_on_a_stream_is_framed_or_closes_it() {
         let name = file.file_stem().unwrap().to_str().unwrap();
         let (frames, end) = framed(&bytes);
         match name {
-            // More is to come, by the length or because the header has no end: the driver closes it when its time is over.
+            // Incomplete, by its length or because the header has no end: the driver closes the connection after a
+            // timeout.
             "clerr" | "baddn" => assert_eq!((frames, end), (0, Ok(true)), "{name}"),
-            // Negative, twice, or missing, which RFC 3261 §20.14 allows to datagrams only; and no header at all.
+            // Negative, duplicated or missing Content-Length, which RFC 3261 §20.14 allows for datagrams only; and no
+            // header at all.
             "ncl" | "mcl01" | "inv2543" | "test" => assert!(frames == 0 && end.is_err(), "{name}"),
-            // The second message is longer than it says: what is left is no message.
+            // The second message is longer than its Content-Length: the rest is not a message.
             "dblreq" => assert!(frames == 2 && end.is_err()),
             _ => assert_eq!((frames, end), (1, Ok(false)), "{name}"),
         }

@@ -1,4 +1,4 @@
-//! RFC 4475 §3.2 and §3.3: messages that are well-formed and ask for something that cannot or must not be done.
+//! Tests with RFC 4475 §3.2 and §3.3: well-formed messages whose request cannot or must not be executed.
 
 use crate::harness::{BOB, World, forwarded, only, statuses};
 use crate::torture;
@@ -6,7 +6,7 @@ use crate::torture_valid::{TESTER, is_the_same, world};
 use ringway_sansio::Framer;
 use ringway_server::SipFramer;
 
-/// The message is answered with `status` and not forwarded.
+/// Asserts that the message gets `status` and is not forwarded.
 #[track_caller]
 fn is_answered(message: &[u8], status: u16) -> crate::harness::Sent {
     let mut world = occupied();
@@ -17,7 +17,7 @@ fn is_answered(message: &[u8], status: u16) -> crate::harness::Sent {
     answer
 }
 
-/// The message is forwarded as it came.
+/// Asserts that the message is forwarded unchanged.
 #[track_caller]
 fn is_forwarded(message: &[u8]) {
     let mut world = occupied();
@@ -41,7 +41,7 @@ fn badbranch_is_processed_and_meets_no_other_request() {
     let message = torture!("badbranch");
     let first = forwarded(world.udp(TESTER, &message));
     is_the_same(message, &first);
-    assert!(world.udp(TESTER, &message).is_empty(), "the same request again is a repetition");
+    assert!(world.udp(TESTER, &message).is_empty(), "the same request again is a retransmission");
     let other = String::from_utf8(message.to_vec()).unwrap().replace("badbranch.", "another.");
     assert_ne!(other.as_bytes(), message);
     let second = forwarded(world.udp(TESTER, &other.into_bytes()));
@@ -56,7 +56,7 @@ fn badbranch_is_processed_and_meets_no_other_request() {
 #[test]
 fn insuf_without_mandatory_fields_is_400() {
     let answer = is_answered(torture!("insuf"), 400).text();
-    assert!(!answer.contains("Call-ID:") && !answer.contains("From:"), "nothing is made up: {answer}");
+    assert!(!answer.contains("Call-ID:") && !answer.contains("From:"), "nothing is invented: {answer}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn mcl01_on_a_stream_closes_it() {
 }
 
 #[test]
-fn bcast_is_dropped_and_nothing_goes_to_everybody() {
+fn bcast_is_dropped_and_nothing_is_broadcast() {
     let mut world = occupied();
     assert!(world.udp(TESTER, &torture!("bcast")).is_empty());
     assert_eq!(world.server.counters().stray, 1);
@@ -180,7 +180,7 @@ fn regescrt_headers_of_a_contact_are_not_sent_in_a_request_uri() {
     }
 }
 
-/// None of the archive is left out.
+/// Asserts that every message of the archive has a test.
 #[test]
 fn every_message_of_the_archive_has_a_test_of_its_name() {
     let tests = [

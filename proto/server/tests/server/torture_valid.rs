@@ -1,14 +1,14 @@
-//! RFC 4475 §3.1.1 and §3.4: messages that are hard to read and right. Each is processed; what is forwarded is what came.
+//! Tests with RFC 4475 §3.1.1 and §3.4: unusual valid messages. Each is processed, and forwarded unchanged.
 
 use crate::harness::{BOB, CAROL, Sent, World, forwarded, only, statuses};
 use ringway_sansio::Framer;
 use ringway_server::SipFramer;
 use ringway_sip::{HeaderName, Limits, Message};
 
-/// Where the messages of RFC 4475 come from.
+/// Source of the messages of RFC 4475.
 pub(crate) const TESTER: &str = "203.0.113.9:5060";
 
-/// A message of `testdata/rfc4475` by its file name.
+/// Message of `testdata/rfc4475` by its file name.
 #[macro_export]
 macro_rules! torture {
     ($file:literal) => {
@@ -16,13 +16,13 @@ macro_rules! torture {
     };
 }
 
-/// A server for the domain of the torture messages that believes everyone.
+/// Server for the domain of the torture messages, without passwords.
 pub(crate) fn world() -> World {
     World::with(|config| config.domains = vec!["example.com".into()])
 }
 
-/// Checks that a forwarded request is the one that came: everything but what a proxy must change is there, byte for byte
-/// and in order, and the body too. A Content-Length is added where there was none.
+/// Checks that a forwarded request is unchanged: everything that a proxy must not change is equal, byte for byte and in
+/// order, and the body too. A Content-Length is added if there was none.
 #[track_caller]
 pub(crate) fn is_the_same(came: &[u8], sent: &Sent) {
     let came = Message::parse(came, &Limits::default()).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn is_the_same(came: &[u8], sent: &Sent) {
     assert_eq!(went.max_forwards(), Some(hops));
 }
 
-/// A request for a user who is at bob's address is forwarded there as it came, and its answer goes back.
+/// Forwards a request to a user at bob's address, unchanged, and its response back.
 #[track_caller]
 fn is_forwarded_to(aor: &[u8], message: &[u8]) -> Sent {
     let mut world = world();
@@ -134,7 +134,7 @@ fn escnull_makes_two_bindings_of_a_user_that_is_not_cut_at_nul() {
 fn esc02_is_no_register_and_is_forwarded() {
     let mut world = world();
     let message = torture!("esc02");
-    assert!(world.udp(TESTER, &message).is_empty(), "no 100 but to INVITE, and the name is looked up first");
+    assert!(world.udp(TESTER, &message).is_empty(), "100 to INVITE only, and the name is looked up first");
     let request = only(world.resolve("registrar.example.com", Some("192.0.2.77")));
     assert_eq!(request.start(), "RE%47IST%45R sip:registrar.example.com SIP/2.0");
     is_the_same(message, &request);
@@ -155,7 +155,7 @@ fn longreq_is_forwarded_whole() {
 }
 
 #[test]
-fn dblreq_registers_and_forgets_what_stands_behind() {
+fn dblreq_registers_and_ignores_the_bytes_after_it() {
     let mut world = world();
     world.server.set_permanent_contacts(b"joe@example.com", &[b"sip:joe@192.0.2.40"]);
     let answer = only(world.udp(TESTER, &torture!("dblreq")));
@@ -216,8 +216,8 @@ fn noreason_is_a_response_that_passes() {
     passes_as_a_phrase(torture!("noreason"), "SIP/2.0 180 ");
 }
 
-/// As it stands the response belongs to nothing of ours: it is read and dropped. On a request of ours its status line is
-/// passed on.
+/// Alone the response matches no request: it is parsed and dropped. As the response to a request of ours its status line
+/// is forwarded.
 #[track_caller]
 fn passes_as_a_phrase(message: &[u8], line: &str) {
     let mut world = world();
@@ -244,7 +244,7 @@ fn inv2543_of_an_old_client_is_forwarded_and_repeated_only_once() {
     let request = forwarded(sent);
     is_the_same(message, &request);
     assert_eq!(request.header("Max-Forwards"), "70");
-    assert_eq!(statuses(&world.udp(TESTER, &message)), [100], "the repetition is known without a branch");
+    assert_eq!(statuses(&world.udp(TESTER, &message)), [100], "the retransmission matches without a branch");
     assert_eq!(statuses(&world.udp(BOB, &request.answer(486, &[]))), [486]);
     world.still_answers();
 }

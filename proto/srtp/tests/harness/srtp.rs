@@ -1,10 +1,10 @@
-//! SRTP and SRTCP: any bytes to a receiver, and any change to a protected packet. What is refused is left as it was,
-//! and a good packet is taken afterwards, once.
+//! SRTP and SRTCP: arbitrary bytes to a receiver, and any change to a protected packet. A rejected packet is
+//! left unchanged, and a valid packet is accepted afterwards, once.
 
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{SrtpReceiver, SrtpSender, UnprotectError};
 
-/// The first byte is the suite, the second says what is changed; the others are the packet.
+/// Input: suite (one byte), kind of change (one byte), packet.
 pub(crate) fn run(data: &[u8]) {
     let [suite, change, packet @ ..] = data else { return };
     let suite = CryptoSuite::ALL[usize::from(*suite & 7)];
@@ -17,7 +17,7 @@ fn forged(receiver: &mut SrtpReceiver, packet: &[u8]) {
     let mut bytes = packet.to_vec();
     let is_refused =
         receiver.unprotect_rtp(&mut bytes).is_err() && receiver.unprotect_rtcp(&mut bytes).is_err();
-    assert!(is_refused, "a packet without the key was taken");
+    assert!(is_refused, "a packet without the key was accepted");
     assert_eq!(bytes, packet, "a refused packet was changed");
 }
 
@@ -40,11 +40,15 @@ fn protected(receiver: &mut SrtpReceiver, suite: CryptoSuite, packet: &[u8], cha
     let at = usize::from(change >> 1) * len / 128;
     bad[at] ^= 1 << (change & 7);
     let before = bad.clone();
-    assert!(open(receiver, &mut bad).is_err(), "a changed packet was taken");
+    assert!(open(receiver, &mut bad).is_err(), "a changed packet was accepted");
     assert_eq!(bad, before, "a refused packet was changed");
     let mut copy = good.to_vec();
     let opened = open(receiver, &mut copy);
-    assert_eq!(opened.map(|len| copy[..len].to_vec()).as_deref(), Ok(packet), "a good packet was not taken");
+    assert_eq!(
+        opened.map(|len| copy[..len].to_vec()).as_deref(),
+        Ok(packet),
+        "a good packet was not accepted"
+    );
     assert_eq!(open(receiver, &mut good.to_vec()), Err(UnprotectError::Replayed));
 }
 

@@ -23,33 +23,33 @@
 
 use super::{Class, Effect, Step, Timer, step};
 
-/// Named for what is awaited.
+/// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Any answer.
+    /// No response was received.
     Calling,
-    /// A final answer.
+    /// A provisional response was received.
     Proceeding,
-    /// Nothing but retransmissions of the failure.
+    /// A failure was received; retransmissions of it are acknowledged.
     Completed,
-    /// Further 2xx.
+    /// A 2xx was received; further 2xx are passed up.
     Accepted,
-    /// Nothing.
+    /// The transaction is over.
     Terminated,
 }
 
-/// What can happen.
+/// Event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A response came.
+    /// A response was received.
     Response(Class),
     /// A timer of this transaction fired.
     Timer(Timer),
-    /// The transport could not deliver.
+    /// The transport could not deliver the request.
     TransportError,
 }
 
-/// What starting the transaction does; over a reliable transport nothing is sent twice.
+/// First step. Over a reliable transport timer A does not run.
 pub const fn start(reliable: bool) -> Step<State> {
     if reliable {
         step(State::Calling, &[Effect::Send, Effect::Start(Timer::B)])
@@ -58,7 +58,7 @@ pub const fn start(reliable: bool) -> Step<State> {
     }
 }
 
-/// The machine.
+/// Next state and effects of an event.
 pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     match state {
         State::Calling => calling(event, reliable),

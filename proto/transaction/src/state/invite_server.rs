@@ -22,42 +22,42 @@
 //!                  +------------^
 //! ```
 //!
-//! A transport error is reported and changes no state (RFC 6026 §7.1): the INVITE that comes again must find its
+//! A transport error is reported and changes no state (RFC 6026 §7.1): a retransmitted INVITE must still match its
 //! transaction, or it would be a second call.
 
 use super::{Class, Effect, Step, Timer, step};
 
-/// Named for what is awaited.
+/// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The user's final response.
+    /// No final response was sent.
     Proceeding,
-    /// The ACK of a failure.
+    /// A failure was sent; its ACK is missing.
     Completed,
-    /// Nothing but retransmissions of the ACK.
+    /// The ACK was received; retransmissions of it are absorbed.
     Confirmed,
-    /// INVITE retransmissions and the user's further 2xx.
+    /// A 2xx was sent; retransmissions of the INVITE are absorbed, further 2xx are sent.
     Accepted,
-    /// Nothing.
+    /// The transaction is over.
     Terminated,
 }
 
-/// What can happen.
+/// Event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The INVITE came again.
+    /// A retransmission of the INVITE was received.
     Request,
-    /// An ACK of this transaction came.
+    /// An ACK of this transaction was received.
     Ack,
-    /// The user answers.
+    /// The user sends a response.
     Respond(Class),
     /// A timer of this transaction fired.
     Timer(Timer),
-    /// The transport could not deliver.
+    /// The transport could not deliver the response.
     TransportError,
 }
 
-/// The machine; it begins in [`State::Proceeding`].
+/// Next state and effects of an event; the first state is [`State::Proceeding`].
 pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     match state {
         State::Proceeding => proceeding(event, reliable),

@@ -1,30 +1,30 @@
-//! The four machines, each a pure function from a state and an event to the next state and what to do.
+//! State machines of the four transactions: pure functions from a state and an event to the next state and the effects.
 
 pub mod invite_client;
 pub mod invite_server;
 pub mod non_invite_client;
 pub mod non_invite_server;
 
-/// What a machine wants done, in order.
+/// Effect of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Send (again) what this transaction sends: a client its request, a server its last response.
+    /// Send or retransmit: a client its request, a server its last response.
     Send,
     /// Send the ACK of a failed INVITE.
     SendAck,
-    /// Give the message to the user of the transaction.
+    /// Pass the message to the user of the transaction.
     PassUp,
-    /// Tell the user that no answer came in time.
+    /// Report to the user that the transaction timed out.
     ReportTimeout,
-    /// Tell the user that the transport failed.
+    /// Report to the user that the transport failed.
     ReportTransportError,
     /// Start a timer.
     Start(Timer),
-    /// Double the interval of a retransmission timer, as far as it goes, and start it again.
+    /// Double the interval of a retransmission timer, up to its maximum, and start it again.
     Repeat(Timer),
     /// Stop the retransmission timer.
     StopRetransmitting,
-    /// Stop the timer that bounds the state.
+    /// Stop the timer that limits the duration of the state.
     StopWaiting,
 }
 
@@ -58,12 +58,12 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// True for the timers that repeat a message; the others bound a state.
+    /// True for the timers that retransmit a message; the others limit the duration of a state.
     pub const fn is_retransmission(self) -> bool {
         matches!(self, Self::A | Self::E | Self::G)
     }
 
-    /// What is waited for, in words.
+    /// Name of the timer and the event it waits for, for logs.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::A => "timer A: send the INVITE again",
@@ -82,12 +82,12 @@ impl Timer {
     }
 }
 
-/// A step of a machine.
+/// Result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<S> {
-    /// The state it is in now.
+    /// Next state.
     pub state: S,
-    /// What to do, in order.
+    /// Effects, in order.
     pub effects: &'static [Effect],
 }
 
@@ -95,7 +95,7 @@ pub(crate) const fn step<S>(state: S, effects: &'static [Effect]) -> Step<S> {
     Step { state, effects }
 }
 
-/// What a status code means to a machine.
+/// Class of a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// 100 to 199.
@@ -107,7 +107,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a status code; codes below 100 do not pass the parser.
+    /// Class of a status code; the parser rejects codes below 100.
     pub const fn of(status: u16) -> Self {
         match status {
             0..=199 => Self::Provisional,

@@ -21,31 +21,31 @@
 
 use super::{Class, Effect, Step, Timer, step};
 
-/// Named for what is awaited.
+/// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Any answer.
+    /// No response was received.
     Trying,
-    /// A final answer.
+    /// A provisional response was received.
     Proceeding,
-    /// Nothing but retransmissions of the answer.
+    /// A final response was received; retransmissions of it are absorbed.
     Completed,
-    /// Nothing.
+    /// The transaction is over.
     Terminated,
 }
 
-/// What can happen.
+/// Event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A response came.
+    /// A response was received.
     Response(Class),
     /// A timer of this transaction fired.
     Timer(Timer),
-    /// The transport could not deliver.
+    /// The transport could not deliver the request.
     TransportError,
 }
 
-/// What starting the transaction does.
+/// First step. Over a reliable transport timer E does not run.
 pub const fn start(reliable: bool) -> Step<State> {
     if reliable {
         step(State::Trying, &[Effect::Send, Effect::Start(Timer::F)])
@@ -54,7 +54,7 @@ pub const fn start(reliable: bool) -> Step<State> {
     }
 }
 
-/// The machine.
+/// Next state and effects of an event.
 pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     match state {
         State::Trying => waiting(State::Trying, event, reliable),

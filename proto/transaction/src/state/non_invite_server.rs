@@ -22,33 +22,33 @@
 
 use super::{Class, Effect, Step, Timer, step};
 
-/// Named for what is awaited.
+/// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The user's first response.
+    /// No response was sent.
     Trying,
-    /// The user's final response.
+    /// A provisional response was sent.
     Proceeding,
-    /// Nothing but retransmissions of the request.
+    /// A final response was sent; retransmissions of the request get it again.
     Completed,
-    /// Nothing.
+    /// The transaction is over.
     Terminated,
 }
 
-/// What can happen.
+/// Event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The request came again.
+    /// A retransmission of the request was received.
     Request,
-    /// The user answers.
+    /// The user sends a response.
     Respond(Class),
     /// A timer of this transaction fired.
     Timer(Timer),
-    /// The transport could not deliver.
+    /// The transport could not deliver the response.
     TransportError,
 }
 
-/// The machine; it begins in [`State::Trying`].
+/// Next state and effects of an event; the first state is [`State::Trying`].
 pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     match state {
         State::Trying => trying(event, reliable),

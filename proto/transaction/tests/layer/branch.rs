@@ -1,4 +1,4 @@
-//! The branch of requests that are forwarded without state (RFC 3261 §16.11).
+//! Tests of the branch of statelessly forwarded requests (RFC 3261 §16.11).
 
 use crate::harness::{Line, ack_of, as_text, incoming, parse, response};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,10 +6,10 @@ use ringway_sansio::{Flow, ListenerId};
 use ringway_transaction::{Answer, Branch, BranchKey, reply_address, shard_of_response};
 
 #[test]
-fn a_repetition_the_ack_and_the_cancel_have_the_branch_of_their_request() {
+fn a_retransmission_the_ack_and_the_cancel_have_the_branch_of_their_request() {
     let invite = received("INVITE");
     let branch = stateless(&invite, 5);
-    assert_eq!(stateless(&invite.clone(), 5), branch, "a repetition");
+    assert_eq!(stateless(&invite.clone(), 5), branch, "a retransmission");
     assert_eq!(stateless(&ack_of(&invite), 5), branch);
     assert_eq!(stateless(&invite.replace("INVITE", "CANCEL"), 5), branch);
     assert!(branch.starts_with("z9hG4bK"));
@@ -39,7 +39,7 @@ fn other_requests_have_other_branches() {
 }
 
 #[test]
-fn its_response_is_known_and_says_the_way_back() {
+fn its_response_is_recognised_and_has_the_connection_of_the_request() {
     let mut line = Line::new();
     for connection in [0, 5, u64::MAX] {
         let invite = received("INVITE");
@@ -47,14 +47,14 @@ fn its_response_is_known_and_says_the_way_back() {
         for status in [100, 180, 200, 486] {
             let response = response(&forwarded, status);
             assert_eq!(line.answer(&response), Answer::Stateless { connection, target: target() });
-            assert_eq!(shard_of_response(response.as_bytes()), None, "any shard can do it");
+            assert_eq!(shard_of_response(response.as_bytes()), None, "any shard can forward it");
         }
     }
     assert_eq!(line.layer.counters().stray_responses, 0);
     line.assert_empty();
 }
 
-/// The response's second Via says where it goes, so whoever may change it could aim it at a third party.
+/// The response's second Via is its destination; a changed one could direct it at a third party.
 #[test]
 fn a_response_whose_next_via_was_changed_is_refused() {
     let mut line = Line::new();
@@ -96,12 +96,12 @@ fn both_kinds_of_branch_read_back_as_what_was_written() {
     assert_eq!(key.read(&parse(&ok)), Some(Branch::Stateless { connection: 77, target: target() }));
 }
 
-/// A request as it is after its top Via was stamped with where it came from.
+/// Request whose top Via is stamped with its source.
 fn received(method: &str) -> String {
     incoming(method, "z9hG4bKup;received=192.0.2.1;rport=40000")
 }
 
-/// Where the requests go.
+/// Next hop of the requests.
 const TARGET: Flow =
     Flow::udp(ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 44)), 5060));
 
@@ -119,11 +119,11 @@ fn stateless(request: &str, connection: u64) -> String {
     as_text(&branch)
 }
 
-/// The request with our Via on top.
+/// Request with our Via on top.
 fn forward(request: &str, connection: u64) -> String {
     let via = format!("Via: SIP/2.0/UDP 203.0.113.1;branch={}\r\nVia: ", stateless(request, connection));
     request.replacen("Via: ", &via, 1)
 }
 
-/// What the harness gives its layers.
+/// Branch key of the harness.
 const KEY: [u8; 16] = [2; 16];

@@ -1,4 +1,4 @@
-//! CANCEL, sent (RFC 3261 §9.1) and received (§9.2).
+//! Tests of CANCEL, sent (RFC 3261 §9.1) and received (§9.2).
 
 use crate::harness::{Line, Sent, first_line, header, incoming, outgoing, response, tcp, udp};
 use ringway_transaction::{Answer, ClientId, Incoming, Notice};
@@ -15,7 +15,7 @@ fn a_ringing_invite_is_cancelled_at_once() {
     assert_eq!(header(&cancel.text, "CSeq"), "1 CANCEL");
     assert_eq!(cancel.flow, invite.flow);
     line.cancel(client);
-    assert!(line.take_sent().is_empty(), "once is enough");
+    assert!(line.take_sent().is_empty(), "it is sent once");
 }
 
 #[test]
@@ -23,7 +23,11 @@ fn the_answers_of_a_cancelled_invite() {
     let (mut line, client, invite) = ringing();
     line.cancel(client);
     let cancel = line.take_one();
-    assert_eq!(line.answer(&response(&cancel.text, 200)), Answer::Absorbed, "the user cares for the INVITE");
+    assert_eq!(
+        line.answer(&response(&cancel.text, 200)),
+        Answer::Absorbed,
+        "only the INVITE's response is passed up"
+    );
     assert_eq!(line.answer(&response(&invite.text, 487)), Answer::Pass { client, owner: 7 });
     assert_eq!(line.take_lines(), ["ACK"]);
     line.pass(32_000);
@@ -32,7 +36,7 @@ fn the_answers_of_a_cancelled_invite() {
 }
 
 #[test]
-fn an_unanswered_cancel_is_repeated_and_the_invite_given_up_after_64_t1() {
+fn an_unanswered_cancel_is_retransmitted_and_the_invite_given_up_after_64_t1() {
     let (mut line, client, _) = ringing();
     line.pass(1000);
     line.cancel(client);
@@ -49,7 +53,7 @@ fn an_unanswered_cancel_is_repeated_and_the_invite_given_up_after_64_t1() {
 }
 
 #[test]
-fn an_answered_cancel_is_not_repeated_but_the_invite_is_given_up_all_the_same() {
+fn an_answered_cancel_is_not_retransmitted_but_the_invite_is_given_up_all_the_same() {
     let (mut line, client, _) = ringing();
     line.cancel(client);
     let cancel = line.take_one();
@@ -65,7 +69,7 @@ fn an_answered_cancel_is_not_repeated_but_the_invite_is_given_up_all_the_same() 
 }
 
 #[test]
-fn a_cancel_that_got_a_provisional_answer_is_repeated_each_t2() {
+fn a_cancel_with_a_provisional_response_is_retransmitted_each_t2() {
     let (mut line, client, _) = ringing();
     line.cancel(client);
     let cancel = line.take_one();
@@ -76,7 +80,7 @@ fn a_cancel_that_got_a_provisional_answer_is_repeated_each_t2() {
 }
 
 #[test]
-fn more_ringing_does_not_put_the_end_of_a_cancelled_invite_off() {
+fn a_180_does_not_delay_the_end_of_a_cancelled_invite() {
     let (mut line, client, invite) = ringing();
     line.cancel(client);
     for _ in 0..4 {
@@ -110,7 +114,7 @@ fn before_a_provisional_response_a_cancel_is_held() {
     line.cancel(client);
     line.cancel(client);
     line.pass(4000);
-    assert_eq!(line.take_lines(), ["INVITE", "INVITE", "INVITE"], "and the INVITE is still repeated");
+    assert_eq!(line.take_lines(), ["INVITE", "INVITE", "INVITE"], "and the INVITE is still retransmitted");
     assert_eq!(line.answer(&response(&invite.text, 100)), Answer::Pass { client, owner: 7 });
     assert_eq!(line.take_lines(), ["CANCEL"]);
     line.answer(&response(&invite.text, 180));
@@ -131,8 +135,8 @@ fn a_held_cancel_is_dropped_with_its_invite() {
     line.assert_empty();
 }
 
-/// A provisional response that a final one overtook must not wake the CANCEL: there is nothing to cancel, and its wait
-/// would take the place of the answered INVITE's own.
+/// A provisional response after a final one must not send the CANCEL: there is nothing to cancel, and its timer would
+/// replace that of the answered INVITE.
 #[test]
 fn a_held_cancel_is_dropped_when_a_final_answer_comes_first() {
     for status in [200, 486] {
@@ -153,7 +157,7 @@ fn a_held_cancel_is_dropped_when_a_final_answer_comes_first() {
 }
 
 #[test]
-fn a_cancel_that_crosses_a_final_answer_is_not_repeated() {
+fn a_cancel_that_crosses_a_final_answer_is_not_retransmitted() {
     for (status, expected) in [(200, &[][..]), (486, &["ACK"][..])] {
         let (mut line, client, invite) = ringing();
         line.cancel(client);
@@ -200,7 +204,7 @@ fn a_received_cancel_finds_its_invite_and_is_a_transaction_of_its_own() {
 }
 
 #[test]
-fn a_cancel_of_something_else_finds_nothing() {
+fn a_cancel_of_another_request_matches_nothing() {
     let mut line = Line::new();
     line.serve(udp(), &incoming("INVITE", "z9hG4bK1"));
     line.serve(udp(), &incoming("OPTIONS", "z9hG4bK2"));
@@ -215,7 +219,7 @@ fn a_cancel_of_something_else_finds_nothing() {
     }
 }
 
-/// An INVITE with a Route that has got a 180.
+/// INVITE with a Route that has got a 180.
 fn ringing() -> (Line, ClientId, Sent) {
     let mut line = Line::new();
     let text = outgoing("INVITE").replace("From:", "Route: <sip:p1.example.org;lr>\r\nFrom:");

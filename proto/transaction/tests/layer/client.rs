@@ -1,4 +1,4 @@
-//! Client transactions: schedules, ACK, what passes up, and what ends them.
+//! Tests of client transactions: schedules, ACK, responses that are passed up, and ends.
 
 use crate::harness::{Line, first_line, header, outgoing, parse, response, tcp, udp};
 use core::time::Duration;
@@ -6,7 +6,7 @@ use ringway_sansio::Token;
 use ringway_transaction::{Answer, BranchKey, Limits, Notice, Timers, shard_of_response};
 
 #[test]
-fn an_unanswered_invite_is_repeated_at_doubling_intervals_until_timer_b() {
+fn an_unanswered_invite_is_retransmitted_at_doubling_intervals_until_timer_b() {
     let mut line = Line::new();
     let client = line.send_udp(&outgoing("INVITE"));
     line.pass(31_999);
@@ -19,7 +19,7 @@ fn an_unanswered_invite_is_repeated_at_doubling_intervals_until_timer_b() {
 }
 
 #[test]
-fn an_unanswered_request_is_repeated_at_intervals_up_to_t2_until_timer_f() {
+fn an_unanswered_request_is_retransmitted_at_intervals_up_to_t2_until_timer_f() {
     let mut line = Line::new();
     let client = line.send_udp(&outgoing("OPTIONS"));
     line.pass(40_000);
@@ -29,7 +29,7 @@ fn an_unanswered_request_is_repeated_at_intervals_up_to_t2_until_timer_f() {
 }
 
 #[test]
-fn a_repetition_is_the_same_bytes() {
+fn a_retransmission_has_the_same_bytes() {
     let mut line = Line::new();
     line.send_udp(&outgoing("INVITE"));
     line.pass(2000);
@@ -39,7 +39,7 @@ fn a_repetition_is_the_same_bytes() {
 }
 
 #[test]
-fn after_a_provisional_response_requests_are_repeated_each_t2() {
+fn after_a_provisional_response_requests_are_retransmitted_each_t2() {
     let mut line = Line::new();
     let client = line.send_udp(&outgoing("OPTIONS"));
     let request = line.take_one().text;
@@ -82,7 +82,7 @@ fn t2_and_t4_are_settable() {
 }
 
 #[test]
-fn over_a_connection_nothing_is_repeated_and_the_wait_is_the_same() {
+fn over_a_connection_nothing_is_retransmitted_and_the_wait_is_the_same() {
     for method in ["INVITE", "OPTIONS"] {
         let mut line = Line::new();
         let client = line.send(tcp(), &outgoing(method)).unwrap();
@@ -94,7 +94,7 @@ fn over_a_connection_nothing_is_repeated_and_the_wait_is_the_same() {
 }
 
 #[test]
-fn a_provisional_response_stops_the_repetitions_and_the_wait() {
+fn a_provisional_response_stops_the_retransmissions_and_timer_b() {
     let mut line = Line::new();
     let client = line.send_udp(&outgoing("INVITE"));
     let invite = line.take_one().text;
@@ -103,7 +103,7 @@ fn a_provisional_response_stops_the_repetitions_and_the_wait() {
     }
     line.pass(3_600_000);
     assert!(line.take_sent().is_empty() && line.take_notices().is_empty());
-    assert_eq!(line.layer.len(), (0, 1), "how long it may ring is the user's to say (timer C)");
+    assert_eq!(line.layer.len(), (0, 1), "the user limits the ringing (timer C)");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn over_a_connection_a_failure_ends_the_invite_at_once() {
 }
 
 #[test]
-fn the_ack_of_a_failure_has_what_the_rfc_says() {
+fn the_ack_of_a_failure_has_the_header_fields_of_the_rfc() {
     let mut line = Line::new();
     let route = "Route: <sip:p1.example.org;lr>, <sip:p2.example.org;lr>\r\nMax-Forwards";
     let text = outgoing("INVITE")
@@ -163,7 +163,7 @@ fn the_ack_of_a_failure_has_what_the_rfc_says() {
         .replace("Call-ID", "Via: SIP/2.0/UDP phone;branch=z9hG4bKup\r\nContact: <sip:a@phone>\r\nCall-ID");
     line.send_udp(&text);
     let invite = line.take_one();
-    // Folded, as RFC 3261 §7.3.1 allows: the ACK must come all the same.
+    // Folded, as RFC 3261 §7.3.1 allows; the ACK is sent nevertheless.
     let busy = response(&invite.text, 486).replace(";tag=b1", "\r\n ;tag=b1");
     line.answer(&busy);
     let ack = line.take_one();
@@ -191,12 +191,12 @@ fn every_2xx_is_passed_up_until_timer_m() {
     assert_eq!(line.answer(&ok), pass);
     for _ in 0..3 {
         line.pass(8000);
-        assert_eq!(line.answer(&ok), pass, "a repetition");
+        assert_eq!(line.answer(&ok), pass, "a retransmission");
         assert_eq!(line.answer(&of_another_branch), pass);
     }
     assert_eq!(line.answer(&response(&invite, 180)), Answer::Absorbed);
     assert_eq!(line.answer(&response(&invite, 486)), Answer::Absorbed);
-    assert!(line.take_sent().is_empty(), "the ACK of a 2xx is the caller's");
+    assert!(line.take_sent().is_empty(), "the caller sends the ACK of a 2xx");
     line.pass(7999);
     assert_eq!(line.layer.len(), (0, 1));
     line.pass(1);
@@ -223,28 +223,28 @@ fn the_answer_to_a_request_is_passed_up_once_and_absorbed_until_timer_k() {
 }
 
 #[test]
-fn responses_to_nothing_we_sent_are_stray() {
+fn responses_to_no_request_are_stray() {
     let mut line = Line::new();
     line.send_udp(&outgoing("INVITE"));
     let ok = response(&line.take_one().text, 200);
     let branch = as_branch(&ok);
     let last = branch.chars().last().unwrap();
     let forged = format!("{}{}", &branch[..branch.len() - 1], if last == '0' { '1' } else { '0' });
-    let next_place = branch.replace("z9hG4bK.t000000000000", "z9hG4bK.t000000000001");
-    assert_ne!(next_place, branch);
+    let next_slot = branch.replace("z9hG4bK.t000000000000", "z9hG4bK.t000000000001");
+    assert_ne!(next_slot, branch);
     for other in
-        [forged.as_str(), &next_place, &branch[..branch.len() - 1], "z9hG4bK.t", "z9hG4bK.s", "z9hG4bKx", "x"]
+        [forged.as_str(), &next_slot, &branch[..branch.len() - 1], "z9hG4bK.t", "z9hG4bK.s", "z9hG4bKx", "x"]
     {
         assert_eq!(line.answer(&ok.replace(&branch, other)), Answer::Stray, "{other}");
     }
     let bye = ok.replace("1 INVITE", "1 BYE");
     assert_eq!(line.answer(&bye), Answer::Stray, "the method is part of the match (RFC 3261 §17.1.3)");
     assert_eq!(line.layer.counters().stray_responses, 8);
-    assert!(matches!(line.answer(&ok), Answer::Pass { .. }), "and the true one is still waited for");
+    assert!(matches!(line.answer(&ok), Answer::Pass { .. }), "the true response still matches");
 }
 
 #[test]
-fn a_branch_is_no_good_in_another_shard_nor_under_another_key() {
+fn a_branch_is_invalid_in_another_shard_and_under_another_key() {
     let mut three = Line::with(3, Timers::default(), Limits::default());
     let mut four = Line::with(4, Timers::default(), Limits::default());
     three.send_udp(&outgoing("OPTIONS"));
@@ -258,7 +258,7 @@ fn a_branch_is_no_good_in_another_shard_nor_under_another_key() {
 }
 
 #[test]
-fn a_place_that_is_used_again_does_not_get_its_predecessors_answers() {
+fn a_slot_that_is_used_again_does_not_get_responses_to_its_last_request() {
     let mut line = Line::new();
     line.send_udp(&outgoing("OPTIONS"));
     let old = response(&line.take_one().text, 200);
@@ -266,13 +266,13 @@ fn a_place_that_is_used_again_does_not_get_its_predecessors_answers() {
     line.take_sent();
     line.send_udp(&outgoing("OPTIONS"));
     let new = response(&line.take_one().text, 200);
-    assert_eq!(as_branch(&old)[..21], as_branch(&new)[..21], "the same shard and place");
+    assert_eq!(as_branch(&old)[..21], as_branch(&new)[..21], "the same shard and slot");
     assert_eq!(line.answer(&old), Answer::Stray);
     assert!(matches!(line.answer(&new), Answer::Pass { .. }));
 }
 
 #[test]
-fn a_request_that_cannot_be_delivered_is_told_once() {
+fn a_request_that_cannot_be_delivered_is_reported_once() {
     for method in ["INVITE", "OPTIONS"] {
         let mut line = Line::new();
         let client = line.send(tcp(), &outgoing(method)).unwrap();

@@ -1,4 +1,4 @@
-//! A transaction layer with a clock that is moved by hand, and the messages it is fed.
+//! Transaction layer with a clock that the test advances, and the messages for it.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use ringway_transaction::{
 /// One shard under test.
 pub(crate) struct Line {
     pub(crate) layer: Transactions<u64, u64>,
-    /// What was sent since the test looked last.
+    /// Packets sent since the last call of a `take` function.
     sent: Vec<Sent>,
     notices: Vec<(u64, Notice<u64>)>,
     now: Instant,
@@ -36,7 +36,7 @@ impl Line {
         Self { layer, sent: Vec::new(), notices: Vec::new(), now: BEGIN }
     }
 
-    /// With a T1 other than 500 ms.
+    /// Layer with a T1 other than 500 ms.
     pub(crate) fn with_t1(milliseconds: u64) -> Self {
         let timers = Timers { t1: Duration::from_millis(milliseconds), ..Timers::default() };
         Self::with(0, timers, Limits::default())
@@ -47,7 +47,7 @@ impl Line {
         self.now.as_millis() - BEGIN.as_millis()
     }
 
-    /// Lets `milliseconds` pass; what is due on the way is done when it is due.
+    /// Advances the clock by `milliseconds`; timers fire at their time.
     pub(crate) fn pass(&mut self, milliseconds: u64) {
         let until = self.now + Duration::from_millis(milliseconds);
         while let Some(deadline) = self.layer.next_deadline().filter(|deadline| deadline.at <= until) {
@@ -60,7 +60,7 @@ impl Line {
         self.now = until;
     }
 
-    /// Starts a client transaction with owner 7; its Via branch is put where the text says `BRANCH`.
+    /// Starts a client transaction with owner 7; its branch replaces `BRANCH` in the text.
     pub(crate) fn send(&mut self, flow: Flow, text: &str) -> Option<ClientId> {
         let outgoing = Outgoing { flow, is_invite: text.starts_with("INVITE"), owner: 7 };
         self.with_context(|layer, cx| {
@@ -78,27 +78,27 @@ impl Line {
         self.with_context(|layer, cx| layer.cancel(cx, client));
     }
 
-    /// A response comes in.
+    /// Receives a response.
     pub(crate) fn answer(&mut self, text: &str) -> Answer<u64> {
         let message = parse(text);
         let Start::Response { status, .. } = *message.start() else { panic!("no response: {text}") };
         self.with_context(|layer, cx| layer.receive_response(cx, &message, status, |_| true))
     }
 
-    /// A request comes in.
+    /// Receives a request.
     pub(crate) fn request(&mut self, text: &str) -> Incoming<u64> {
         let message = parse(text);
         self.with_context(|layer, cx| layer.receive_request(cx, &message))
     }
 
-    /// A request comes in and begins a server transaction with owner 9.
+    /// Receives a request and starts a server transaction with owner 9.
     pub(crate) fn serve(&mut self, flow: Flow, text: &str) -> ServerId {
         let Incoming::New(key) = self.request(text) else { panic!("not new: {text}") };
         let invite = text.starts_with("INVITE");
         self.layer.start_server(key, invite, flow, 5070, 9).expect("there is room")
     }
 
-    /// The user answers; true when it was sent.
+    /// Sends a response of the user; true if it was sent.
     pub(crate) fn respond(&mut self, server: ServerId, request: &str, status: u16) -> bool {
         let text = response(request, status);
         self.with_context(|layer, cx| {
@@ -106,7 +106,7 @@ impl Line {
         })
     }
 
-    /// The packet with `token` could not be sent.
+    /// Reports that the packet with `token` could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         let mut notices = Vec::new();
         self.with_context(|layer, cx| layer.unreachable(cx, token, &mut notices));
@@ -114,39 +114,39 @@ impl Line {
         self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
     }
 
-    /// What was sent since the last call.
+    /// Packets sent since the last call.
     pub(crate) fn take_sent(&mut self) -> Vec<Sent> {
         core::mem::take(&mut self.sent)
     }
 
-    /// When something was sent since the last call, in milliseconds since the beginning.
+    /// Times of the packets sent since the last call, in milliseconds since the beginning.
     pub(crate) fn take_times(&mut self) -> Vec<u64> {
         self.take_sent().into_iter().map(|sent| sent.at_ms).collect()
     }
 
-    /// The one message sent since the last call.
+    /// The only packet sent since the last call.
     pub(crate) fn take_one(&mut self) -> Sent {
         let sent = self.take_sent();
         assert_eq!(sent.len(), 1, "{sent:#?}");
-        sent.into_iter().next().expect("it is one")
+        sent.into_iter().next().expect("there is one packet")
     }
 
-    /// The first lines of what was sent since the last call, without the version.
+    /// First lines of the packets sent since the last call, without the version.
     pub(crate) fn take_lines(&mut self) -> Vec<String> {
         self.take_sent().iter().map(|sent| first_line(&sent.text)).collect()
     }
 
-    /// What the user was told since the last call, and when.
+    /// Notices since the last call, with their times.
     pub(crate) fn take_notices(&mut self) -> Vec<(u64, Notice<u64>)> {
         core::mem::take(&mut self.notices)
     }
 
-    /// The owners of the server transactions that ended since the last call.
+    /// Owners of the server transactions that ended since the last call.
     pub(crate) fn take_gone(&mut self) -> Vec<u64> {
         core::iter::from_fn(|| self.layer.take_gone()).collect()
     }
 
-    /// Fails unless every transaction and every timer is gone.
+    /// Fails if a transaction or a timer is left.
     pub(crate) fn assert_empty(&self) {
         assert_eq!(self.layer.len(), (0, 0), "transactions are left");
         assert_eq!(self.layer.next_deadline(), None, "a timer is left");
@@ -168,12 +168,12 @@ impl Line {
     }
 }
 
-/// A datagram flow to the peer.
+/// Datagram flow to the peer.
 pub(crate) fn udp() -> Flow {
     Flow::udp(ListenerId(0), peer())
 }
 
-/// A connection with the peer.
+/// Connection with the peer.
 pub(crate) fn tcp() -> Flow {
     Flow { connection: Some(ConnectionId(3)), ..Flow::dial(ListenerId(0), peer()) }
 }
@@ -182,12 +182,12 @@ pub(crate) fn peer() -> SocketAddr {
     "192.0.2.1:40000".parse().expect("an address")
 }
 
-/// A request as a client of ours sends it; the layer puts its branch in.
+/// Request of a local client; the layer replaces the branch.
 pub(crate) fn outgoing(method: &str) -> String {
     incoming(method, "BRANCH")
 }
 
-/// A request with a branch of the peer's.
+/// Request with a branch of the peer.
 pub(crate) fn incoming(method: &str, branch: &str) -> String {
     format!(
         "{method} sip:bob@example.org SIP/2.0\r\n\
@@ -201,17 +201,17 @@ pub(crate) fn incoming(method: &str, branch: &str) -> String {
     )
 }
 
-/// The same request with another method and a tag in To, as its ACK has it.
+/// ACK of the request, with a tag in To.
 pub(crate) fn ack_of(invite: &str) -> String {
     invite.replace("INVITE", "ACK").replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b1")
 }
 
-/// A response to `request` with a tag in To.
+/// Response to `request` with a tag in To.
 pub(crate) fn response(request: &str, status: u16) -> String {
     let request = parse(request);
     let mut out = Vec::new();
     let writer = ResponseWriter::new(&mut out, &request, status, "Reason", None, Some(b"b1"));
-    writer.finish().expect("nothing breaks out");
+    writer.finish().expect("the header values are valid");
     as_text(&out)
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn parse(text: &str) -> Message<'_> {
         .unwrap_or_else(|rejected| panic!("{:?} in {text}", rejected.reason))
 }
 
-/// The value of a header line, and that there is only one.
+/// Value of a header line that must occur once.
 pub(crate) fn header<'t>(text: &'t str, name: &str) -> &'t str {
     let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let value = values.next().unwrap_or_else(|| panic!("no {name} in {text}"));
@@ -239,5 +239,5 @@ pub(crate) fn as_text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("tests write text")
 }
 
-/// On a whole millisecond, as timers are.
+/// A whole millisecond, like timers.
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);

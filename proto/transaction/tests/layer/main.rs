@@ -1,4 +1,4 @@
-//! The transactions of a shard on a virtual clock.
+//! Tests of the transactions of one shard on a virtual clock.
 //!
 //! Tested: retransmission schedules and every timer, matching of requests and responses, ACK and CANCEL, broken
 //! connections, limits, branches without state. Not tested here: single steps of the machines (`machines.rs`), that

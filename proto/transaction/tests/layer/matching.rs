@@ -1,9 +1,9 @@
-//! Which requests are one transaction (RFC 3261 §17.2.3), and which must not be taken for one.
+//! Tests of matching requests to transactions (RFC 3261 §17.2.3).
 
 use crate::harness::{Line, ack_of, incoming, parse, udp};
 use ringway_transaction::Incoming;
 
-/// What makes requests different although their branches are equal.
+/// Differences that make another request although the branches are equal.
 const DIFFERENT: [(&str, &str); 4] = [
     ("198.51.100.1:5070", "198.51.100.2:5070"),
     ("198.51.100.1:5070", "198.51.100.1:5071"),
@@ -22,7 +22,7 @@ fn branch_sent_by_and_method_make_the_match() {
         .replace("tag=a1", "tag=a2")
         .replace("CSeq: 1", "CSeq: 2")
         .replace("sip:bob@example.org SIP", "sip:carol@example.org SIP");
-    assert_eq!(line.request(&same), Incoming::Absorbed, "a branch that is unique needs nothing else");
+    assert_eq!(line.request(&same), Incoming::Absorbed, "a unique branch is sufficient");
     for (old, new) in DIFFERENT {
         assert_new(&mut line, &options.replace(old, new));
     }
@@ -31,7 +31,7 @@ fn branch_sent_by_and_method_make_the_match() {
 }
 
 #[test]
-fn an_ack_belongs_to_its_invite_only() {
+fn an_ack_matches_its_invite_only() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bKabc");
     let server = line.serve(udp(), &invite);
@@ -55,12 +55,11 @@ fn an_ack_before_the_answer_does_no_harm() {
     assert!(line.respond(server, &invite, 200));
 }
 
-/// What an RFC 2543 client sends (no branch, or one without the cookie), and what `z9hG4bK` alone is treated as: it
-/// promises nothing.
+/// Branches of RFC 2543 clients (none, or one without the cookie), and `z9hG4bK` alone, which counts as not unique.
 const OLD_BRANCHES: [&str; 4] = [";branch=z9hG4bK", ";branch=1", ";branch=z9hG4b", ""];
 
 #[test]
-fn without_a_unique_branch_all_that_stays_the_same_makes_the_match() {
+fn without_a_unique_branch_the_fields_that_a_retransmission_shares_make_the_match() {
     for branch in OLD_BRANCHES {
         let mut line = Line::new();
         let options = old("OPTIONS", branch);
@@ -81,7 +80,7 @@ fn without_a_unique_branch_all_that_stays_the_same_makes_the_match() {
 }
 
 #[test]
-fn without_a_unique_branch_an_ack_finds_its_invite_though_its_to_has_a_tag() {
+fn without_a_unique_branch_an_ack_matches_its_invite_although_its_to_has_a_tag() {
     for branch in OLD_BRANCHES {
         let mut line = Line::new();
         let invite = old("INVITE", branch);
@@ -97,11 +96,11 @@ fn without_a_unique_branch_an_ack_finds_its_invite_though_its_to_has_a_tag() {
         assert_eq!(line.request(&ack_of(&invite)), Incoming::Absorbed);
         line.take_sent();
         line.pass(4000);
-        assert!(line.take_sent().is_empty(), "the ACK stopped the repetitions");
+        assert!(line.take_sent().is_empty(), "the ACK stopped the retransmissions");
     }
 }
 
-/// RFC 6026 §6: such an ACK looks the same for a success, and then it is not ours to absorb.
+/// RFC 6026 §6: such an ACK looks the same for a 2xx, and must then not be absorbed.
 #[test]
 fn without_a_unique_branch_the_ack_of_a_success_is_passed_up() {
     let mut line = Line::new();
@@ -112,7 +111,7 @@ fn without_a_unique_branch_the_ack_of_a_success_is_passed_up() {
 }
 
 #[test]
-fn parts_that_run_together_are_still_told_apart() {
+fn parts_that_are_equal_when_concatenated_are_distinguished() {
     let mut line = Line::new();
     let one = old("OPTIONS", ";branch=1").replace("tag=a1", "tag=ab").replace("call-1", "cd");
     let other = one.replace("tag=ab", "tag=a").replace("Call-ID: cd", "Call-ID: bcd");
@@ -132,7 +131,7 @@ fn a_cookie_in_another_case_is_a_cookie() {
 }
 
 fn assert_new(line: &mut Line, text: &str) {
-    assert!(matches!(line.request(text), Incoming::New(_)), "taken for another: {text}");
+    assert!(matches!(line.request(text), Incoming::New(_)), "taken for a retransmission: {text}");
 }
 
 fn old(method: &str, branch: &str) -> String {

@@ -1,11 +1,11 @@
-//! Server transactions: what a repeated request gets, schedules, and what ends them.
+//! Tests of server transactions: responses to retransmitted requests, schedules, and ends.
 
 use crate::harness::{Line, ack_of, first_line, incoming, peer, response, tcp, udp};
 use ringway_sansio::{Flow, ListenerId, Token};
 use ringway_transaction::{Incoming, Limits, Timers};
 
 #[test]
-fn a_repeated_invite_gets_the_last_provisional_response() {
+fn a_retransmitted_invite_gets_the_last_provisional_response() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(udp(), &invite);
@@ -25,7 +25,7 @@ fn a_repeated_invite_gets_the_last_provisional_response() {
 }
 
 #[test]
-fn a_failure_is_repeated_at_intervals_up_to_t2_until_timer_h() {
+fn a_failure_is_retransmitted_at_intervals_up_to_t2_until_timer_h() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(udp(), &invite);
@@ -52,7 +52,7 @@ fn a_failures_schedule_follows_t1() {
 }
 
 #[test]
-fn an_ack_ends_the_repetitions_and_its_own_are_absorbed_until_timer_i() {
+fn an_ack_ends_the_retransmissions_and_its_own_are_absorbed_until_timer_i() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(udp(), &invite);
@@ -63,7 +63,7 @@ fn an_ack_ends_the_repetitions_and_its_own_are_absorbed_until_timer_i() {
         assert_eq!(line.request(&ack_of(&invite)), Incoming::Absorbed);
         line.pass(1000);
     }
-    assert_eq!(line.request(&invite), Incoming::Absorbed, "a late repetition of the INVITE");
+    assert_eq!(line.request(&invite), Incoming::Absorbed, "a late retransmission of the INVITE");
     line.pass(1999);
     assert_eq!(line.layer.len(), (1, 0), "timer I still runs");
     line.pass(1);
@@ -74,7 +74,7 @@ fn an_ack_ends_the_repetitions_and_its_own_are_absorbed_until_timer_i() {
 }
 
 #[test]
-fn a_repeated_invite_gets_the_failure_again() {
+fn a_retransmitted_invite_gets_the_failure_again() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(udp(), &invite);
@@ -84,7 +84,7 @@ fn a_repeated_invite_gets_the_failure_again() {
     assert_eq!(line.request(&invite), Incoming::Absorbed);
     assert_eq!(line.take_one().text, busy.text);
     line.pass(400);
-    assert_eq!(line.take_times(), [500], "timer G goes on as if nothing had come");
+    assert_eq!(line.take_times(), [500], "timer G is not affected");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn over_a_connection_a_failure_is_sent_once_and_its_ack_ends_it() {
 }
 
 #[test]
-fn an_accepted_invite_absorbs_its_repetitions_and_sends_further_2xx_until_timer_l() {
+fn an_accepted_invite_absorbs_its_retransmissions_and_sends_further_2xx_until_timer_l() {
     for flow in [udp(), tcp()] {
         let mut line = Line::new();
         let invite = incoming("INVITE", "z9hG4bK1");
@@ -115,7 +115,7 @@ fn an_accepted_invite_absorbs_its_repetitions_and_sends_further_2xx_until_timer_
         assert_eq!(line.take_lines(), ["SIP/2.0 200"]);
         line.pass(5000);
         assert_eq!(line.request(&invite), Incoming::Absorbed);
-        assert!(line.take_sent().is_empty(), "RFC 6026 §7.1: repeating a 2xx is its sender's");
+        assert!(line.take_sent().is_empty(), "RFC 6026 §7.1: the sender of a 2xx retransmits it");
         assert!(line.respond(server, &invite, 200), "which does, through here");
         assert_eq!(line.take_lines(), ["SIP/2.0 200"]);
         assert!(!line.respond(server, &invite, 180) && !line.respond(server, &invite, 486));
@@ -131,7 +131,7 @@ fn an_accepted_invite_absorbs_its_repetitions_and_sends_further_2xx_until_timer_
 }
 
 #[test]
-fn a_repeated_request_gets_what_was_answered_last_until_timer_j() {
+fn a_retransmitted_request_gets_the_last_response_until_timer_j() {
     let mut line = Line::new();
     let options = incoming("OPTIONS", "z9hG4bK1");
     let server = line.serve(udp(), &options);
@@ -145,7 +145,7 @@ fn a_repeated_request_gets_what_was_answered_last_until_timer_j() {
         line.pass(8000);
         assert_eq!(line.request(&options), Incoming::Absorbed);
     }
-    assert_eq!(line.take_times(), [0, 8000, 16_000, 24_000], "only when asked");
+    assert_eq!(line.take_times(), [0, 8000, 16_000, 24_000], "only after a retransmission");
     line.pass(7999);
     assert_eq!(line.layer.len(), (1, 0));
     line.pass(1);
@@ -154,7 +154,7 @@ fn a_repeated_request_gets_what_was_answered_last_until_timer_j() {
 }
 
 #[test]
-fn over_a_connection_an_answered_request_is_over() {
+fn over_a_connection_an_answered_request_ends() {
     let mut line = Line::new();
     let options = incoming("OPTIONS", "z9hG4bK1");
     let server = line.serve(tcp(), &options);
@@ -178,7 +178,7 @@ fn after_a_final_response_nothing_else_is_sent() {
         }
         assert!(line.take_sent().is_empty());
         line.request(&request);
-        assert_eq!(line.take_one().text, first.text, "and a repetition gets the one that was sent");
+        assert_eq!(line.take_one().text, first.text, "a retransmission gets the response that was sent");
     }
 }
 
@@ -197,7 +197,7 @@ fn a_transaction_that_will_not_be_answered_can_be_dropped() {
 }
 
 #[test]
-fn each_ended_transaction_is_told_once() {
+fn each_ended_transaction_is_reported_once() {
     let mut line = Line::new();
     for owner in 0..50_u64 {
         let method = if owner % 2 == 0 { "INVITE" } else { "OPTIONS" };
@@ -225,14 +225,14 @@ fn over_the_limit_there_is_no_transaction_and_that_is_counted() {
     let Incoming::New(key) = line.request(&incoming("OPTIONS", "z9hG4bK2")) else { panic!("new") };
     assert_eq!(line.layer.start_server(key, false, udp(), 5060, 2), None);
     assert_eq!((line.layer.counters().refused_full, line.layer.len()), (1, (1, 0)));
-    assert_eq!(line.request(&first), Incoming::Absorbed, "what is there still works");
+    assert_eq!(line.request(&first), Incoming::Absorbed, "existing transactions still work");
     line.layer.drop_server(server);
     assert!(line.layer.start_server(key, false, udp(), 5060, 2).is_some());
 }
 
-/// RFC 3261 §18.2.2: a connection that is gone is replaced by one to the address it came from, at the port of sent-by.
+/// RFC 3261 §18.2.2: a closed connection is replaced by one to the source address, at the port of sent-by.
 #[test]
-fn a_response_whose_connection_broke_is_sent_to_the_address_of_the_via() {
+fn a_response_whose_connection_is_closed_is_sent_to_the_address_of_the_via() {
     for status in [180, 200, 486] {
         let mut line = Line::new();
         let invite = incoming("INVITE", "z9hG4bK1");
@@ -246,16 +246,16 @@ fn a_response_whose_connection_broke_is_sent_to_the_address_of_the_via() {
         sent_by.set_port(5070);
         assert_eq!(second.flow, Flow::dial(ListenerId(0), sent_by), "{status}");
         assert_eq!(second.text, first.text);
-        assert_eq!(line.layer.reply_flow_of(server), Some(second.flow), "and what follows goes there too");
+        assert_eq!(line.layer.reply_flow_of(server), Some(second.flow), "further responses go there too");
         line.unreachable(second.token);
-        assert!(line.take_sent().is_empty(), "there is no third way");
+        assert!(line.take_sent().is_empty(), "there is no further address");
         assert_eq!(line.layer.len(), (1, 0), "RFC 6026 §7.1: the transaction stays");
         assert_eq!(line.request(&invite), Incoming::Absorbed);
     }
 }
 
 #[test]
-fn the_last_response_is_the_one_that_goes_another_way() {
+fn the_last_response_is_sent_to_the_fallback_address() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(tcp(), &invite);
@@ -282,7 +282,7 @@ fn a_datagram_that_cannot_be_sent_changes_nothing() {
 }
 
 #[test]
-fn the_responses_are_the_users_own() {
+fn the_user_writes_the_responses() {
     let mut line = Line::new();
     let invite = incoming("INVITE", "z9hG4bK1");
     let server = line.serve(udp(), &invite);

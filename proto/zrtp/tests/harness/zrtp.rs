@@ -1,5 +1,5 @@
-//! ZRTP: two ends and whatever does what it likes with the wire between them. They never come to different keys, never
-//! send more than they are asked for, never compute more than an agreement needs, and never wait for ever.
+//! ZRTP: two ends and an attacker on the link between them. Both ends never get different keys, never send
+//! more than the protocol requires, never compute more than an agreement needs, and never wait for ever.
 
 use ringway_sansio::{Entropy, Instant, Seed};
 use ringway_zrtp::{
@@ -8,7 +8,7 @@ use ringway_zrtp::{
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The input is a byte of settings, then steps: an operation, a length, and so many bytes.
+/// Input: settings (one byte), then steps of an operation, a length, and that many bytes.
 pub(crate) fn run(data: &[u8]) {
     let Some((&settings, mut steps)) = data.split_first() else { return };
     let mut wire = Wire::new(settings);
@@ -23,7 +23,7 @@ pub(crate) fn run(data: &[u8]) {
 
 struct Wire {
     ends: [Zrtp; 2],
-    /// Packets on their way to an end.
+    /// Packets in transit to an end.
     towards: [VecDeque<Vec<u8>>; 2],
     secured: [Option<Secured>; 2],
     events: [usize; 2],
@@ -62,11 +62,11 @@ impl Wire {
             3 => self.towards[end].rotate_left(usize::from(self.towards[end].len() > 1)),
             4 => {
                 if let Some(packet) = self.towards[end].front().cloned() {
-                    self.hear(end, &packet);
+                    self.receive(end, &packet);
                 }
             }
-            5 => self.hear(end, bytes),
-            6 => self.hear(end, &framed(SSRC + 1 - end as u32, bytes)),
+            5 => self.receive(end, bytes),
+            6 => self.receive(end, &framed(SSRC + 1 - end as u32, bytes)),
             _ => self.wait(Duration::from_millis(10 * bytes.len() as u64 + 1)),
         }
     }
@@ -74,11 +74,11 @@ impl Wire {
     fn deliver(&mut self, end: usize, middle: impl FnOnce(&[u8]) -> Option<Vec<u8>>) {
         let packet = self.towards[end].pop_front();
         if let Some(packet) = packet.and_then(|packet| middle(&packet)) {
-            self.hear(end, &packet);
+            self.receive(end, &packet);
         }
     }
 
-    fn hear(&mut self, end: usize, packet: &[u8]) {
+    fn receive(&mut self, end: usize, packet: &[u8]) {
         let sent = self.call(end, |zrtp, now, out| zrtp.on_packet(now, packet, out));
         // A HelloACK with a Commit, or a Hello with both; an Error with its acknowledgement.
         assert!(sent <= 3, "{sent} packets for one");
@@ -98,7 +98,7 @@ impl Wire {
             self.wait(Duration::from_millis(1500));
         }
         for (zrtp, events) in self.ends.iter().zip(self.events) {
-            assert_eq!(zrtp.next_deadline(), None, "nothing waits for ever");
+            assert_eq!(zrtp.next_deadline(), None, "no deadline is left");
             assert!(zrtp.computations() <= COMPUTATIONS_MAX);
             assert!(events <= EVENTS_MAX);
         }
@@ -128,7 +128,7 @@ impl Wire {
     }
 }
 
-/// The packet with bytes of its own changed: each pair says where, and how.
+/// The packet with modified bytes: each pair is an offset and a change.
 fn changed(packet: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let end = packet.len() - 4;
@@ -141,7 +141,7 @@ fn changed(packet: &[u8], changes: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A packet around a name and a body, with a right length and a right CRC.
+/// A packet of a type and a body, with a valid length and CRC.
 fn framed(source: u32, bytes: &[u8]) -> Vec<u8> {
     let mut body = bytes.to_vec();
     body.resize(body.len().next_multiple_of(4).max(8), b' ');
@@ -163,5 +163,6 @@ fn crc32c(bytes: &[u8]) -> u32 {
 const SSRC: u32 = 0x0102_0304;
 const STEPS_MAX: usize = 200;
 const QUEUE_MAX: usize = 64;
-/// A peer that is not there in each round of Hellos, the keys, the end, what is remembered, and a refused GoClear.
+/// Upper limit of events: no peer in each round of Hellos, the keys, the end, retained secrets, and a refused
+/// GoClear.
 const EVENTS_MAX: usize = 10;

@@ -40,15 +40,15 @@ pub enum AudioError {
     /// The server violated the protocol.
     #[error("the sound server violated PulseAudio's protocol: {0}")]
     Protocol(#[from] ProtocolError),
-    /// The server sent a message that is too long.
-    #[error("the sound server sent a message of {length} bytes; {max} are the limit")]
+    /// The server sent a message that exceeds the limit.
+    #[error("the sound server sent a message of {length} bytes; the limit is {max}")]
     TooLong {
-        /// Length of the message.
+        /// Length of the message in bytes.
         length: usize,
-        /// Maximum length.
+        /// Maximum length in bytes.
         max: usize,
     },
-    /// The server ended a stream, for example because its device is gone.
+    /// The server ended a stream, for example because its device was removed.
     #[error("the sound server ended the stream")]
     Killed,
     /// No device has the chosen name.

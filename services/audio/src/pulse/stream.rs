@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Shared {
     pub(super) wants_microphone: AtomicBool,
     pub(super) is_closing: AtomicBool,
-    /// Samples of the microphone that found no room.
+    /// Microphone samples dropped because the queue was full.
     pub(super) overruns: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! A peer that changes its key while packets are under way.
+//! A peer that changes its key while packets are in transit.
 
 use super::*;
 use crate::session::wire::key;
@@ -20,7 +20,7 @@ fn receiving(number: u8) -> ReceiveContexts {
     ReceiveContexts::new(SUITE, &key(SUITE, number), SrtpSettings::default()).unwrap()
 }
 
-/// The RTP packet of an index, protected.
+/// A protected RTP packet with this index.
 fn packet(sender: &mut SrtpSender, index: u64) -> Vec<u8> {
     let mut bytes = alloc::vec![0x80, 0];
     bytes.extend_from_slice(&(index as u16).to_be_bytes());
@@ -41,7 +41,7 @@ fn open(
     let mut bytes = packet.to_vec();
     let result = receiving.open(now, |context| context.unprotect_rtp(&mut bytes));
     if result.is_err() {
-        assert_eq!(bytes, packet, "a refused packet is left as it was");
+        assert_eq!(bytes, packet, "a rejected packet is unchanged");
     }
     result.map(|(_, under)| under)
 }
@@ -49,7 +49,7 @@ fn open(
 const FORGED: Result<KeyGeneration, UnprotectError> = Err(UnprotectError::AuthenticationFailed);
 
 #[test]
-fn what_was_under_way_is_opened_until_its_time_and_refused_after_it() {
+fn packets_in_transit_are_decrypted_until_the_previous_key_expires() {
     let (mut old, mut receiving) = (sender(1), receiving(1));
     let packets: Vec<Vec<u8>> = (0..10).map(|index| packet(&mut old, index)).collect();
     assert_eq!(open(&mut receiving, at(0), &packets[0]), Ok(KeyGeneration::Current));
@@ -58,7 +58,7 @@ fn what_was_under_way_is_opened_until_its_time_and_refused_after_it() {
     assert_eq!(open(&mut receiving, at(20), &packets[1]), Ok(KeyGeneration::Previous));
     assert_eq!(open(&mut receiving, at(1999), &packets[2]), Ok(KeyGeneration::Previous));
     assert_eq!(open(&mut receiving, at(2000), &packets[3]), FORGED);
-    assert_eq!(receiving.previous_until(), None, "its memory is given back");
+    assert_eq!(receiving.previous_until(), None, "its memory is freed");
 }
 
 #[test]
@@ -70,26 +70,30 @@ fn the_previous_key_ends_soon_after_the_first_packet_under_the_new_one() {
     assert_eq!(open(&mut receiving, at(120), &one), Ok(KeyGeneration::Previous));
     assert_eq!(open(&mut receiving, at(590), &packet(&mut new, 5)), Ok(KeyGeneration::Current));
     assert_eq!(open(&mut receiving, at(599), &two), Ok(KeyGeneration::Previous));
-    assert_eq!(open(&mut receiving, at(600), &three), FORGED, "later packets do not put it off");
-    // A first packet that comes late does not lengthen it.
+    assert_eq!(open(&mut receiving, at(600), &three), FORGED, "later packets do not extend it");
+    // A late first packet does not extend it.
     receiving.rekey(at(1000), SUITE, &key(SUITE, 3)).unwrap();
     assert_eq!(open(&mut receiving, at(2900), &packet(&mut sender(3), 6)), Ok(KeyGeneration::Current));
     assert_eq!(receiving.previous_until(), Some(at(3000)));
 }
 
 #[test]
-fn what_comes_before_its_key_is_told_is_refused_and_harms_nothing() {
+fn packets_before_their_key_are_rejected_and_change_nothing() {
     let (mut old, mut new, mut receiving) = (sender(1), sender(2), receiving(1));
     assert_eq!(open(&mut receiving, at(0), &packet(&mut old, 7)), Ok(KeyGeneration::Current));
     let early = packet(&mut new, 8);
     assert_eq!(open(&mut receiving, at(10), &early), FORGED);
     receiving.rekey(at(20), SUITE, &key(SUITE, 2)).unwrap();
-    assert_eq!(open(&mut receiving, at(30), &early), Ok(KeyGeneration::Current), "it was not noted as seen");
+    assert_eq!(
+        open(&mut receiving, at(30), &early),
+        Ok(KeyGeneration::Current),
+        "it is not in the replay window"
+    );
 }
 
 #[test]
-fn each_key_has_its_own_counter_and_its_own_memory_of_what_came() {
-    // The old key passes a wrap after the change; under the new one the peer counts on, or starts anew at 0.
+fn each_key_has_its_own_counter_and_replay_window() {
+    // The old key passes a wrap after the change; with the new one the peer continues, or restarts at 0.
     for restarts in [false, true] {
         let (mut old, mut receiving) = (sender(1), receiving(1));
         for index in [30_000, 60_000, 65_530] {
@@ -138,7 +142,7 @@ fn a_forged_packet_changes_neither_context() {
         }
     }
     assert_eq!(state(&receiving), before);
-    // No replay window has noted an index of a forged packet.
+    // No replay window contains the index of a forged packet.
     for (good, under) in genuine.iter().zip([KeyGeneration::Previous, KeyGeneration::Current]) {
         assert_eq!(open(&mut receiving, at(10), good), Ok(under));
     }
@@ -159,7 +163,7 @@ fn one_previous_key_is_kept_and_no_more() {
 }
 
 #[test]
-fn a_key_that_comes_back_in_time_finds_what_came_under_it() {
+fn a_key_used_again_in_time_keeps_its_context() {
     let (mut first, mut receiving) = (sender(1), receiving(1));
     let seen = packet(&mut first, 7);
     assert_eq!(open(&mut receiving, at(0), &seen), Ok(KeyGeneration::Current));
@@ -168,14 +172,14 @@ fn a_key_that_comes_back_in_time_finds_what_came_under_it() {
     assert_eq!(open(&mut receiving, at(510), &seen), Err(UnprotectError::Replayed));
     assert_eq!(open(&mut receiving, at(510), &packet(&mut first, 8)), Ok(KeyGeneration::Current));
     assert_eq!(open(&mut receiving, at(510), &packet(&mut sender(2), 9)), Ok(KeyGeneration::Previous));
-    // The key that is there already is none that changes.
+    // Setting the current key again is not a change.
     let until = receiving.previous_until();
     receiving.rekey(at(520), SUITE, &key(SUITE, 1)).unwrap();
     assert_eq!(receiving.previous_until(), until);
 }
 
 #[test]
-fn another_suite_has_tags_of_another_length_and_both_are_understood() {
+fn both_suites_with_tags_of_different_lengths_are_decrypted() {
     for suite in CryptoSuite::ALL {
         let (mut old, mut receiving) = (sender(1), receiving(1));
         let mut new = SrtpSender::new(suite, &key(suite, 2)).unwrap();

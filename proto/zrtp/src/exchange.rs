@@ -1,13 +1,16 @@
-//! The end that follows the peer's Commit (RFC 6189 §4.4.1.2), and the contention of two Commits (§4.2).
+//! From the Commit to the Confirms, as initiator and as responder (RFC 6189 §4.4.1), and the contention of two Commits
+//! (§4.2).
 
 use crate::CONFIRM_FAILURES_MAX;
 use crate::agreement::KeyPair;
+use crate::algorithm::Chosen;
 use crate::confirm::Confirm;
-use crate::engine::{Agreed, Answer, CommitMode, PATIENCE, PacketSink, State, Zrtp};
-use crate::event::{Continuity, ZrtpFailure};
+use crate::engine::{Agreed, Answer, CommitMode, Offer, PATIENCE, PacketSink, State, Zrtp};
+use crate::event::{Continuity, ZrtpEvent, ZrtpFailure};
 use crate::hash::{is_equal, sha256};
 use crate::message::{Commit, CommitRefusal, DhPart, is_sealed_with};
 use crate::packet::{MessageType, Packet, write_message};
+use crate::retransmission::Retransmission;
 use crate::secrets::{KdfInput, Role, SessionKeys, common_secret, continuity, secret_ids};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +18,118 @@ use ringway_sansio::Instant;
 use zeroize::Zeroizing;
 
 impl Zrtp {
-    /// A Commit came in `state`: discovering, waiting for it, or with a Commit of our own out.
+    /// Chooses the algorithms, creates the DHPart2 that is sent later, and commits to it.
+    pub(crate) fn commit(&mut self, now: Instant, out: PacketSink<'_>) -> State {
+        let Some(peer) = &self.peer else { return State::Discovering };
+        let chosen = Chosen::from_lists(&self.config.algorithms, &peer.hello.algorithms);
+        let key_pair = match self.key_pair(chosen) {
+            Ok(key_pair) => key_pair,
+            Err(failure) => return self.fail(now, failure, out),
+        };
+        let Some(peer) = &self.peer else { return State::Discovering };
+        let retained = self.cache.find(&peer.hello.zid);
+        let ids = secret_ids(chosen.hash, Role::Initiator, retained, &mut self.visible);
+        let dh_part2 = DhPart { h1: self.chain.h1, ids, public: key_pair.public() }
+            .write(MessageType::DhPart2, &self.chain.h0);
+        let hvi = chosen.hash.digest(&[&dh_part2, &peer.message]).leftmost();
+        let commit = Commit { h2: self.chain.h2, zid: self.config.zid, chosen, hvi }.write(&self.chain.h1);
+        self.send(&commit, out);
+        self.give_up = None;
+        self.retransmission = Some(Retransmission::message(now, commit.clone(), "DHPart1"));
+        State::AwaitDhPart1(Box::new(Offer { chosen, key_pair, hvi, commit, dh_part2 }))
+    }
+
+    pub(crate) fn await_dh_part1(
+        &mut self,
+        offer: Box<Offer>,
+        now: Instant,
+        packet: &Packet<'_>,
+        out: PacketSink<'_>,
+    ) -> State {
+        match packet.kind {
+            MessageType::DhPart1 => self.on_dh_part1(offer, now, packet.message, out),
+            MessageType::Commit => self.on_commit(now, packet.message, State::AwaitDhPart1(offer), out),
+            _ => {
+                self.counts.unexpected += 1;
+                State::AwaitDhPart1(offer)
+            }
+        }
+    }
+
+    fn on_dh_part1(&mut self, offer: Box<Offer>, now: Instant, message: &[u8], out: PacketSink<'_>) -> State {
+        let Some(part) = DhPart::parse(message, offer.chosen.key_agreement) else {
+            self.counts.malformed += 1;
+            return State::AwaitDhPart1(offer);
+        };
+        // The responder sent no Commit: its H2 is computed from H1 (RFC 6189 §9).
+        let h2 = sha256(&[&part.h1]);
+        let Some(peer) = self.peer.as_ref().filter(|peer| is_equal(&sha256(&[&h2]), &peer.hello.h3)) else {
+            self.counts.forged += 1;
+            return State::AwaitDhPart1(offer);
+        };
+        if !is_sealed_with(&h2, &peer.message) {
+            return self.fail(now, ZrtpFailure::Forged("Hello"), out);
+        }
+        let result = match self.agree(&offer.key_pair, part.public) {
+            Ok(result) => result,
+            Err(failure) => return self.fail(now, failure, out),
+        };
+        let dh_part2 = offer.dh_part2.clone();
+        self.send(&dh_part2, out);
+        self.retransmission = Some(Retransmission::message(now, dh_part2, "Confirm1"));
+        let Some(peer) = &self.peer else { return State::Discovering };
+        let input = KdfInput {
+            chosen: offer.chosen,
+            dh_result: &result,
+            zid_initiator: self.config.zid,
+            zid_responder: peer.hello.zid,
+            messages: [&peer.message, &offer.commit, message, &offer.dh_part2],
+            s1: None,
+        };
+        State::AwaitConfirm1(Box::new(self.agreed(now, Role::Initiator, &part, input)))
+    }
+
+    pub(crate) fn await_confirm1(
+        &mut self,
+        agreed: Box<Agreed>,
+        now: Instant,
+        packet: &Packet<'_>,
+        out: PacketSink<'_>,
+    ) -> State {
+        if packet.kind != MessageType::Confirm1 {
+            self.counts.unexpected += 1;
+            return State::AwaitConfirm1(agreed);
+        }
+        let confirm = match self.check_confirm(&agreed, packet.message) {
+            Ok(Some(confirm)) => confirm,
+            Ok(None) => return State::AwaitConfirm1(agreed),
+            Err(failure) => return self.fail(now, failure, out),
+        };
+        let confirm2 = self.write_confirm(&agreed, MessageType::Confirm2);
+        self.send(&confirm2, out);
+        self.retransmission = Some(Retransmission::message(now, confirm2, "Conf2ACK"));
+        self.emit(ZrtpEvent::ReadyToReceive {
+            suite: agreed.chosen.suite(),
+            receive: agreed.keys.of(Role::Responder).master_key(),
+        });
+        State::AwaitConf2Ack(agreed, confirm)
+    }
+
+    pub(crate) fn await_conf2_ack(
+        &mut self,
+        agreed: Box<Agreed>,
+        confirm: Confirm,
+        now: Instant,
+        packet: &Packet<'_>,
+    ) -> State {
+        if packet.kind == MessageType::Conf2Ack {
+            return self.secure(now, agreed, &confirm);
+        }
+        self.counts.unexpected += 1;
+        State::AwaitConf2Ack(agreed, confirm)
+    }
+
+    /// Handles a Commit in `state`: discovering, waiting for a Commit, or after our own Commit.
     pub(crate) fn on_commit(
         &mut self,
         now: Instant,
@@ -46,7 +160,7 @@ impl Zrtp {
         let State::AwaitDhPart1(offer) = state else {
             return self.respond(now, commit, message, None, out);
         };
-        // RFC 6189 §4.2: the lower one is discarded. The peer does the same with ours.
+        // RFC 6189 §4.2: the lower hvi is discarded. The peer decides the same.
         if offer.hvi >= commit.hvi {
             self.counts.unexpected += 1;
             return State::AwaitDhPart1(offer);
@@ -100,7 +214,32 @@ impl Zrtp {
         self.secure(now, agreed, &confirm)
     }
 
-    /// Checks the peer's Confirm. `None`: to be passed over, the right one may still come.
+    /// Derives the session keys from the exchanged DHParts; `part` is the peer's. The shared secret s1 is found here.
+    fn agreed<'a>(&'a self, now: Instant, role: Role, part: &DhPart<'_>, mut input: KdfInput<'a>) -> Agreed {
+        let [_, _, dh_part1, dh_part2] = input.messages;
+        let (peer_zid, peer_dh_part) = match role {
+            Role::Initiator => (input.zid_responder, dh_part1),
+            Role::Responder => (input.zid_initiator, dh_part2),
+        };
+        let retained = self.cache.find(&peer_zid);
+        let hash = input.chosen.hash;
+        input.s1 = retained.and_then(|retained| common_secret(hash, role.other(), retained, &part.ids));
+        let is_expected = retained.is_some_and(|retained| retained.is_current(now));
+        Agreed {
+            role,
+            chosen: input.chosen,
+            keys: SessionKeys::derive(&input),
+            continuity: continuity(is_expected, input.s1.is_some()),
+            peer_h1: part.h1,
+            peer_dh_part: peer_dh_part.to_vec(),
+            received: Vec::new(),
+            answer: Vec::new(),
+            cache_interval_s: 0,
+            is_go_clear_told: false,
+        }
+    }
+
+    /// Checks the peer's Confirm. `None`: ignored, because the authentic one may still arrive.
     pub(crate) fn check_confirm(
         &mut self,
         agreed: &Agreed,
@@ -122,8 +261,8 @@ impl Zrtp {
         }
     }
 
-    /// Our Confirm. Without a cache the V flag is false (RFC 6189 §4.9.1), and so it is when the peer is not the one
-    /// whose string was compared.
+    /// Writes our Confirm. The V flag is false without a cache (RFC 6189 §4.9.1) and if the retained secrets
+    /// do not match.
     pub(crate) fn write_confirm(&mut self, agreed: &Agreed, kind: MessageType) -> Vec<u8> {
         let confirm = Confirm {
             h0: self.chain.h0,
@@ -135,13 +274,13 @@ impl Zrtp {
         confirm.write(kind, agreed.chosen.hash, agreed.keys.of(agreed.role), iv)
     }
 
-    /// True when our user compared the string in an earlier call and the secrets lead from there to here.
+    /// True if our user compared the string in an earlier call and the retained secrets match.
     pub(crate) fn is_sas_verified(&self, continuity: Continuity) -> bool {
         let retained = self.peer.as_ref().and_then(|peer| self.cache.find(&peer.hello.zid));
         continuity == Continuity::Continued && retained.is_some_and(|retained| retained.sas_verified)
     }
 
-    /// DHResult with the peer's public value.
+    /// Computes DHResult with the peer's public value.
     pub(crate) fn agree(
         &mut self,
         key_pair: &KeyPair,
@@ -168,7 +307,8 @@ impl Zrtp {
             CommitRefusal::AuthTag => "auth tag",
             CommitRefusal::KeyAgreement => "key agreement",
             CommitRefusal::SasType => "SAS type",
-            // RFC 6189 §4.4.2.3: a Commit with Diffie-Hellman turns the roles, and beats the other where both are out.
+            // RFC 6189 §4.4.2.3: our Commit with Diffie-Hellman exchanges the roles, and has precedence if
+            // both were sent.
             CommitRefusal::Preshared => match (&state, self.config.commit_mode) {
                 (State::AwaitDhPart1(_), _) => return state,
                 (_, CommitMode::Active) => return self.commit(now, out),
@@ -179,7 +319,7 @@ impl Zrtp {
         self.fail(now, ZrtpFailure::NotOffered(what), out)
     }
 
-    /// Follows the Commit. A key pair that we have already is used if it serves (RFC 6189 §4.2).
+    /// Answers the Commit. An existing key pair is used if it is strong enough (RFC 6189 §4.2).
     fn respond(
         &mut self,
         now: Instant,
@@ -233,30 +373,16 @@ impl Zrtp {
             Ok(result) => result,
             Err(failure) => return self.fail(now, failure, out),
         };
-        let retained = self.cache.find(&zid);
-        let s1 =
-            retained.and_then(|retained| common_secret(chosen.hash, Role::Initiator, retained, &part.ids));
-        let keys = SessionKeys::derive(&KdfInput {
+        let input = KdfInput {
             chosen,
             dh_result: &result,
             zid_initiator: zid,
             zid_responder: self.config.zid,
             messages: [&self.hello, &answer.commit_message, &answer.dh_part1, message],
-            s1,
-        });
-        let is_expected = retained.is_some_and(|retained| retained.is_current(now));
-        let mut agreed = Box::new(Agreed {
-            role: Role::Responder,
-            chosen,
-            keys,
-            continuity: continuity(is_expected, s1.is_some()),
-            peer_h1: part.h1,
-            peer_dh_part: message.to_vec(),
-            received: message.to_vec(),
-            answer: Vec::new(),
-            cache_interval_s: 0,
-            is_go_clear_told: false,
-        });
+            s1: None,
+        };
+        let mut agreed = Box::new(self.agreed(now, Role::Responder, &part, input));
+        agreed.received = message.to_vec();
         agreed.answer = self.write_confirm(&agreed, MessageType::Confirm1);
         self.send(&agreed.answer, out);
         self.give_up = Some((now + PATIENCE, "Confirm2"));

@@ -18,12 +18,12 @@ use sha2::Sha256;
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// From 32 bytes; for anything on a network they must be unpredictable.
+    /// Creates a seed from 32 bytes. They must be unpredictable for anything that is connected to a network.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A seed for simulations and tests: the same number makes the same run.
+    /// Creates the seed of a simulation or a test. Equal numbers give equal runs.
     pub fn from_number(number: u64) -> Self {
         let mut bytes = [0; 32];
         let mut state = number;
@@ -33,14 +33,13 @@ impl Seed {
         Self(bytes)
     }
 
-    /// The bytes, for keying a hash or a MAC.
+    /// Bytes of the seed, as key of a hash or a MAC.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Derives the seed of part `number`, by HKDF (RFC 5869). An attacker who has all of a part learns nothing of this
-    /// seed or of another part. An [`Rng`], whose state follows from its output, is therefore made from a part of its
-    /// own.
+    /// Derives the seed of part `number` by HKDF (RFC 5869). A disclosed part reveals nothing about this seed or other
+    /// parts. An [`Rng`], whose state can be computed from its output, is therefore created from a part of its own.
     pub fn part(&self, number: u64) -> Self {
         Self(expand(&self.0, &[PART, &number.to_be_bytes()]))
     }
@@ -52,17 +51,17 @@ impl core::fmt::Debug for Seed {
     }
 }
 
-/// A small fast generator (xoshiro256++) for tags, jitter and simulated faults.
+/// Small, fast generator (xoshiro256++) for tags, jitter and simulated faults.
 ///
-/// Not for secrets: its state follows from a few of its numbers. What must not be guessed is made with a keyed MAC, from
-/// another part of the [`Seed`].
+/// Not for secrets: its state can be computed from a few outputs. Secrets come from [`Entropy`](crate::Entropy) or a keyed
+/// MAC, with another part of the [`Seed`].
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Creates a generator; its sequence is a function of `seed`.
     pub fn new(seed: &Seed) -> Self {
         let mut state = [0; 4];
         for (word, chunk) in state.iter_mut().zip(seed.0.chunks_exact(8)) {
@@ -76,7 +75,7 @@ impl Rng {
         Self { state }
     }
 
-    /// The next 64 random bits.
+    /// Next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -89,22 +88,22 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`; 0 when `bound` is 0. The bias is below 2^-32 for bounds below 2^32.
+    /// Random number below `bound`; 0 if `bound` is 0. The bias is below 2^-32 for bounds below 2^32.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
     }
 
-    /// True in `per_mille` of a thousand cases.
+    /// True with a probability of `per_mille` / 1000.
     pub fn chance(&mut self, per_mille: u32) -> bool {
         self.below(1000) < u64::from(per_mille)
     }
 }
 
-/// HKDF-Expand with SHA-256 for one block of output (RFC 5869 §2.3). A seed needs no HKDF-Extract: it is as random as its
-/// length says (§3.3).
+/// HKDF-Expand with SHA-256 for one block of output (RFC 5869 §2.3). A seed needs no HKDF-Extract: it is uniformly random
+/// already (§3.3).
 fn expand(key: &[u8; 32], info: &[&[u8]]) -> [u8; 32] {
-    // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, no length can be wrong.
+    // HMAC pads a short key with zeros to the hash's block (RFC 2104 §2); done here, it cannot fail.
     let mut block = [0; 64];
     block[..32].copy_from_slice(key);
     let mut mac = Hmac::<Sha256>::new(&block.into());
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_sequence_and_its_parts_differ() {
+    fn the_same_seed_gives_the_same_sequence_and_its_parts_differ() {
         let seed = Seed::from_number(7);
         let mut one = Rng::new(&seed);
         let mut two = Rng::new(&Seed::from_number(7));
@@ -146,7 +145,7 @@ mod tests {
         out
     }
 
-    /// RFC 5869 A.1 and A.3: the first block of OKM.
+    /// First block of OKM in RFC 5869 A.1 and A.3.
     #[test]
     fn a_block_is_hkdf_expands() {
         let key = bytes("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
@@ -159,7 +158,7 @@ mod tests {
         assert_eq!(expand(&key, &[]), expected);
     }
 
-    /// The earlier derivation of parts: xoshiro and splitmix, which are invertible.
+    /// Derivation of parts before HKDF: xoshiro and splitmix, which are invertible.
     fn invertible_part(seed: &Seed, number: u64) -> Seed {
         let mut rng = Rng::new(seed);
         let mut state = rng.next_u64() ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_does_not_follow_from_the_generators_of_its_whole_or_of_another_part() {
+    fn a_part_is_no_output_of_the_generator_of_its_seed_or_of_another_part() {
         for number in 0..20 {
             let seed = Seed::from_number(number);
             let (visible, secret) = (seed.part(0), seed.part(1));

@@ -1,16 +1,15 @@
-//! The life of a media thread: wait for the next beat, send what is prepared, prepare the next; between beats take what
-//! arrives.
+//! Loop of a media thread: at each tick it sends the prepared packets and prepares the next ones; between ticks it receives.
 //!
-//! The beats are at t0 + n · beat on the monotonic clock and are never moved by what happens between them. A wait ends
-//! at the beat, at the machine's own deadline, at a datagram or at a command; the beat is always looked at first, and a
-//! flood of datagrams is taken in small batches, so that no beat waits for more than one of them. Nothing here locks,
-//! logs or, once the arenas have their size, allocates.
+//! The ticks are at t0 + n · interval on the monotonic clock, independent of the work between them. A wait ends at the
+//! tick, at the machine's own deadline, at a datagram or at a command; the tick is always checked first, and datagrams
+//! are received in small batches, so that a tick waits for at most one of them. The loop does not lock, log or, once the
+//! arenas have their size, allocate.
 
 use super::counts::Counters;
 use super::ports::{MediaPorts, RTCP_PORT, RTP_PORT};
 use crate::clock::Clock;
 use crate::sys::{Epoll, EventFd, Interest, ReadyList, StampedBatch, Timer, monotonic};
-use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, beat_after};
+use ringway_sansio::{Flow, Instant, ListenerId, Outbox, PacedNode, tick_after};
 use rtrb::{Consumer, Producer};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -26,8 +25,8 @@ pub(super) struct Shared {
     pub(super) ending: AtomicBool,
 }
 
-/// All but the machine.
-pub(super) struct Beat<C, R> {
+/// Resources of the loop, without the machine.
+pub(super) struct TickLoop<C, R> {
     sockets: [(ListenerId, UdpSocket); 2],
     shared: Arc<Shared>,
     clock: Clock,
@@ -37,7 +36,7 @@ pub(super) struct Beat<C, R> {
     timer: Timer,
 }
 
-impl<C, R> Beat<C, R> {
+impl<C, R> TickLoop<C, R> {
     pub(super) fn new(
         ports: MediaPorts,
         shared: Arc<Shared>,
@@ -55,18 +54,18 @@ impl<C, R> Beat<C, R> {
         Ok(Self { sockets, shared, clock, commands, reports, epoll, timer })
     }
 
-    /// Runs until it is to end, or until the system takes epoll away.
+    /// Runs until it is stopped, or epoll returns an error.
     pub(super) fn run<M: PacedNode<Command = C, Report = R>>(&mut self, mut machine: M) -> M {
-        // Both clocks run at the same rate, so that their distance is looked at once.
+        // Both clocks run at the same rate, so their difference is constant.
         let offset = self.clock.now() - monotonic();
-        let mut batch = StampedBatch::new(DATAGRAMS_AT_ONCE);
+        let mut batch = StampedBatch::new(DATAGRAMS_PER_BATCH);
         let mut ready = ReadyList::new(READY_MAX);
         let (mut next, mut out) = (arena(), arena());
-        let mut left = DATAGRAMS_PER_BEAT;
-        // What the timer is set to; once it is due it has to be set anew.
+        let mut left = DATAGRAMS_PER_TICK;
+        // Time to which the timer is set; after it is due it must be set again.
         let mut armed = Instant::default();
         let mut now = self.clock.now();
-        let mut due = now + machine.beat();
+        let mut due = now + machine.packet_interval();
         machine.prepare(now, due, &mut next);
         loop {
             let wanted = machine.next_deadline().map_or(Instant::FAR, |deadline| deadline.at);
@@ -81,8 +80,8 @@ impl<C, R> Beat<C, R> {
             now = self.clock.now();
             if now >= due {
                 self.send(&mut next);
-                due = self.after_beat(now, due, machine.beat());
-                self.watch_ports(&mut left);
+                due = self.after_tick(now, due, machine.packet_interval());
+                self.reset_limit(&mut left);
                 now = self.clock.now();
                 machine.prepare(now, due, &mut next);
             }
@@ -102,15 +101,15 @@ impl<C, R> Beat<C, R> {
                 machine.on_timeout(now, &mut out);
             }
             self.send(&mut out);
-            self.tell(&mut machine, now);
+            self.report(&mut machine, now);
             if ending {
                 return machine;
             }
         }
     }
 
-    /// Counts a beat that was kept, and says when the next is.
-    fn after_beat(&self, now: Instant, due: Instant, beat: Duration) -> Instant {
+    /// Counts a tick; returns the time of the next one.
+    fn after_tick(&self, now: Instant, due: Instant, beat: Duration) -> Instant {
         let Counters { beats, beats_skipped, beats_late, late_ns_max, .. } = &self.shared.counters;
         let late = now.since(due);
         let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
@@ -119,29 +118,29 @@ impl<C, R> Beat<C, R> {
         if late > LATE {
             beats_late.one();
         }
-        let (next, skipped) = beat_after(due, now, beat);
+        let (next, skipped) = tick_after(due, now, beat);
         beats_skipped.add(skipped);
         next
     }
 
-    /// Begins a beat's count of datagrams.
-    fn watch_ports(&self, left: &mut usize) {
+    /// Resets the limit of received datagrams for the next tick.
+    fn reset_limit(&self, left: &mut usize) {
         if *left == 0 {
             self.set_interest(Interest::Read);
         }
-        *left = DATAGRAMS_PER_BEAT;
+        *left = DATAGRAMS_PER_TICK;
     }
 
     fn set_interest(&self, interest: Interest) {
         for (port, socket) in &self.sockets {
-            // It fails only for descriptors that are not watched.
+            // It fails only for unwatched descriptors.
             let _ = self.epoll.modify(socket.as_fd(), u64::from(port.0), interest);
         }
     }
 
-    /// Takes a batch from a port, and says how many more datagrams may be taken until the next beat. What comes beyond
-    /// that waits in the socket, which drops what it has no room for: a flood must not take the processor from everybody
-    /// by way of a thread that runs before all others.
+    /// Receives a batch from a port; returns how many more datagrams may be received before the next tick. Further ones
+    /// remain in the socket's buffer, where they are dropped when it is full: otherwise a flood could use up the processor
+    /// through this real-time thread.
     fn receive<M: PacedNode<Command = C, Report = R>>(
         &self,
         port: u64,
@@ -177,7 +176,7 @@ impl<C, R> Beat<C, R> {
                     Duration::ZERO
                 }
             };
-            // Somebody who sets the wall clock meanwhile does not make packets old.
+            // If the wall clock was set meanwhile, the age is invalid.
             let arrived = if age < AGE_MAX { now - age } else { now };
             let flow = Flow::udp(*listener, Flow::canonical(datagram.from));
             machine.on_datagram(now, arrived, flow, datagram.bytes, out);
@@ -190,7 +189,7 @@ impl<C, R> Beat<C, R> {
         left_after
     }
 
-    /// Sends at once, without waiting for room: what is late is of no use.
+    /// Sends without waiting for buffer space, because late packets are useless.
     fn send(&self, out: &mut Outbox) {
         let counters = &self.shared.counters;
         for (packet, bytes) in out.packets() {
@@ -201,7 +200,7 @@ impl<C, R> Beat<C, R> {
         out.clear();
     }
 
-    fn tell<M: PacedNode<Command = C, Report = R>>(&mut self, machine: &mut M, now: Instant) {
+    fn report<M: PacedNode<Command = C, Report = R>>(&mut self, machine: &mut M, now: Instant) {
         for _ in 0..REPORTS_PER_TURN {
             let Some(report) = machine.poll_report(now) else { return };
             if self.reports.push(report).is_err() {
@@ -218,27 +217,26 @@ fn arena() -> Outbox {
 const TIMER: u64 = 1 << 32;
 const WAKE: u64 = TIMER + 1;
 
-/// Descriptors that can be ready: two sockets, the timer, the wake.
+/// Maximum number of events: two sockets, the timer, the wake-up.
 const READY_MAX: usize = 4;
 
-/// Datagrams taken from a port between two looks at the clock: some 20 µs of work.
-const DATAGRAMS_AT_ONCE: usize = 16;
+/// Maximum number of datagrams of one batch: about 20 µs of work.
+const DATAGRAMS_PER_BATCH: usize = 16;
 
-/// Datagrams taken in one beat: a call has one or two, a flood of 25,000 a second is cut here.
-const DATAGRAMS_PER_BEAT: usize = 512;
+/// Maximum number of datagrams in one tick: a call needs one or two, and a flood of 25,000/s is cut here.
+const DATAGRAMS_PER_TICK: usize = 512;
 
-/// Reports fetched in one turn, so that a machine that always has one cannot stop the beat.
+/// Maximum number of reports in one turn, so that a machine that always has one does not delay the ticks.
 const REPORTS_PER_TURN: usize = 16;
 
 const ARENA_PACKETS: usize = 64;
 const ARENA_BYTES: usize = 64 << 10;
 
-/// How soon a machine that has just been called is called again, so that one that is never content does not take the
-/// processor.
+/// Minimum interval between calls, so that a machine with a deadline in the past cannot use up the processor.
 const DEADLINE_MIN: Duration = Duration::from_millis(1);
 
-/// How late a beat may be without being counted.
+/// Delay above which a tick counts as late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// A datagram that seems to have waited longer has only seen the wall clock be set.
+/// Maximum age of a datagram; a larger one means that the wall clock was set.
 const AGE_MAX: Duration = Duration::from_secs(5);
