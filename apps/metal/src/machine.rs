@@ -108,7 +108,7 @@ impl<C: Card> Machine<C> {
             stage: Stage::Addressing,
             users: Users::default(),
             admin: Admin::new(now),
-            consoles: Consoles::new(now),
+            consoles: Consoles::new(now, ringway_ui::SPARE_ROW),
             services: None,
             leased_at: now,
             dhcp_warning_at: None,

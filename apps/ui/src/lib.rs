@@ -21,7 +21,6 @@ mod clip;
 mod cp437;
 mod figures;
 mod history;
-pub mod image_phone;
 mod keys;
 mod log;
 mod network;

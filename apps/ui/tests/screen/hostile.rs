@@ -1,9 +1,10 @@
 //! Attackers' text on the screen.
 
 use crate::scene::{Scene, Town, network};
-use ringway_sansio::{Instant, Transport};
+use ringway_phone::{CallNumber, PhoneEvent};
+use ringway_sansio::Transport;
 use ringway_ui::admin::{Authentication, Change, Limit, Users, What};
-use ringway_ui::image_phone::{Call, Facts, Hold, Phase, Phone, Quick, Registration, Security};
+use ringway_ui::phone::{self, Event, Host, Machine, Model, Now, Settings};
 use ringway_ui::{Cells, Charset, Key, Level, SPARE_ROW, Terminal, Vga};
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ fn assert_harmless(cells: &Cells) {
         let command = &rest[at..];
         let parameters = command.strip_prefix("\x1b[").unwrap_or_else(|| panic!("{command:?}"));
         let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';' && c != '?').unwrap();
-        assert!("HCmJnl".contains(&parameters[end..=end]), "{command:?}");
+        assert!("HCmJnlh".contains(&parameters[end..=end]), "{command:?}");
         rest = &parameters[end + 1..];
     }
 }
@@ -162,41 +163,38 @@ fn figures_of_any_size_stay_in_their_columns() {
 
 #[test]
 fn who_calls_the_phone_stays_in_its_rows() {
-    for text in hostile() {
-        let lossy = String::from_utf8_lossy(&text).into_owned();
-        let draw = |bytes: &[u8], text: &str| {
-            let call = Call {
-                phase: Phase::RingsHere,
-                name: bytes,
-                uri: bytes,
-                codec: text,
-                hold: Hold::None,
-                security: Security::Zrtp { suite: text, sas: text, is_compared: false },
-                digits: text,
-                sound: None,
-            };
-            let facts = Facts {
-                version: "0.1.0",
-                uptime: Duration::ZERO,
-                own: b"sip:alice@example.org",
-                registration: Registration::Failed { reason: bytes, retry: Some(Duration::from_secs(7)) },
-                quick: &[Quick { name: text, uri: text }; 12],
-                call: Some(call),
-                last: Some(bytes),
-                sound: text,
-                network: network(),
-            };
-            let mut cells = Cells::new();
-            Phone::new(Instant::from_secs(1)).draw(Instant::from_secs(1), &facts, &mut cells);
-            cells
-        };
-        let cells = draw(&text, &lossy);
-        assert_harmless(&cells);
-        let plain = draw(b"", "");
-        for y in [0, 2, 7, 8, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24] {
-            assert_eq!(plain.row_text(y), cells.row_text(y), "row {y}");
+    let draw = |text: &str, key: u8| {
+        let mut model = Model::new(Settings::default(), Host::Machine);
+        let (now, mut effects) = (Now::default(), Vec::new());
+        let (call, text) = (CallNumber(1), text.to_owned());
+        let events = [
+            PhoneEvent::RegistrationFailed { status: 403, reason: text.clone(), retry_s: Some(7) },
+            PhoneEvent::Incoming { call, name: text.clone(), uri: text.clone() },
+            PhoneEvent::Answered { call, codec: text },
+        ];
+        for event in events {
+            model.update(now, Event::Phone(event), &mut effects);
         }
-        assert!(cells.row_text(1).contains("; again in 7 s"), "{}", cells.row_text(1));
-        assert_eq!(cells.row_text(3).get(..14), plain.row_text(3).get(..14));
+        model.update(now, Event::Key(Key::Function(key)), &mut effects);
+        let machine = Machine { network: network(), sound: "test tone sent", halted: None };
+        let mut cells = Cells::new();
+        phone::draw(&model, now, Some(&machine), &mut cells);
+        cells
+    };
+    for text in hostile() {
+        let text = String::from_utf8_lossy(&text);
+        for key in 2..=8 {
+            let (plain, cells) = (draw("", key), draw(&text, key));
+            assert_harmless(&cells);
+            for y in [1, 2, 22, 24] {
+                assert_eq!(plain.row_text(y), cells.row_text(y), "row {y}");
+            }
+            let clock = |cells: &Cells| cells.row_text(0).chars().rev().take(10).collect::<String>();
+            assert_eq!(clock(&plain), clock(&cells));
+        }
+        let call = draw(&text, 5);
+        for y in [5, 6, 7, 8, 9, 21] {
+            assert_eq!(call.row_text(y), draw("", 5).row_text(y), "row {y}");
+        }
     }
 }

@@ -10,7 +10,6 @@
 
 mod admin_pages;
 mod hostile;
-mod phone_pages;
 mod picture;
 mod scene;
 mod terminal;

@@ -350,6 +350,10 @@ impl Model {
             self.tell(now, Weight::Failed, "there is no account yet; F8 makes one");
             return false;
         }
+        if self.calls.len() >= self.host.limits().calls {
+            self.tell(now, Weight::Failed, "no more calls at once; hang up first");
+            return false;
+        }
         self.hold_others(None, effects);
         self.dialled.retain(|other| *other != uri);
         self.dialled.insert(0, uri.clone());
@@ -366,11 +370,13 @@ impl Model {
                 let uri = contact.uri.clone();
                 self.dial(now, &uri, effects);
             }
-            None => self.tell(
-                now,
-                Weight::Note,
-                &format!("nobody has quick dial {face}; F3 gives it to a contact"),
-            ),
+            None => {
+                let help = match self.host {
+                    Host::System { .. } => "F3 gives it to a contact".to_owned(),
+                    Host::Machine => format!("give dial{face}=URI"),
+                };
+                self.tell(now, Weight::Note, &format!("nobody has quick dial {face}; {help}"));
+            }
         }
     }
 

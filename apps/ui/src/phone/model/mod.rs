@@ -115,8 +115,10 @@ impl Host {
     /// Limits of what is kept.
     pub(super) const fn limits(&self) -> Limits {
         match self {
-            Self::System { .. } => Limits { past_calls: 500, messages: 2000, message_bytes: 8 << 20 },
-            Self::Machine => Limits { past_calls: 100, messages: 100, message_bytes: 256 << 10 },
+            Self::System { .. } => {
+                Limits { calls: 64, past_calls: 500, messages: 2000, message_bytes: 8 << 20 }
+            }
+            Self::Machine => Limits { calls: 1, past_calls: 100, messages: 100, message_bytes: 256 << 10 },
         }
     }
 
@@ -129,6 +131,8 @@ impl Host {
 /// Limits of what is kept; the oldest go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// Calls at once. The phone itself may allow fewer.
+    calls: usize,
     /// Calls that are over.
     past_calls: usize,
     /// Messages of the ladder.
@@ -310,6 +314,11 @@ impl Model {
             self.password = password.clone();
             effects.push(Effect::SignIn { account, password });
         }
+    }
+
+    /// Shows this account.
+    pub fn set_account(&mut self, account: Account) {
+        self.settings.account = Some(account);
     }
 
     /// Asks for the password of the account.

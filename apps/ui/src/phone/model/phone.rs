@@ -12,9 +12,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_phone::{CallNumber, Hold, PhoneEvent, Protection, SasStatus, Side, TransferStep};
 
-/// Live calls that are shown; the phone itself allows fewer.
-const CALLS_MAX: usize = 64;
-
 impl Model {
     pub(super) fn on_phone(&mut self, now: Now, event: PhoneEvent, effects: &mut Vec<Effect>) {
         match event {
@@ -165,7 +162,7 @@ impl Model {
     }
 
     fn begin(&mut self, call: Call) {
-        if self.calls.len() >= CALLS_MAX || self.call(call.number).is_some() {
+        if self.calls.len() >= self.host.limits().calls || self.call(call.number).is_some() {
             return;
         }
         // The chosen line of an open call list stays on the call it was on.

@@ -29,8 +29,10 @@ use core::time::Duration;
 
 const COLUMNS_MIN: usize = 60;
 const ROWS_MIN: usize = 16;
-/// Columns of a label in front of the keys of a telephone.
-const LABEL_COLUMNS: usize = 9;
+/// Columns for the reason of a failed registration.
+const REASON_COLUMNS: usize = 32;
+/// Column of the sound's source and sink, behind their label.
+const SOUND_X: usize = 10;
 
 /// A machine without an operating system, borrowed for one drawing.
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +63,7 @@ pub fn draw(model: &Model, now: Now, machine: Option<&Machine<'_>>, cells: &mut 
     whole.put_cut(0, rows - 1, &help_line(model), Style::Quiet);
     let mut body = whole.part(1, 3, columns - 2, rows - 6);
     match model.screen {
-        Screen::Keypad => {
-            keypad::draw(&mut body, model);
-            if let Some(machine) = machine {
-                let row = body.rows() - 1;
-                body.put(0, row, "Sound", Style::Strong);
-                body.put_cut(LABEL_COLUMNS, row, machine.sound, Style::Plain);
-            }
-        }
+        Screen::Keypad => keypad::draw(&mut body, model),
         Screen::Contacts => lists::contacts(&mut body, model),
         Screen::Calls => lists::calls(&mut body, model, now),
         Screen::Call => call::draw(&mut body, model, now),
@@ -80,6 +75,11 @@ pub fn draw(model: &Model, now: Now, machine: Option<&Machine<'_>>, cells: &mut 
             let (cells, y) = body.whole_rows();
             model.log.draw(cells, y, rows);
         }
+    }
+    if let (Some(machine), Screen::Keypad | Screen::Call) = (machine, model.screen) {
+        let row = body.rows() - 1;
+        body.put(0, row, "Sound", Style::Quiet);
+        body.put_cut(SOUND_X, row, machine.sound, Style::Plain);
     }
     if let Some(overlay) = &model.overlay {
         overlay::draw(&mut whole, model, overlay);
@@ -109,7 +109,9 @@ pub(super) fn registered(model: &Model, now: Now) -> String {
         Registered::Trying => "registering…".to_owned(),
         Registered::Yes { until } => format!("registered, {} left", duration(left(*until))),
         Registered::Failed { reason, retry_at: None } => format!("NOT REGISTERED: {reason}"),
+        // The text of a stranger leaves room for the rest.
         Registered::Failed { reason, retry_at: Some(at) } => {
+            let reason = cut(reason.as_str(), REASON_COLUMNS);
             format!("NOT REGISTERED: {reason}; again in {} s", left(*at))
         }
     }

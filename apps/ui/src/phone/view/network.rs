@@ -3,7 +3,7 @@
 use super::canvas::Canvas;
 use super::{Machine, registered};
 use crate::network;
-use crate::phone::model::{Mapping, Model};
+use crate::phone::model::{Host, Mapping, Model};
 use crate::phone::moment::Now;
 use crate::phone::settings::Registration;
 use crate::style::Style;
@@ -65,7 +65,10 @@ fn facts(model: &Model, now: Now) -> Vec<(&'static str, Vec<String>)> {
         (Mapping::At { local, mapped }, _) => format!("{local} is seen as {mapped}"),
         (Mapping::Failed(reason), _) => format!("no answer that helps: {reason}"),
         (Mapping::Unknown, Some(server)) => format!("{}: not asked yet", Shown::new(server, 256)),
-        (Mapping::Unknown, None) => "no server is given; F8 takes one".to_owned(),
+        (Mapping::Unknown, None) => match model.host {
+            Host::System { .. } => "no server is given; F8 takes one".to_owned(),
+            Host::Machine => "no server is given".to_owned(),
+        },
     };
     facts.push(("STUN", vec![stun]));
     if !model.network.timing.is_empty() {
