@@ -24,10 +24,10 @@ use ringway_ethernet::{
     Card, Change, Download, DownloadError, DownloadLimits, Lease, Port, Station, TFTP_PORT, Worked,
 };
 use ringway_sansio::{Instant, Seed, Transport};
-use ringway_screen::Level;
-use ringway_screen::admin::{self, Admin, What};
 use ringway_server::{Action, BindingChange, Server};
 use ringway_settings::MachineSettings;
+use ringway_ui::Level;
+use ringway_ui::admin::{self, Admin, What};
 use ringway_users::{NameHash, Subscribers};
 
 /// A server on one network card.
@@ -108,7 +108,7 @@ impl<C: Card> Machine<C> {
             stage: Stage::Addressing,
             users: Users::default(),
             admin: Admin::new(now),
-            consoles: Consoles::new(now),
+            consoles: Consoles::new(now, ringway_ui::SPARE_ROW),
             services: None,
             leased_at: now,
             dhcp_warning_at: None,
