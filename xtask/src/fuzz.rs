@@ -54,7 +54,7 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(bins.iter().filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned)).collect())
 }
 
-fn missing() -> Vec<&'static str> {
+pub(crate) fn missing() -> Vec<&'static str> {
     let mut missing = Vec::new();
     if first_line(Command::new("cargo").args(["+nightly", "--version"])).is_none() {
         missing.push("a nightly toolchain (`rustup toolchain install nightly`)");

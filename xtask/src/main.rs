@@ -1,8 +1,8 @@
 //! Development tasks, run as `cargo xtask …`.
 //!
-//! Does: checks and measures the project: `ci` (all checks, one command), `tidy` (the house rules), `sim`
-//! (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal` builds, runs and tests
-//! the image that needs no operating system.
+//! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
+//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal`
+//! builds, runs and tests the image that needs no operating system.
 //!
 //! Does not: anything that a user of Ringway needs.
 //!
@@ -13,9 +13,11 @@ mod ci;
 mod fuzz;
 mod interop;
 mod libsrtp;
+mod long;
 mod metal;
 mod purity_build;
 mod sim;
+mod steps;
 mod tidy;
 mod workspace;
 
@@ -34,6 +36,8 @@ struct Cli {
 enum Task {
     /// Every check that a change must pass
     Ci(ci::Args),
+    /// Runs the long forms of the suites, for hours
+    Long(long::Args),
     /// Checks the house rules that the compiler does not
     Tidy,
     /// Runs the stories in the simulator, from one seed or many
@@ -51,6 +55,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Ci(args) => ci::run(&args),
+        Task::Long(args) => long::run(&args),
         Task::Tidy => tidy::run(),
         Task::Sim(args) => sim::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

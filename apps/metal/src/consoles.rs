@@ -2,11 +2,11 @@
 //! the same keys.
 //!
 //! The serial line prints the log until a key is pressed on it; then it shows the page. `q` returns to the log, unless
-//! the page has a text field.
+//! the page has a text field; Ctrl-Q always does.
 
 use crate::serial_log::SerialLog;
 use ringway_sansio::Instant;
-use ringway_screen::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
+use ringway_ui::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
 
 pub(crate) struct Consoles {
     /// Current page.
@@ -27,12 +27,13 @@ enum Serial {
 }
 
 impl Consoles {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// `spare_row`: the row that a terminal of 24 rows leaves out.
+    pub(crate) fn new(now: Instant, spare_row: usize) -> Self {
         Self {
             cells: Cells::new(),
             log: SerialLog::new(now),
             vga: Vga::new(),
-            terminal: Terminal::new(Charset::Utf8),
+            terminal: Terminal::serial(Charset::Utf8, spare_row),
             serial_keys: SerialKeys::default(),
             keyboard: Ps2Keys::default(),
             serial: Serial::Log,
@@ -54,7 +55,7 @@ impl Consoles {
     /// Processes a byte of the keyboard controller (scan code set 1).
     pub(crate) fn on_scan_code(&mut self, byte: u8) -> Option<Key> {
         let key = self.keyboard.byte(byte)?;
-        if key == Key::Redraw {
+        if key == Key::REDRAW {
             self.vga.redraw();
         }
         Some(key)
@@ -86,13 +87,13 @@ impl Consoles {
                 self.terminal.redraw();
                 None
             }
-            (Serial::Page, Key::Char('q')) if !takes_text => {
+            (Serial::Page, key) if key == Key::Ctrl('q') || key == Key::Char('q') && !takes_text => {
                 self.serial = Serial::Log;
                 self.log.clear_terminal();
                 None
             }
             (Serial::Page, _) => {
-                if key == Key::Redraw {
+                if key == Key::REDRAW {
                     self.terminal.redraw();
                 }
                 Some(key)

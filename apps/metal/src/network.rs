@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 use ringway_ethernet::Lease;
-use ringway_screen::{Address, Card, Network, Source};
 use ringway_settings::Addressing;
+use ringway_ui::{Address, Card, Network, Source};
 
 /// Network section of the screen. `asked_since`: time without an address; `lease_age`: age of the lease.
 pub(crate) fn network<'m>(

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::format;
 use ringway_sansio::Instant;
-use ringway_screen::Level;
+use ringway_ui::Level;
 
 /// Log lines queued for the serial line, as bytes.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
 use ringway_sansio::Instant;
-use ringway_screen::admin::{
-    self, Authentication, Facts, Limit, Mode, Prefix, RegistrationSource, Row, Totals, Users,
-};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
+use ringway_ui::admin::{
+    self, Authentication, Facts, Limit, Mode, Prefix, RegistrationSource, Row, Totals, Users,
+};
 
 impl<C: Card> Machine<C> {
     /// Processes a byte of the serial line.

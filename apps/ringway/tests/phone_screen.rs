@@ -8,7 +8,7 @@
 //! `RINGWAY_PICTURES=write cargo test -p ringway --test phone_screen` writes the screens to `docs/pictures`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../src/phone/screen/picture.rs"]
+#[path = "../../ui/src/svg.rs"]
 mod picture;
 mod program;
 

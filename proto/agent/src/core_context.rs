@@ -8,7 +8,7 @@ use crate::session::NotAcceptable;
 use crate::{Action, AgentEvent, CallId, Config, Counters};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Token};
-use ringway_sip::ResponseWriter;
+use ringway_sip::MessageWriter;
 use ringway_transaction::{ServerId, SlabKey};
 
 /// Argument of every call into the core (RFC 3261 §6: what is above the transactions): the fields of an
@@ -107,7 +107,7 @@ impl CoreContext<'_> {
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let (requests, mut cx) = self.split();
         requests.respond(&mut cx, incoming, status, phrase, to_tag, add);
@@ -124,7 +124,7 @@ impl CoreContext<'_> {
         incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         match status {
             481 => self.counters.no_dialog += 1,

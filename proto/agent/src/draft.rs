@@ -4,7 +4,7 @@ use crate::next_hop::NextHop;
 use crate::{AccountId, CallId, Config, QueryId};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, Method, RequestWriter, write_host};
+use ringway_sip::{HeaderName, MessageWriter, Method, write_host};
 use ringway_transaction::SlabKey;
 
 /// A request without the header fields that depend on its flow.
@@ -90,7 +90,7 @@ pub(crate) fn write_request(
     out: &mut Vec<u8>,
 ) {
     let Some(own) = config.address_of(flow.listener) else { return };
-    let mut request = RequestWriter::new(out, draft.method, &draft.uri);
+    let mut request = MessageWriter::request(out, draft.method, &draft.uri);
     request.header_with(HeaderName::Via, |out| {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(flow.transport.via_token().as_bytes());

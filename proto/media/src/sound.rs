@@ -12,6 +12,6 @@ pub trait Sound {
     /// Takes a block of received sound, and plays the ringback tone instead of it.
     fn play_ringback(&mut self, block: &mut [i16]);
 
-    /// True when the source is a microphone: it continues while nothing is sent. Any other source pauses.
+    /// True when the source is a microphone: it continues while its sound is not sent. Any other source pauses.
     fn is_microphone(&self) -> bool;
 }

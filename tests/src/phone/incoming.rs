@@ -5,7 +5,7 @@ use super::write::{text, values};
 use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent};
 use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
-use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Incoming, MatchKey, reply_flow};
 use std::time::Duration;
 
@@ -230,7 +230,7 @@ impl Phone {
             |arena| {
                 let source = Some(flow.remote);
                 let tag = Some(tag.as_bytes());
-                let response = ResponseWriter::new(arena, message, status, "Answer", source, tag);
+                let response = MessageWriter::response(arena, message, status, "Answer", source, tag);
                 response.finish().expect("nothing breaks out");
             },
         );
@@ -256,7 +256,7 @@ impl Phone {
             |arena| {
                 let source = Some(call.source.remote);
                 let tag = Some(call.local_tag.as_bytes());
-                let mut response = ResponseWriter::new(arena, &message, status, "Answer", source, tag);
+                let mut response = MessageWriter::response(arena, &message, status, "Answer", source, tag);
                 response.copy(&message, HeaderName::RecordRoute);
                 response.header(HeaderName::Contact, contact.as_bytes());
                 response.finish().expect("nothing breaks out");

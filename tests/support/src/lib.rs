@@ -1,6 +1,6 @@
 //! Servers, links and measurements that tests of several crates use.
 //!
-//! Does: answers DHCP, with faults on request ([`dhcp`]), measures tones ([`tone`]), connects a station of
+//! Does: answers DHCP and TFTP, with faults on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of
 //! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the services of
 //! a server (feature `server`).
 //!
@@ -12,4 +12,5 @@ pub mod dhcp;
 pub mod ethernet;
 #[cfg(feature = "server")]
 pub mod services;
+pub mod tftp;
 pub mod tone;

@@ -21,6 +21,7 @@ mod without_sockets;
 pub(crate) use record::Record;
 pub(crate) use sections::with_section;
 
+use crate::workspace::{cargo, root, succeed, target_dir};
 use anyhow::{Context, Result, bail};
 use report::{Circumstances, Row, Verdict};
 use ringway_lab::measure::{Counting, Plan};
@@ -99,36 +100,44 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Special::Floor { kind, phones }) = &args.command {
         return floor::serve(*kind, phones);
     }
+    if let Some(Special::Instructions { check, write }) = args.command {
+        // Its figures do not depend on the time that the generator takes.
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        let folder = tempfile::tempdir().context("make a folder for the run")?;
+        return count_instructions(&environment(folder.path())?, check, write);
+    }
     if cfg!(debug_assertions) {
         return run_as_release();
     }
     if let Some(Special::Phone(args)) = &args.command {
-        build(&["ringway"])?;
+        build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
-        return phone::run(args, &workspace());
+        return phone::run(args, &root());
     }
     if let Some(Special::Attacks(args)) = &args.command {
-        build(&["ringway"])?;
+        build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
-        return attacks::run(args, &workspace());
+        return attacks::run(args, &root());
     }
-    build(&["ringway"])?;
+    build("ringway")?;
     build_in_memory()?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
     match &args.command {
         None => measure_rows(args, environment),
-        Some(Special::Instructions { check, write }) => count_instructions(&environment, *check, *write),
         Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, environment), *name),
-        Some(Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. }) => Ok(()),
+        Some(
+            Special::Instructions { .. } | Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. },
+        ) => Ok(()),
     }
 }
 
 /// The generator must be cheap: builds this program with optimisation and runs that instead.
 fn run_as_release() -> Result<()> {
-    build(&["xtask"])?;
-    let program = workspace().join("target/release/xtask");
+    build("xtask")?;
+    let program = target_dir().join("release/xtask");
     let status = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .status()
@@ -137,28 +146,14 @@ fn run_as_release() -> Result<()> {
     if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
 }
 
-fn build(packages: &[&str]) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release"]).current_dir(workspace());
-    for package in packages {
-        command.args(["-p", package]);
-    }
-    let status = command.status().context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo build --release -p {} failed", packages.join(" -p "));
-    }
-    Ok(())
+fn build(package: &str) -> Result<()> {
+    succeed(&mut cargo(&["build", "--release", "--package", package]))
 }
 
 /// The server without sockets is an example program.
 fn build_in_memory() -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release", "-p", "ringway-metal", "--example", without_sockets::PROGRAM]);
-    let status = command.current_dir(workspace()).status().context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo build --release -p ringway-metal --example {} failed", without_sockets::PROGRAM);
-    }
-    Ok(())
+    let example = ["--package", "ringway-metal", "--example", without_sockets::PROGRAM];
+    succeed(cargo(&["build", "--release"]).args(example))
 }
 
 fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
@@ -191,7 +186,7 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
     };
     let text = report::render(&rows, &circumstances);
     if args.write {
-        let path = workspace().join("BENCHMARKS.md");
+        let path = root().join("BENCHMARKS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let after = match args.names.as_slice() {
             [] => sections::with_sections_of(&text, &before),
@@ -220,7 +215,7 @@ fn instructions_row(environment: &Environment) -> Row {
     let target = "no more than 5 % above the record";
     match instructions::count(environment) {
         Ok(counts) => {
-            let grown = instructions::record(&workspace()).check(&counts.named());
+            let grown = instructions::record(&root()).check(&counts.named());
             let mut row = Row::single(
                 what,
                 target,
@@ -237,7 +232,7 @@ fn instructions_row(environment: &Environment) -> Row {
 fn count_instructions(environment: &Environment, check: bool, write: bool) -> Result<()> {
     let counts = instructions::count(environment)?;
     println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
-    let record = instructions::record(&workspace());
+    let record = instructions::record(&root());
     if write {
         record.write(&counts.named())?;
     }
@@ -261,10 +256,9 @@ fn bench(args: &Args, quick: bool, environment: Environment) -> Bench {
     Bench { environment, plan, users, users_few, wanted: args.names.clone() }
 }
 
-/// Finds the programs: Ringway in the folder of this program, Kamailio in the path.
+/// Finds the programs: Ringway in the target folder of cargo, Kamailio in the path.
 fn environment(folder: &Path) -> Result<Environment> {
-    let own = std::env::current_exe().context("find this program")?;
-    let ringway = own.parent().context("find this program's folder")?.join("ringway");
+    let ringway = target_dir().join("release/ringway");
     if !ringway.exists() {
         bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
     }
@@ -279,8 +273,4 @@ fn floor_command() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("find this program")?);
     command.args(["bench", "floor"]);
     Ok(command)
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }

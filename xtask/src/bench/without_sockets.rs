@@ -3,7 +3,8 @@
 
 use super::report::Row;
 use super::rows::{Bench, RowName};
-use super::{sections, workspace};
+use super::sections;
+use crate::workspace::target_dir;
 use anyhow::{Context, Result, bail};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
@@ -58,7 +59,7 @@ impl Bench {
 
     /// Figures that the program prints, one for each repeat.
     fn in_memory(&self) -> Result<Figures> {
-        let program = workspace().join("target/release/examples").join(PROGRAM);
+        let program = target_dir().join("release/examples").join(PROGRAM);
         let mut figures = Figures { open: Vec::new(), digest: Vec::new() };
         for _ in 0..self.plan.repeats {
             // A child inherits the processors of its parent.

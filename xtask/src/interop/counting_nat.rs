@@ -1,11 +1,12 @@
 //! Two NATs between a phone and a peer, and a STUN server for each.
 //!
 //! ```text
-//!   peer ──► a port at 127.0.0.1 that stands for the phone ──► the next port at 127.0.0.2 ──► phone, if it has sent there
+//!   peer ──► a port at 127.0.0.1 that represents the phone ──► the next port at 127.0.0.2 ──► phone, if it has sent there
 //! ```
-//! The peer's NAT gives each pair of a port of the peer and a destination the next port of a row, and lets in only that
-//! destination (RFC 4787: address-dependent mapping and filtering). What the STUN server saw is therefore no port for sound. The
-//! phone's NAT maps each port to one towards all, and lets in only addresses that the phone has sent to.
+//! The peer's NAT maps each pair of a port of the peer and a destination to the next port of a row, and
+//! accepts packets only from that destination (RFC 4787: address-dependent mapping and filtering). The port
+//! that the STUN server reports is therefore not usable for RTP. The phone's NAT maps each port independently
+//! of the destination, and accepts packets only from addresses to which the phone has sent.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// It works until this value goes.
+/// NATs and STUN servers, which run until this value is dropped.
 pub(crate) struct CountingNat {
-    /// The STUN server that the peer asks.
+    /// STUN server of the peer.
     pub(crate) peer_stun: SocketAddr,
-    /// The STUN server that the phone asks.
+    /// STUN server of the phone.
     pub(crate) phone_stun: SocketAddr,
     named: Arc<Mutex<Option<SocketAddr>>>,
     is_over: Arc<AtomicBool>,
@@ -34,7 +35,7 @@ struct Outer {
     is_open: bool,
 }
 
-/// A port of the peer, and where it sends to.
+/// A port of the peer and a destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapping {
     peer: SocketAddr,
@@ -44,16 +45,16 @@ struct Mapping {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Towards {
     Stun,
-    /// Which of the phone's ports, by its place.
+    /// Index of the phone's port.
     Phone(usize),
 }
 
 struct Nats {
     peer_stun: UdpSocket,
     phone_stun: UdpSocket,
-    /// Stand for the phone's ports towards the peer.
+    /// Represent the phone's ports to the peer.
     stands: [UdpSocket; 2],
-    /// The phone's ports, in the order in which they ask.
+    /// Ports of the phone, in the order of their requests.
     phone: [Option<SocketAddr>; 2],
     row: Vec<Outer>,
     named: Arc<Mutex<Option<SocketAddr>>>,
@@ -82,7 +83,7 @@ impl CountingNat {
         Ok(Self { peer_stun, phone_stun, named, is_over, thread: Some(thread) })
     }
 
-    /// The first port of the row, as the peer's STUN server saw the peer.
+    /// First port of the row, as the peer's STUN server reports it.
     pub(crate) fn named_by_peer(&self) -> Option<SocketAddr> {
         *self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,14 +93,14 @@ impl Drop for CountingNat {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever it said, the scenario is over.
+            // An error of the thread does not matter, because the scenario is over.
             let _ = thread.join();
         }
     }
 }
 
 impl Nats {
-    /// Passes on what has arrived. A failed send is a lost datagram.
+    /// Forwards the received datagrams. A failed send is a lost datagram.
     fn pass(&mut self) {
         let mut room = [0; 2048];
         while let Ok((length, peer)) = self.peer_stun.recv_from(&mut room) {
@@ -138,7 +139,7 @@ impl Nats {
         }
     }
 
-    /// The place in the row of a mapping: the next one for a new mapping.
+    /// Index of a mapping in the row; the next one for a new mapping.
     fn mapped(&mut self, mapping: Mapping) -> Option<usize> {
         let known = self.row.iter().position(|outer| outer.mapping == Some(mapping));
         let place = known.or_else(|| self.row.iter().position(|outer| outer.mapping.is_none()))?;
@@ -147,7 +148,7 @@ impl Nats {
     }
 }
 
-/// Ports at 127.0.0.2, one after the other.
+/// Consecutive ports at 127.0.0.2.
 fn row() -> Result<Vec<Outer>> {
     let outer = |socket| Outer { socket, mapping: None, is_open: false };
     for _ in 0..TRIES {
@@ -181,10 +182,10 @@ fn stun_answer(request: &[u8], seen: SocketAddr) -> Vec<u8> {
     answer
 }
 
-/// Where the peer is seen from outside.
+/// Public address of the peer.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// STUN and sound, RTP and RTCP, and some to spare.
+/// STUN, RTP and RTCP, and some spare ports.
 const ROW: u16 = 8;
 
 const TRIES: usize = 100;
@@ -201,7 +202,7 @@ mod tests {
         socket
     }
 
-    /// As what a STUN server saw the sender.
+    /// Address of the sender as reported by a STUN server.
     fn ask(from: &UdpSocket, server: SocketAddr) -> SocketAddr {
         from.send_to(&[0; 20], server).unwrap();
         let mut answer = [0; 64];
@@ -219,7 +220,7 @@ mod tests {
         let stand = ask(&phone, nat.phone_stun);
         let named = ask(&peer, nat.peer_stun);
         assert_eq!(nat.named_by_peer(), Some(named));
-        peer.send_to(b"not let in", stand).unwrap();
+        peer.send_to(b"dropped", stand).unwrap();
         phone.send_to(b"to the STUN server's port", named).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         let next = SocketAddr::new(named.ip(), named.port() + 1);

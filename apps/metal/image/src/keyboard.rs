@@ -1,4 +1,4 @@
-//! PS/2 keyboard (Intel 8042), polled. It delivers scan codes of set 1, the setting of the BIOS; `ringway-screen`
+//! PS/2 keyboard (Intel 8042), polled. It delivers scan codes of set 1, the setting of the BIOS; `ringway-ui`
 //! decodes them. A USB keyboard works as long as the BIOS emulates PS/2.
 
 use crate::port::inb;

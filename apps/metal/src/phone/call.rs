@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::net::SocketAddr;
 use ringway_agent::{CallId, Role};
+use ringway_phone::{CallNumber, Hold, Protection};
 use ringway_sansio::Instant;
 use ringway_sdp::LocalMedia;
 
@@ -10,16 +11,14 @@ pub(crate) struct Call {
     /// `None`: nothing was sent yet.
     pub(crate) id: Option<CallId>,
     pub(crate) role: Role,
-    /// The other side's URI and name, as it says.
+    pub(crate) number: CallNumber,
+    /// URI of the peer, as it claims.
     pub(crate) uri: String,
-    pub(crate) name: String,
     pub(crate) phase: Phase,
     pub(crate) is_held_by_us: bool,
     pub(crate) is_held_by_peer: bool,
-    /// Keys of ours.
-    pub(crate) digits: String,
-    /// What ZRTP gave the people to compare.
-    pub(crate) sas: Option<Sas>,
+    /// Protection in force.
+    pub(crate) protection: Protection,
 }
 
 /// How far a call is.
@@ -31,44 +30,46 @@ pub(crate) enum Phase {
         /// The port of RTP, and that of RTCP, as far as they are known.
         seen_as: Option<(SocketAddr, Option<SocketAddr>)>,
     },
-    /// We called, then.
-    Calling(Instant),
+    /// The INVITE is sent.
+    Calling,
     RingsThere,
     /// There is sound, and nobody has answered.
     EarlySound,
     RingsHere,
     /// We answered; the other side has not said that it knows.
     Answering,
-    /// Since then.
-    Talking(Instant),
+    /// Established.
+    Talking,
     /// It is over as soon as the other side has said so.
     Ending,
 }
 
-/// A short authentication string.
-pub(crate) struct Sas {
-    pub(crate) text: String,
-    /// The people say that it is equal.
-    pub(crate) is_compared: bool,
-}
-
 impl Call {
-    pub(crate) fn new(id: Option<CallId>, role: Role, (uri, name): (String, String), phase: Phase) -> Self {
+    pub(crate) fn new(number: CallNumber, id: Option<CallId>, role: Role, uri: String, phase: Phase) -> Self {
         Self {
             id,
             role,
+            number,
             uri,
-            name,
             phase,
             is_held_by_us: false,
             is_held_by_peer: false,
-            digits: String::new(),
-            sas: None,
+            protection: Protection::None,
+        }
+    }
+
+    /// Sides that hold the call.
+    pub(crate) const fn hold(&self) -> Hold {
+        match (self.is_held_by_us, self.is_held_by_peer) {
+            (false, false) => Hold::None,
+            (true, false) => Hold::Ours,
+            (false, true) => Hold::Theirs,
+            (true, true) => Hold::Both,
         }
     }
 
     /// True once both talk.
     pub(crate) const fn is_talking(&self) -> bool {
-        matches!(self.phase, Phase::Talking(_))
+        matches!(self.phase, Phase::Talking)
     }
 }

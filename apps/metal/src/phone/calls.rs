@@ -7,7 +7,7 @@
 //! ```
 //! Without a STUN server nothing is mapped. One call at a time: a second one gets 486.
 
-use super::call::{Call, Phase, Sas};
+use super::call::{Call, Phase};
 use super::machine::{ACCOUNT, PhoneMachine};
 use super::settings::{Answer, Srtp};
 use super::stream::{Ask, Heard, Stream};
@@ -17,44 +17,74 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use ringway_agent::{Action, AgentEvent, CallError, CallId, Ended, Role, UserAgent};
+use ringway_agent::{Action, AgentEvent, By, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
 use ringway_media::session::{self, MediaEvent, MediaSession, PortRow, SessionConfig, ZrtpSettings};
+use ringway_phone::{CallNumber, Hold, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage};
 use ringway_sansio::{Context, Entropy, Instant, Seed};
-use ringway_screen::Level;
-use ringway_screen::phone::Command;
-use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
+use ringway_sdp::{Codec, CryptoSuite, KeyManagement, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_srtp::SrtpSettings;
+use ringway_ui::Level;
 use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
 impl<C: Card> PhoneMachine<C> {
-    /// Does what a key asks for.
-    pub(super) fn on_command(&mut self, now: Instant, command: Command) {
+    /// Executes a command of the user. There is one call at most.
+    pub(super) fn on_command(&mut self, now: Instant, command: PhoneCommand) {
         match command {
-            Command::Dial(place) => match self.settings.quick.get(place).filter(|uri| !uri.is_empty()) {
-                Some(uri) => self.dial(now, uri.clone()),
-                None => {
-                    let text = format!("nobody has key {0}; give dial{0}=URI", place + 1);
-                    self.warn(now, &text);
-                }
-            },
-            Command::Answer => self.answer(now),
-            Command::HangUp => self.hang_up(now),
-            Command::Hold => self.set_hold(now, true),
-            Command::Resume => self.set_hold(now, false),
-            Command::Dtmf(digit) => {
-                if let Some(call) = &mut self.call {
-                    call.digits.push(digit);
-                }
-                self.station.command(now, Ask::Digit(digit));
+            PhoneCommand::Call { to } => self.dial(now, to),
+            PhoneCommand::Answer { .. } => self.answer(now),
+            PhoneCommand::Reject { .. } | PhoneCommand::HangUp { .. } => self.hang_up(now),
+            PhoneCommand::Hold { .. } => self.set_hold(now, true),
+            PhoneCommand::Resume { .. } => self.set_hold(now, false),
+            PhoneCommand::Mute { .. } => {
+                self.station.command(now, Ask::Mute(true));
             }
-            Command::SasIsEqual => {
-                if let Some(sas) = self.call.as_mut().and_then(|call| call.sas.as_mut()) {
-                    sas.is_compared = true;
-                    self.station.command(now, Ask::Compared(SasCheck::Matches));
-                }
+            PhoneCommand::Unmute { .. } => {
+                self.station.command(now, Ask::Mute(false));
             }
+            PhoneCommand::Dtmf { digit, .. } => {
+                self.station.command(now, Ask::Digit(digit.face()));
+            }
+            PhoneCommand::MarkSasVerified { .. } => self.on_compared(now),
+            PhoneCommand::MarkSasDifferent { .. } => {
+                self.station.command(now, Ask::Compared(SasCheck::Differs));
+            }
+            PhoneCommand::Transfer { .. } => {
+                let what = "transfers are not supported on this machine".into();
+                self.pages.on_phone(now, PhoneEvent::Refused { what });
+            }
+            // A transfer that the peer requests is rejected already, and the account is that of the command line.
+            PhoneCommand::AcceptTransfer { .. }
+            | PhoneCommand::RejectTransfer { .. }
+            | PhoneCommand::Register
+            | PhoneCommand::Quit => {}
         }
+    }
+
+    fn on_compared(&mut self, now: Instant) {
+        let Some(call) = &mut self.call else { return };
+        if let Protection::Zrtp { status, .. } = &mut call.protection {
+            *status = SasStatus::Compared;
+            self.station.command(now, Ask::Compared(SasCheck::Matches));
+            self.show_protection(now);
+        }
+    }
+
+    /// Passes an event of the present call to the pages.
+    fn show(&mut self, now: Instant, event: impl FnOnce(CallNumber) -> PhoneEvent) {
+        if let Some(call) = &self.call {
+            self.pages.on_phone(now, event(call.number));
+        }
+    }
+
+    fn show_hold(&mut self, now: Instant) {
+        let hold = self.call.as_ref().map_or(Hold::None, Call::hold);
+        self.show(now, |call| PhoneEvent::Held { call, hold });
+    }
+
+    fn show_protection(&mut self, now: Instant) {
+        let protection = self.call.as_ref().map(|call| call.protection.clone()).unwrap_or_default();
+        self.show(now, |call| PhoneEvent::Secured { call, protection });
     }
 
     /// Takes what signalling tells.
@@ -62,23 +92,15 @@ impl<C: Card> PhoneMachine<C> {
         match event {
             AgentEvent::Registered { expires_s, .. } => self.on_registered(now, expires_s),
             AgentEvent::RegistrationFailed { status, reason, retry_s, .. } => {
-                self.on_not_registered(now, status, &reason, retry_s);
+                self.on_not_registered(now, status, reason, retry_s);
             }
             AgentEvent::Incoming { call, from, display_name, .. } => {
                 self.on_incoming(now, call, from, display_name);
             }
-            AgentEvent::Progress { call, status } if self.is_wanted(call) => {
-                self.set_phase(Phase::RingsThere);
-                if status == RINGING {
-                    self.station.command(now, Ask::RingThere(true));
-                }
-                self.say(
-                    now,
-                    if status == RINGING { "call: it rings there" } else { "call: it goes on there" },
-                );
-            }
+            AgentEvent::Progress { call, status } if self.is_wanted(call) => self.on_progress(now, status),
             AgentEvent::EarlyMedia { call, params } if self.is_wanted(call) => {
                 self.set_phase(Phase::EarlySound);
+                self.show(now, |call| PhoneEvent::Early { call });
                 self.station.command(now, Ask::Params(Box::new(params)));
             }
             AgentEvent::Answered { call, params } if self.is_ours(call) => self.on_answered(now, params),
@@ -89,16 +111,18 @@ impl<C: Card> PhoneMachine<C> {
             AgentEvent::HeldByPeer { call } if self.is_ours(call) => self.on_peer_hold(now, true),
             AgentEvent::ResumedByPeer { call } if self.is_ours(call) => self.on_peer_hold(now, false),
             AgentEvent::ChangeRefused { call, status, reason } if self.is_ours(call) => {
-                if let Some(call) = &mut self.call {
-                    call.is_held_by_us = !call.is_held_by_us;
-                    self.station.command(now, Ask::Hold(call.is_held_by_us));
-                }
-                self.warn(now, &format!("call: hold or resume failed: {status} {reason}"));
+                self.on_hold_refused(now, status, reason);
             }
             AgentEvent::OfferRefused { call, status, reason } if self.is_ours(call) => {
                 self.warn(now, &format!("call: a change by the other side was refused: {status} {reason}"));
+                self.show(now, |call| PhoneEvent::OfferRefused { call, status, reason });
             }
             AgentEvent::Ended { call, cause } if self.is_ours(call) => self.on_ended(now, &cause),
+            AgentEvent::Message { direction, flow, line, cseq, bytes, whole, .. } => {
+                let (transport, peer, length) = (flow.transport, flow.remote, bytes);
+                let message = SipMessage { direction, transport, peer, line, cseq, length, bytes: whole };
+                self.pages.on_phone(now, PhoneEvent::Message(message));
+            }
             AgentEvent::TransferRequested { call, target, .. } => {
                 self.warn(now, &format!("call: the other side wants us to call {target}: refused"));
                 self.ask_call(now, |agent, cx| agent.reject_transfer(cx, call));
@@ -117,21 +141,52 @@ impl<C: Card> PhoneMachine<C> {
             | AgentEvent::TransferProgress { .. }
             | AgentEvent::TransferDone { .. }
             | AgentEvent::QueryAnswered { .. }
-            | AgentEvent::CallerRefused { .. }
-            | AgentEvent::Message { .. } => {}
+            | AgentEvent::CallerRefused { .. } => {}
         }
+    }
+
+    fn on_progress(&mut self, now: Instant, status: u16) {
+        self.set_phase(Phase::RingsThere);
+        if status == RINGING {
+            self.station.command(now, Ask::RingThere(true));
+            self.show(now, |call| PhoneEvent::Ringing { call });
+        }
+        self.say(now, if status == RINGING { "call: it rings there" } else { "call: it goes on there" });
+    }
+
+    fn on_hold_refused(&mut self, now: Instant, status: u16, reason: String) {
+        if let Some(call) = &mut self.call {
+            call.is_held_by_us = !call.is_held_by_us;
+            self.station.command(now, Ask::Hold(call.is_held_by_us));
+        }
+        self.warn(now, &format!("call: hold or resume failed: {status} {reason}"));
+        self.show_hold(now);
+        self.show(now, |call| PhoneEvent::HoldRefused { call, status, reason });
     }
 
     /// Takes what the call's sound tells.
     pub(super) fn on_heard(&mut self, now: Instant, heard: Heard) {
         let event = match heard {
             Heard::Event(event) => *event,
-            Heard::DigitNotSent(why) => return self.warn(now, &format!("call: a key was not sent: {why}")),
+            Heard::DigitNotSent(why) => {
+                let reason = format!("a key was not sent: {why}");
+                self.warn(now, &format!("call: {reason}"));
+                return self.show(now, |call| PhoneEvent::DigitNotSent { call, reason });
+            }
         };
         match event {
-            MediaEvent::Digit(digit) => self.say(now, &format!("call: key pressed there: {digit}")),
+            MediaEvent::Digit(digit) => {
+                self.say(now, &format!("call: key pressed there: {digit}"));
+                self.show(now, |call| PhoneEvent::Digit { call, digit });
+            }
             MediaEvent::Secured { suite, sas } => self.on_secured(now, suite, sas),
-            MediaEvent::Unprotected => self.warn(now, "sound: NOT PROTECTED any more"),
+            MediaEvent::Unprotected => {
+                self.warn(now, "sound: NOT PROTECTED any more");
+                if let Some(call) = &mut self.call {
+                    call.protection = Protection::None;
+                }
+                self.show_protection(now);
+            }
             MediaEvent::SecurityFailed(why) => self.give_up(now, &why.to_string()),
             MediaEvent::PeerNotZrtp => {
                 self.give_up(
@@ -142,6 +197,7 @@ impl<C: Card> PhoneMachine<C> {
             MediaEvent::StunMapped { rtp, rtcp } => self.on_mapped(now, rtp, rtcp),
             MediaEvent::StunFailed(why) => {
                 self.warn(now, &format!("stun: {why}; our own address is offered"));
+                self.pages.on_phone(now, PhoneEvent::StunFailed { reason: why.to_string() });
                 self.end_mapping(now);
             }
             // There is no memory for other phones.
@@ -165,19 +221,22 @@ impl<C: Card> PhoneMachine<C> {
     }
 
     /// Forgets the call without telling anybody: there is no way to anybody.
-    pub(super) fn drop_call(&mut self) {
+    pub(super) fn drop_call(&mut self, now: Instant) {
         self.stop_stream();
-        if self.call.take().is_some() {
-            self.last = Some("cut off: the network is gone".to_string());
-        }
+        let reason = "the network is gone".to_string();
+        self.show(now, |call| PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason });
+        self.call = None;
     }
 
     fn dial(&mut self, now: Instant, uri: String) {
         if self.call.is_some() || !self.is_ready() {
-            return;
+            let what = "the phone is not ready for a call".into();
+            return self.pages.on_phone(now, PhoneEvent::Refused { what });
         }
         self.say(now, &format!("call: calling {uri}"));
-        self.call = Some(Call::new(None, Role::Caller, (uri, String::new()), Phase::Calling(now)));
+        let number = self.next_call();
+        self.pages.on_phone(now, PhoneEvent::Calling { call: number, to: uri.clone() });
+        self.call = Some(Call::new(number, None, Role::Caller, uri, Phase::Calling));
         self.open_line(now, Role::Caller);
     }
 
@@ -191,13 +250,20 @@ impl<C: Card> PhoneMachine<C> {
         if let Some(headset) = &mut self.headset {
             headset.start();
         }
-        self.call = Some(Call::new(Some(id), Role::Callee, (from, name), Phase::RingsHere));
+        let number = self.next_call();
+        self.pages.on_phone(now, PhoneEvent::Incoming { call: number, name, uri: from.clone() });
+        self.call = Some(Call::new(number, Some(id), Role::Callee, from, Phase::RingsHere));
         match self.settings.answer {
             Answer::Auto => self.answer(now),
             Answer::Ask => {
                 self.ask_call(now, |agent, cx| agent.ring(cx, id, RINGING));
             }
         }
+    }
+
+    fn next_call(&mut self) -> CallNumber {
+        self.calls += 1;
+        CallNumber(self.calls)
     }
 
     fn answer(&mut self, now: Instant) {
@@ -209,7 +275,7 @@ impl<C: Card> PhoneMachine<C> {
     fn hang_up(&mut self, now: Instant) {
         let Some(call) = &mut self.call else { return };
         let phase = core::mem::replace(&mut call.phase, Phase::Ending);
-        let Some(id) = call.id else { return self.end_call(now, "given up".to_string()) };
+        let Some(id) = call.id else { return self.end_call(now, Side::Us, 0, "given up".to_string()) };
         let is_unanswered =
             call.role == Role::Callee && matches!(phase, Phase::RingsHere | Phase::Mapping { .. });
         // The other side may take its time to end it; nothing is heard or said meanwhile.
@@ -229,6 +295,7 @@ impl<C: Card> PhoneMachine<C> {
             true => agent.hold(cx, id),
             false => agent.resume(cx, id),
         });
+        self.show_hold(now);
     }
 
     /// Begins the call's sound; when our port's address is known, the call goes on.
@@ -275,6 +342,10 @@ impl<C: Card> PhoneMachine<C> {
             *seen_as = Some((rtp, rtcp));
             if is_new {
                 self.say(now, &format!("stun: our port for sound looks like {rtp} from outside"));
+                if let Some(lease) = self.station.station().lease() {
+                    let local = SocketAddr::from((lease.address, self.settings.rtp_port));
+                    self.pages.on_phone(now, PhoneEvent::StunMapped { local, mapped: rtp });
+                }
             }
             if rtcp.is_some() {
                 self.end_mapping(now);
@@ -302,20 +373,20 @@ impl<C: Card> PhoneMachine<C> {
         let Some(call) = &mut self.call else { return };
         match call.id {
             None => {
-                call.phase = Phase::Calling(now);
+                call.phase = Phase::Calling;
                 let uri = call.uri.clone();
                 let called = self.ask(now, |agent, cx| agent.call(cx, ACCOUNT, &uri, local));
                 match (called, &mut self.call) {
                     (Some(Ok(id)), Some(call)) => call.id = Some(id),
-                    (Some(Err(why)), _) => self.end_call(now, format!("not made: {why}")),
-                    (None, _) | (_, None) => self.drop_call(),
+                    (Some(Err(why)), _) => self.end_call(now, Side::Failure, 0, format!("not made: {why}")),
+                    (None, _) | (_, None) => self.drop_call(now),
                 }
             }
             Some(id) => {
                 call.phase = Phase::Answering;
                 let answered = self.ask(now, |agent, cx| agent.answer(cx, id, local));
                 if let Some(Err(why)) = answered {
-                    self.end_call(now, format!("not answered: {why}"));
+                    self.end_call(now, Side::Failure, 0, format!("not answered: {why}"));
                 }
             }
         }
@@ -325,9 +396,14 @@ impl<C: Card> PhoneMachine<C> {
         if matches!(self.call, Some(Call { phase: Phase::Ending, .. })) {
             return;
         }
-        self.set_phase(Phase::Talking(now));
+        self.set_phase(Phase::Talking);
         self.station.command(now, Ask::RingThere(false));
-        self.say(now, &format!("call: connected, {}", params.codec.name()));
+        let codec = params.codec.name();
+        self.say(now, &format!("call: connected, {codec}"));
+        self.show(now, |call| PhoneEvent::Answered { call, codec: codec.into() });
+        if params.key_management() == Some(KeyManagement::Zrtp) {
+            self.show(now, |call| PhoneEvent::Securing { call });
+        }
         self.station.command(now, Ask::Params(Box::new(params)));
     }
 
@@ -336,21 +412,20 @@ impl<C: Card> PhoneMachine<C> {
             call.is_held_by_peer = is_held;
         }
         self.say(now, if is_held { "call: the other side holds it" } else { "call: the other side is back" });
+        self.show_hold(now);
     }
 
     fn on_secured(&mut self, now: Instant, suite: CryptoSuite, sas: Option<session::Sas>) {
-        let suite = suite.name();
-        match sas {
-            Some(sas) => {
-                self.say(now, &format!("sound: SRTP {suite} by ZRTP; compare by voice: {}", sas.text));
-                if let Some(call) = &mut self.call {
-                    call.sas = Some(Sas { text: sas.text, is_compared: sas.is_verified });
-                }
-            }
-            None => {
-                self.say(now, &format!("sound: SRTP {suite} with keys that SIP carried readable (weak)"));
-            }
+        let name = suite.name();
+        let text = match &sas {
+            Some(sas) => format!("sound: SRTP {name} by ZRTP; compare by voice: {}", sas.text),
+            None => format!("sound: SRTP {name} with keys that SIP carried readable (weak)"),
+        };
+        self.say(now, &text);
+        if let Some(call) = &mut self.call {
+            call.protection = Protection::new(suite, sas);
         }
+        self.show_protection(now);
     }
 
     /// Ends a call that would go on without the protection that was agreed on.
@@ -360,20 +435,29 @@ impl<C: Card> PhoneMachine<C> {
     }
 
     fn on_ended(&mut self, now: Instant, cause: &Ended) {
-        let Ended { status, reason, .. } = cause;
-        let was_talking = matches!(self.call, Some(Call { phase: Phase::Talking(_) | Phase::Ending, .. }));
-        let words = match status {
-            200 if was_talking => "ended".to_string(),
-            _ => format!("{status} {reason}"),
+        let Ended { by, status, reason, .. } = cause;
+        let is_ours = matches!(self.call, Some(Call { phase: Phase::Ending, .. }));
+        let by = match by {
+            _ if is_ours => Side::Us,
+            By::Remote => Side::Peer,
+            By::Local => Side::Failure,
         };
-        self.end_call(now, words);
+        self.end_call(now, by, *status, reason.clone());
     }
 
-    fn end_call(&mut self, now: Instant, words: String) {
-        let uri = self.call.take().map(|call| call.uri).unwrap_or_default();
-        self.say(now, &format!("call: {uri}: {words}"));
+    fn end_call(&mut self, now: Instant, by: Side, status: u16, reason: String) {
+        let Some(call) = &self.call else { return };
+        let was_talking = matches!(call.phase, Phase::Talking | Phase::Ending);
+        let words = match status {
+            200 if was_talking => "ended".to_string(),
+            0 => reason.clone(),
+            _ => format!("{status} {reason}"),
+        };
+        let text = format!("call: {}: {words}", call.uri);
+        self.show(now, |call| PhoneEvent::Ended { call, by, status, reason });
+        self.call = None;
+        self.say(now, &text);
         self.close_line(now);
-        self.last = Some(format!("{uri}: {words}"));
     }
 
     /// Ends the call's sound, and says how it was.

@@ -2,6 +2,7 @@
 
 use super::Headset;
 use super::call::{Call, Phase};
+use super::pages::Pages;
 use super::settings::{Answer, PhoneSettings, Srtp};
 use super::signalling::{STUN_QUERY, Signalling};
 use super::source::Source;
@@ -12,19 +13,22 @@ use crate::network::{fixed_lease, lease_in_words};
 use crate::{Hardware, Memory};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{
-    Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, UserAgent,
+    Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, Trace,
+    UserAgent,
 };
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
 use ringway_media::stun;
 use ringway_media::tone::Ringing;
+use ringway_phone::{NetworkFacts, PhoneEvent};
 use ringway_sansio::{Entropy, Instant, Transport};
-use ringway_screen::phone::Phone;
-use ringway_screen::{Key, Level};
 use ringway_settings::HostPort;
+use ringway_ui::phone::{PasswordPlace, Registration, SPARE_ROW};
+use ringway_ui::{Key, Level};
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {
@@ -35,11 +39,11 @@ pub struct PhoneMachine<C> {
     pub(super) source: Source,
     /// Loudspeaker and microphone; in a call they are its stream's.
     pub(super) headset: Option<Headset>,
-    pub(super) registration: Registration,
+    is_registered: bool,
     pub(super) call: Option<Call>,
-    /// How the last call ended.
-    pub(super) last: Option<String>,
-    pub(super) screen: Phone,
+    /// Number of calls so far.
+    pub(super) calls: u64,
+    pub(super) pages: Pages,
     pub(super) consoles: Consoles,
     /// Our address-of-record.
     pub(super) own: String,
@@ -50,22 +54,6 @@ pub struct PhoneMachine<C> {
     pub(super) entropy: Entropy,
     /// The STUN server; `None`: there is none, or it is being looked up.
     stun: Option<SocketAddr>,
-}
-
-/// Whether our server knows where we are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Registration {
-    /// It is not asked to.
-    Off,
-    Asking,
-    Registered {
-        until: Instant,
-    },
-    Failed {
-        reason: String,
-        /// `None`: not.
-        retry_at: Option<Instant>,
-    },
 }
 
 impl<C: Card> PhoneMachine<C> {
@@ -88,11 +76,11 @@ impl<C: Card> PhoneMachine<C> {
             hardware,
             source,
             headset,
-            registration: Registration::Off,
+            is_registered: false,
             call: None,
-            last: None,
-            screen: Phone::new(now),
-            consoles: Consoles::new(now),
+            calls: 0,
+            pages: Pages::new(&settings, now),
+            consoles: Consoles::new(now, SPARE_ROW),
             own: settings.account.clone().unwrap_or_default(),
             started: now,
             leased_at: now,
@@ -157,7 +145,7 @@ impl<C: Card> PhoneMachine<C> {
 
     /// A byte came from the serial line.
     pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_serial_byte(now, byte, TAKES_TEXT) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.pages.takes_text()) {
             self.on_key(now, key);
         }
     }
@@ -175,11 +163,10 @@ impl<C: Card> PhoneMachine<C> {
         if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
             return;
         }
-        if let Some(key) = self.consoles.idle(now, TAKES_TEXT) {
+        if let Some(key) = self.consoles.idle(now, self.pages.takes_text()) {
             self.on_key(now, key);
         }
-        if self.screen.is_due(now) {
-            self.with_facts(now, |screen, facts, cells| screen.draw(now, facts, cells));
+        if self.draw_page(now) {
             self.consoles.draw(put);
         }
     }
@@ -191,29 +178,28 @@ impl<C: Card> PhoneMachine<C> {
     }
 
     pub(super) fn log(&mut self, now: Instant, level: Level, text: &str) {
-        self.screen.on_log(now, level, text);
+        self.pages.on_log(now, level, text);
         self.consoles.log.say(now, level, text);
     }
 
     pub(super) fn on_registered(&mut self, now: Instant, expires_s: u32) {
-        let until = now + Duration::from_secs(u64::from(expires_s));
-        if !matches!(self.registration, Registration::Registered { .. }) {
+        if !self.is_registered {
             self.say(now, &format!("account: {} is registered for {expires_s} s", self.own));
         }
-        self.registration = Registration::Registered { until };
+        self.is_registered = true;
+        self.pages.on_phone(now, PhoneEvent::Registered { expires_s });
     }
 
     pub(super) fn on_not_registered(
         &mut self,
         now: Instant,
         status: u16,
-        reason: &str,
+        reason: String,
         retry_s: Option<u32>,
     ) {
-        let reason = format!("{status} {reason}");
-        let retry_at = retry_s.map(|seconds| now + Duration::from_secs(u64::from(seconds)));
-        self.warn(now, &format!("account: {} is NOT registered: {reason}", self.own));
-        self.registration = Registration::Failed { reason, retry_at };
+        self.warn(now, &format!("account: {} is NOT registered: {status} {reason}", self.own));
+        self.is_registered = false;
+        self.pages.on_phone(now, PhoneEvent::RegistrationFailed { status, reason, retry_s });
     }
 
     pub(super) const fn stun_server(&self) -> Option<SocketAddr> {
@@ -221,8 +207,7 @@ impl<C: Card> PhoneMachine<C> {
     }
 
     fn on_key(&mut self, now: Instant, key: Key) {
-        let command = self.with_facts(now, |screen, facts, _| screen.on_key(now, key, facts));
-        if let Some(command) = command {
+        for command in self.pages.on_key(now, key) {
             self.on_command(now, command);
         }
     }
@@ -263,7 +248,7 @@ impl<C: Card> PhoneMachine<C> {
             Change::Lost if self.station.station().lease().is_none() => {}
             Change::Lost => {
                 self.log(now, Level::Error, "network: the lease is gone; asking for another address");
-                self.leave();
+                self.leave(now);
                 self.station.station_mut().set_lease(None);
             }
         }
@@ -278,23 +263,25 @@ impl<C: Card> PhoneMachine<C> {
             return;
         }
         self.say(now, &lease_in_words(&lease, now.since(self.started)));
-        self.leave();
+        self.leave(now);
         self.station.station_mut().set_lease(Some(lease));
         self.serve(now, address);
     }
 
     /// Ends what belongs to an address that is gone.
-    fn leave(&mut self) {
-        self.drop_call();
+    fn leave(&mut self, now: Instant) {
+        self.drop_call(now);
         self.station.station_mut().stop_serving();
         self.stun = None;
-        self.registration = Registration::Off;
+        self.is_registered = false;
+        self.pages.on_phone(now, PhoneEvent::Unregistered);
     }
 
     fn serve(&mut self, now: Instant, address: Ipv4Addr) {
         let settings = &self.settings;
         let account = account(settings, address);
         self.own.clone_from(&account.aor);
+        self.pages.set_account(shown_account(settings, &account));
         let number = settings.sip_port;
         let ports: Vec<Port> =
             [Transport::Udp, Transport::Tcp].map(|transport| Port { transport, number }).into();
@@ -307,6 +294,7 @@ impl<C: Card> PhoneMachine<C> {
         if settings.transport == Some(Transport::Udp) {
             config.large_requests = LargeRequests::StayOnUdp;
         }
+        config.trace = Trace::Whole;
         let message_bytes_max = MESSAGE_BYTES_MAX;
         let seed = ringway_sansio::Seed::from_bytes(self.entropy.bytes());
         let agent = match UserAgent::new(config, seed, now) {
@@ -316,7 +304,15 @@ impl<C: Card> PhoneMachine<C> {
         let station = self.station.station_mut();
         station.serve(Signalling::new(agent), ports, message_bytes_max);
         station.call(now, |node, cx| node.agent.start(cx));
-        self.registration = if registers { Registration::Asking } else { Registration::Off };
+        let listening = vec![
+            ("SIP udp".into(), SocketAddr::from((address, number))),
+            ("SIP tcp".into(), SocketAddr::from((address, number))),
+            ("RTP".into(), SocketAddr::from((address, self.settings.rtp_port))),
+        ];
+        let addresses = vec![(self.hardware.card_name.into(), address.into())];
+        let facts = NetworkFacts { addresses, listening, timing: String::new() };
+        self.pages.on_phone(now, PhoneEvent::Network(facts));
+        self.pages.on_phone(now, if registers { PhoneEvent::Registering } else { PhoneEvent::Unregistered });
         self.look_up_stun(now);
         let text = format!(
             "ready udp:{address}:{number} tcp:{address}:{number}, sound at udp:{address}:{}",
@@ -389,8 +385,22 @@ fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
     }
 }
 
-/// The phone's page takes no text.
-const TAKES_TEXT: bool = false;
+/// The account as the pages show it.
+fn shown_account(settings: &PhoneSettings, account: &Account) -> ringway_ui::phone::Account {
+    ringway_ui::phone::Account {
+        uri: account.aor.clone(),
+        name: account.display_name.clone(),
+        auth_user: account.username.clone(),
+        realm: account.realm.clone(),
+        server: account.server.as_ref().map(|server| server.host.clone()),
+        transport: settings.transport.unwrap_or(Transport::Udp),
+        registration: match account.register {
+            true => Registration::Wanted,
+            false => Registration::Unwanted,
+        },
+        password: PasswordPlace::Ask,
+    }
+}
 
 /// The account there is.
 pub(super) const ACCOUNT: AccountId = AccountId(0);

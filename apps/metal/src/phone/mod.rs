@@ -10,6 +10,7 @@
 mod call;
 mod calls;
 mod machine;
+mod pages;
 mod settings;
 mod signalling;
 mod source;

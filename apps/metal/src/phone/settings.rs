@@ -8,6 +8,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 use ringway_media::session::PortRow;
+pub(crate) use ringway_phone::SrtpPolicy as Srtp;
 use ringway_sansio::Transport;
 use ringway_settings::{Addressing, HostPort, NoHost, split_words};
 use ringway_sip::{Scheme, Uri};
@@ -48,16 +49,6 @@ pub(crate) struct PhoneSettings {
     pub(crate) replay_window: usize,
     /// Who is called by `1` to `9`; an empty text: nobody.
     pub(crate) quick: Vec<String>,
-}
-
-/// What a call offers to protect it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Srtp {
-    /// What both sides can, the best first.
-    Best,
-    None,
-    Sdes,
-    Zrtp,
 }
 
 /// Who answers calls.
@@ -174,8 +165,7 @@ impl PhoneSettings {
                 self.register = one_of(value, &words, "give on or off")?;
             }
             "srtp" => {
-                let words =
-                    [("best", Srtp::Best), ("none", Srtp::None), ("sdes", Srtp::Sdes), ("zrtp", Srtp::Zrtp)];
+                let words = Srtp::ALL.map(|srtp| (srtp.name(), srtp));
                 self.srtp = one_of(value, &words, "give best, sdes, zrtp or none")?;
             }
             "answer" => {

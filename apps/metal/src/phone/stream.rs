@@ -19,6 +19,8 @@ pub(crate) enum Ask {
     RingThere(bool),
     /// We hold the call, or no more: while we do, the other side hears nothing of us.
     Hold(bool),
+    /// Send silence, or no longer.
+    Mute(bool),
     /// Press a key.
     Digit(char),
     /// People have compared what ZRTP gave them.
@@ -42,6 +44,7 @@ pub(crate) struct Stream {
     headset: Option<Headset>,
     rings_there: bool,
     is_held: bool,
+    is_muted: bool,
     /// How loud the last blocks were: ours, and the other side's.
     levels: (u16, u16),
     /// Why a key was not sent, to be told.
@@ -70,8 +73,18 @@ impl Stream {
             headset.start();
         }
         let second = Second { began: now, ..Second::default() };
-        let (rings_there, is_held) = (false, false);
-        Self { session, source, headset, rings_there, is_held, levels: (0, 0), not_sent: None, second }
+        let (rings_there, is_held, is_muted) = (false, false, false);
+        Self {
+            session,
+            source,
+            headset,
+            rings_there,
+            is_held,
+            is_muted,
+            levels: (0, 0),
+            not_sent: None,
+            second,
+        }
     }
 
     /// Gives the headset back.
@@ -151,6 +164,9 @@ impl PacedNode for Stream {
         if !is_heard {
             block.fill(0);
         }
+        if self.is_muted {
+            block.fill(0);
+        }
         self.levels.0 = level(block);
         if let Some((packet, to)) = self.session.prepare(due, block) {
             out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
@@ -176,6 +192,7 @@ impl PacedNode for Stream {
             Ask::Params(params) => self.session.set_params(now, *params),
             Ask::RingThere(rings) => self.rings_there = rings,
             Ask::Hold(holds) => self.is_held = holds,
+            Ask::Mute(mutes) => self.is_muted = mutes,
             Ask::Digit(digit) => {
                 if let Err(why) = self.session.send_digits(digit.encode_utf8(&mut [0; 4])) {
                     self.not_sent = Some(why);

@@ -129,21 +129,43 @@ impl Network {
         panic!("phone {phone} never said {text:?}:\n{}", self.phones[phone].log());
     }
 
-    /// A key of the PC's keyboard: pressed and let go.
+    /// Presses and releases keys of the PC's keyboard, by scan codes.
+    fn codes(&mut self, phone: usize, codes: &[u8]) {
+        let machine = &mut self.phones[phone].machine;
+        codes.iter().for_each(|code| machine.on_scan_code(self.now, *code));
+        codes.iter().rev().for_each(|code| machine.on_scan_code(self.now, code | 0x80));
+        self.pass_ms(5);
+    }
+
     pub(crate) fn press(&mut self, phone: usize, key: char) {
         let code = match key {
             '1'..='9' => key as u8 - b'1' + 0x02,
             '0' => 0x0b,
-            '\n' => 0x1c,
             'h' => 0x23,
-            'o' => 0x18,
             'v' => 0x2f,
             _ => panic!("no scan code is known for {key:?}"),
         };
-        let machine = &mut self.phones[phone].machine;
-        machine.on_scan_code(self.now, code);
-        machine.on_scan_code(self.now, code | 0x80);
-        self.pass_ms(5);
+        self.codes(phone, &[code]);
+    }
+
+    /// Calls the quick dial key: Alt and the digit.
+    pub(crate) fn dial(&mut self, phone: usize, quick: u8) {
+        self.codes(phone, &[0x38, quick + 1]);
+    }
+
+    /// Ctrl-A.
+    pub(crate) fn answer(&mut self, phone: usize) {
+        self.codes(phone, &[0x1d, 0x1e]);
+    }
+
+    /// Ctrl-X, which rejects a call that rings.
+    pub(crate) fn hang_up(&mut self, phone: usize) {
+        self.codes(phone, &[0x1d, 0x2d]);
+    }
+
+    /// Shows a page: a function key, 2 to 8.
+    pub(crate) fn page(&mut self, phone: usize, number: u8) {
+        self.codes(phone, &[0x3a + number]);
     }
 
     /// What a phone's screen shows.

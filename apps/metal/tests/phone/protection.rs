@@ -7,7 +7,7 @@ fn talking(alice: &str, bob: &str) -> Network {
     let alice = format!("dial1=sip:phone@192.0.2.11 source=tone:440 {alice}");
     let mut network = Network::new(&[&alice, &format!("answer=auto {bob}")]);
     network.pass_ms(50);
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
     network
 }
 
@@ -23,6 +23,7 @@ fn with_zrtp_both_screens_show_the_same_string_and_nobody_on_the_cable_hears_the
     network.wait(ALICE, "by ZRTP; compare by voice");
     network.wait(BOB, "by ZRTP; compare by voice");
     network.pass_ms(2000);
+    network.page(BOB, 5);
     let (here, there) = (network.screen(ALICE), network.screen(BOB));
     assert_eq!(sas(&here), sas(&there), "{here}");
     assert!(sas(&here).len() >= 4 && here.contains("read it to each other"), "{here}");
@@ -30,7 +31,7 @@ fn with_zrtp_both_screens_show_the_same_string_and_nobody_on_the_cable_hears_the
     assert!(network.screen(ALICE).contains("compared: nobody sits between you"));
     // What lies on the cable is no tone.
     assert!(network.tap.share_at(phone_ip(ALICE), 440.0) < 0.1);
-    network.press(ALICE, 'h');
+    network.hang_up(ALICE);
     network.wait(ALICE, "a wrong tag");
     let summary = network.phones[ALICE].line("sound: ");
     assert!(summary.contains("sound: ZRTP, ") && summary.contains(", 0 with a wrong tag"), "{summary}");
@@ -73,7 +74,7 @@ fn a_stun_server_that_says_nothing_or_has_no_address_costs_three_seconds_at_most
     network.pass_ms(50);
     let now = network.now;
     network.helper.call(now, |helper, _| helper.is_mute = true);
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
     network.pass_ms(2500);
     assert_eq!(network.tap.messages("INVITE").count(), 0);
     network.wait(ALICE, "our own address is offered");

@@ -79,21 +79,21 @@ fn a_call_rings_at_both_ends_and_then_each_hears_the_others_microphone() {
     assert!(screen.contains("microphone sent, sound played (a card)"), "{screen}");
     // A second call finds the card where the first one left it.
     for call in 1..=2 {
-        network.press(ALICE, '1');
+        network.dial(ALICE, 1);
         network.wait(BOB, "calls");
         network.pass_ms(7000);
         let (there, here) = (alice.played(), bob.played());
         assert!(seconds_of(&there, 425.0) > 1.9, "the ringing tone, twice");
         assert!(seconds_of(&here, 800.0) > 0.9 && seconds_of(&here, 1000.0) > 0.9, "the ring, twice");
         assert!(here.len() < 8 * 7300, "no more than is heard: {}", here.len());
-        network.press(BOB, '\n');
+        network.answer(BOB);
         network.pass_ms(3000);
         for (phone, card) in [(ALICE, &alice), (BOB, &bob)] {
             assert!(network.tap.share_at(phone_ip(phone), 700.0) > 0.98);
             let played = card.played();
             assert!(seconds_of(&played, 700.0) > 2.5 && seconds_of(&played, 425.0) < 0.1);
         }
-        network.press(ALICE, 'h');
+        network.hang_up(ALICE);
         network.pass_ms(500);
         for phone in [ALICE, BOB] {
             let log = network.phones[phone].log();
@@ -117,10 +117,10 @@ fn a_refused_call_gives_the_card_back() {
     let bob = network.add_with_card("srtp=sdes");
     network.wait(BOB, "ready ");
     for _ in 0..2 {
-        network.press(ALICE, '1');
+        network.dial(ALICE, 1);
         network.pass_ms(1000);
         assert!(seconds_of(&alice.played(), 425.0) > 0.8 && seconds_of(&bob.played(), 800.0) > 0.3);
-        network.press(BOB, 'h');
+        network.hang_up(BOB);
         network.pass_ms(100);
         alice.played();
         bob.played();
@@ -136,17 +136,17 @@ fn who_is_on_hold_does_not_hear_the_microphone() {
     network.add_with_card(ALICE_WORDS);
     network.add_with_card("srtp=sdes");
     network.wait(BOB, "ready ");
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
     network.wait(BOB, "calls");
-    network.press(BOB, '\n');
+    network.answer(BOB);
     network.pass_ms(1500);
     assert!(network.tap.share_at(phone_ip(ALICE), 700.0) > 0.98);
-    network.press(ALICE, 'o');
+    network.press(ALICE, 'h');
     network.wait(BOB, "the other side holds it");
     network.pass_ms(1200);
     let (sound, _) = network.tap.sound(phone_ip(ALICE));
     assert!(sound[sound.len() - 8000..].iter().all(|sample| sample.unsigned_abs() < 10));
-    network.press(ALICE, 'o');
+    network.press(ALICE, 'h');
     network.wait(BOB, "the other side is back");
     network.pass_ms(1200);
     assert!(network.tap.share_at(phone_ip(ALICE), 700.0) > 0.98);
@@ -187,13 +187,13 @@ fn a_description_alone_is_no_sound_and_who_hangs_up_is_neither_heard_nor_hears()
     let mut network = Network::new(&[]);
     let alice = network.add_with_card("srtp=none dial1=sip:x@192.0.2.2");
     network.wait(ALICE, "ready ");
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
     network.pass_ms(100);
     let invite = network.helper.node().unwrap().heard("INVITE").to_owned();
     network.say(ALICE, &answer(&invite, "180 Ringing", SDP));
     network.pass_ms(1000);
     assert!(seconds_of(&alice.played(), 425.0) > 0.8, "it rings, since nothing is heard from there");
-    network.press(ALICE, 'h');
+    network.hang_up(ALICE);
     network.pass_ms(100);
     assert!(network.helper.node().unwrap().heard("CANCEL").contains("CSeq: "));
     let (_, before) = network.tap.sound(phone_ip(ALICE));
@@ -221,24 +221,25 @@ fn a_second_enter_while_the_other_side_does_not_know_yet_costs_nothing() {
     };
     network.say(BOB, &head("INVITE", 1, "<sip:phone@192.0.2.11>"));
     network.wait(BOB, "sip:x@192.0.2.2 calls");
-    network.press(BOB, '\n');
+    network.answer(BOB);
     network.pass_ms(100);
-    assert!(network.screen(BOB).contains("answered, not connected yet"));
-    network.press(BOB, '\n');
+    assert!(network.screen(BOB).contains("answering"));
+    network.answer(BOB);
     assert!(!network.phones[BOB].log().contains("not answered"));
-    network.press(BOB, 'h');
+    network.hang_up(BOB);
     let ok = network.helper.node().unwrap().heard("SIP/2.0 200").to_owned();
     let to = ok.lines().find_map(|line| line.strip_prefix("To: ")).unwrap();
     network.say(BOB, &head("ACK", 1, to));
     let bye = network.helper.node().unwrap().heard("BYE").to_owned();
     network.say(BOB, &answer(&bye, "200 OK", ""));
-    assert!(network.screen(BOB).contains("none; the last one: sip:x@192.0.2.2"));
+    let screen = network.screen(BOB);
+    assert!(screen.contains("sip:x@192.0.2.2") && screen.contains("over: "), "{screen}");
     bob.played();
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
     network.wait(BOB, "192.0.2.10 calls");
     network.pass_ms(1000);
     assert!(seconds_of(&bob.played(), 800.0) > 0.3, "the card is where it was");
-    network.press(BOB, '\n');
+    network.answer(BOB);
     network.pass_ms(1500);
     assert!(network.tap.share_at(phone_ip(BOB), 700.0) > 0.98);
 }

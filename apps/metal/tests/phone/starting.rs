@@ -19,6 +19,7 @@ fn a_server_is_found_by_name_and_a_wrong_password_is_told() {
 fn a_server_that_is_not_there_is_asked_again() {
     let mut network = Network::new(&["account=sip:alice@example.org password=wonderland server=192.0.2.77"]);
     network.wait(ALICE, "is NOT registered: ");
+    network.page(ALICE, 6);
     assert!(network.screen(ALICE).contains("again in"));
     assert!(network.phones[ALICE].machine.is_ready());
 }
@@ -34,7 +35,7 @@ fn wrong_words_stop_the_phone_and_name_what_is_wrong() {
     assert!(log.contains("the phone does not start") && !log.contains("fault"), "{log}");
     assert!(!network.phones[ALICE].machine.is_ready());
     assert!(network.screen(ALICE).contains("NOT REGISTERED: command line: source=radio"));
-    network.press(ALICE, '1');
+    network.dial(ALICE, 1);
 }
 
 #[test]
@@ -55,7 +56,9 @@ fn the_serial_line_has_the_page_after_a_key_and_the_log_after_q() {
     machine.on_serial_byte(network.now, b' ');
     network.pass_ms(3000);
     assert!(network.phones[ALICE].log().contains("Quick dial"));
-    network.phones[ALICE].machine.on_serial_byte(network.now, b'1');
+    for byte in *b"\x1b1" {
+        network.phones[ALICE].machine.on_serial_byte(network.now, byte);
+    }
     network.pass_ms(500);
     network.phones[ALICE].machine.on_serial_byte(network.now, b'q');
     network.wait(ALICE, "call: calling sip:bob@192.0.2.77");

@@ -16,7 +16,7 @@ use ringway_auth::{
 };
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Message, ResponseWriter, Uri};
+use ringway_sip::{HeaderName, Message, MessageWriter, Uri};
 use ringway_transaction::{Allowance, reply_flow, to_tag};
 
 /// Challenges the INVITEs of callers, and checks their credentials.
@@ -124,14 +124,14 @@ impl CallerAuthenticator {
         incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let (message, flow) = (incoming.message, incoming.flow);
         let tag = to_tag(&self.tag_key, message);
         let config = cx.config;
         let bytes_max = Allowance::generated_max(message.as_bytes().len());
         cx.send_at_most(bytes_max, reply_flow(message.via(), flow), |arena| {
-            let response = ResponseWriter::answer(arena, message, status, phrase, flow.remote, Some(&tag));
+            let response = MessageWriter::answer(arena, message, status, phrase, flow.remote, Some(&tag));
             finish(response, config, |response, _| {
                 add(response);
                 None

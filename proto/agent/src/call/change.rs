@@ -25,7 +25,7 @@ use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sdp::{Direction, MediaParams};
-use ringway_sip::{HeaderName, Message, Method, ResponseWriter};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey};
 
 impl Calls {
@@ -305,7 +305,7 @@ impl Calls {
         call.dialog.refresh_target(incoming.message);
         let (account, flow) = (call.account, incoming.flow);
         let mut bytes = Vec::new();
-        let mut response = ResponseWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
+        let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, cx.config, account, flow);
         add_abilities(&mut response);
         if !cx.config.user_agent.is_empty() {

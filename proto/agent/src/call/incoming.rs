@@ -17,7 +17,7 @@ use core::ops::Range;
 use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
-use ringway_sip::{HeaderName, Message, Params, ResponseWriter, digest, grammar};
+use ringway_sip::{HeaderName, Message, MessageWriter, Params, digest, grammar};
 
 /// Call of a Replaces header field (RFC 3891 §3).
 enum Replaced {
@@ -288,7 +288,7 @@ impl Calls {
         id: CallId,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let Some(unanswered) = self.call_at(id).and_then(|call| call.unanswered.as_ref()) else { return };
         let (server, flow) = (unanswered.server, unanswered.flow);
@@ -312,7 +312,7 @@ impl Calls {
         status: u16,
         phrase: &str,
         bytes: &mut Vec<u8>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
@@ -322,7 +322,7 @@ impl Calls {
         let source = unanswered.flow.remote;
         // RFC 3261 §8.2.6.2: a 100 needs no tag.
         let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
-        let mut response = ResponseWriter::answer(bytes, &message, status, phrase, source, tag);
+        let mut response = MessageWriter::answer(bytes, &message, status, phrase, source, tag);
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }

@@ -6,8 +6,8 @@ use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
 use crate::next_hop::{NextHop, preloaded_route};
-use crate::request::Answer;
 use crate::request::reply::{ALLOW, SUPPORTED};
+use crate::request::{Answer, NotSent};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
@@ -62,7 +62,10 @@ impl Calls {
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
-        self.submit_invite(cx, id, draft)?;
+        if let Err(why) = self.submit_invite(cx, id, draft) {
+            self.calls.remove(id.key());
+            return Err(CallError::NotSent(why.reason()));
+        }
         let ring = self.timers.arm(cx.now() + cx.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
@@ -70,19 +73,12 @@ impl Calls {
         Ok(id)
     }
 
-    fn submit_invite(&mut self, cx: &mut CoreContext<'_>, id: CallId, draft: Draft) -> Result<(), CallError> {
-        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
-            Ok(key) => {
-                if let Some(call) = self.call_mut(id) {
-                    call.invite = Some(key);
-                }
-                Ok(())
-            }
-            Err(why) => {
-                self.calls.remove(id.key());
-                Err(CallError::NotSent(why.reason()))
-            }
+    fn submit_invite(&mut self, cx: &mut CoreContext<'_>, id: CallId, draft: Draft) -> Result<(), NotSent> {
+        let key = cx.submit(draft, Purpose::Call(id, CallRequest::Invite))?;
+        if let Some(call) = self.call_mut(id) {
+            call.invite = Some(key);
         }
+        Ok(())
     }
 
     /// True for an outgoing call that is neither answered nor cancelled.
@@ -306,15 +302,7 @@ impl Calls {
         call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
-        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
-            Ok(key) => {
-                if let Some(call) = self.call_mut(id) {
-                    call.invite = Some(key);
-                }
-                true
-            }
-            Err(_) => false,
-        }
+        self.submit_invite(cx, id, draft).is_ok()
     }
 
     /// Ends a call that was not answered in time.

@@ -8,7 +8,7 @@ use crate::text::text;
 use crate::{AccountId, CallId, Config};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri};
 use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
 
 /// Received request.
@@ -46,7 +46,7 @@ impl Requests {
             cx.io.out.send_with(flow, Token::NONE, |arena| {
                 let source = incoming.flow.remote;
                 let busy =
-                    ResponseWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
+                    MessageWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
         }
@@ -62,15 +62,14 @@ impl Requests {
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(id) = self.begin(cx, incoming, None) else { return };
         let tag = to_tag.map_or_else(|| cx.random.new_tag(), <[u8]>::to_vec);
         let config = cx.config;
         let was_sent = self.transactions.respond(&mut cx.io, id, status, |arena| {
             let source = incoming.flow.remote;
-            let response =
-                ResponseWriter::answer(arena, incoming.message, status, phrase, source, Some(&tag));
+            let response = MessageWriter::answer(arena, incoming.message, status, phrase, source, Some(&tag));
             finish(response, config, add);
         });
         if !was_sent {
@@ -122,9 +121,9 @@ pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
 
 /// Completes a response: User-Agent, the header fields of `add`, and its body.
 pub(crate) fn finish(
-    mut response: ResponseWriter<'_>,
+    mut response: MessageWriter<'_>,
     config: &Config,
-    add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+    add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
 ) {
     if !config.user_agent.is_empty() {
         response.header(HeaderName::UserAgent, config.user_agent.as_bytes());
@@ -136,24 +135,19 @@ pub(crate) fn finish(
 }
 
 /// Adds the Contact of a response that creates or refreshes a dialog.
-pub(crate) fn add_contact(
-    response: &mut ResponseWriter<'_>,
-    config: &Config,
-    account: AccountId,
-    flow: Flow,
-) {
+pub(crate) fn add_contact(response: &mut MessageWriter<'_>, config: &Config, account: AccountId, flow: Flow) {
     response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, out));
 }
 
 /// Adds the capabilities of this phone (RFC 3261 §11.2).
-pub(crate) fn add_abilities(response: &mut ResponseWriter<'_>) {
+pub(crate) fn add_abilities(response: &mut MessageWriter<'_>) {
     response.header(HeaderName::Allow, ALLOW);
     response.header(HeaderName::Supported, SUPPORTED);
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
 /// Adds Accept and Warning to a 4xx.
-pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
+pub(crate) fn write_refusal(response: &mut MessageWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
     if why.status == 415 {
         response.header(HeaderName::Accept, SDP.as_bytes());
         response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));

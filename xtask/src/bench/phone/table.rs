@@ -48,8 +48,8 @@ pub(super) fn render(rows: &[PhoneRow], circumstances: &Circumstances) -> String
     let mut text = format!(
         "{HEADING}\n\
          Written by `{}`; every figure below was measured in that one run.\n\n\
-         - CPU time of the thread that does it (`CLOCK_THREAD_CPUTIME_ID`); medians, and in brackets where the middle \
-         half of the readings lies; allocations as its allocator counts them.\n\
+         - CPU time of the thread that does it (`CLOCK_THREAD_CPUTIME_ID`); medians, and in brackets the range of the \
+         middle half of the readings; allocations as its allocator counts them.\n\
          - libsrtp2: the one that is installed, and whose ciphers it was built with; `LD_LIBRARY_PATH` names another \
          build.\n\
          - machine: {}\n\

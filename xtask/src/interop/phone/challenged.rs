@@ -1,4 +1,4 @@
-//! Callers that the called phone asks for a password (RFC 3261 §22.2): `ringway answer --challenge`.
+//! Called phones that challenge their callers (RFC 3261 §22.2): `ringway answer --challenge`.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn by_baresip_with_wrong_password(stage: &Stage, transport: Transport) -> Result
     Ok(())
 }
 
-/// Bob without a server, who lets alice in, and where he is called.
+/// Starts bob without a server, who accepts alice's password; returns his address too.
 fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Running, String)> {
     let port = free_port()?;
     let mut command = ringway(stage)?;
@@ -100,7 +100,7 @@ fn challenging(stage: &Stage, transport: Transport, mut command: Command) -> Res
     Running::start("bob", &mut command, &stage.folder)
 }
 
-/// What a call of Ringway's phone came to.
+/// Result of a call of Ringway's phone.
 struct Called {
     name: &'static str,
     told: Value,
@@ -156,7 +156,7 @@ fn private(stage: &Stage, name: &str, text: &str) -> Result<PathBuf> {
 }
 
 fn ringway(stage: &Stage) -> Result<Command> {
-    stage.ringway.program().map(Command::new).context("no other phone stands in here")
+    stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
 }
 
 const fn line(transport: Transport) -> Line<'static> {
@@ -171,5 +171,5 @@ const fn line(transport: Transport) -> Line<'static> {
     }
 }
 
-/// Of a bob without a server.
+/// Realm of a bob without a server.
 const REALM: &str = "bob@127.0.0.1";

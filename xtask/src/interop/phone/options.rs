@@ -11,7 +11,7 @@ use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 
-/// Each by UDP and TCP.
+/// Each over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for transport in Transport::ALL {
@@ -53,7 +53,7 @@ fn answered(stage: &Stage, transport: Transport, uri: &str, method: &str, name: 
 
 /// Runs `ringway options`: its exit status, and what it printed.
 fn ask(stage: &Stage, transport: Transport, uri: &str) -> Result<(Option<i32>, Value)> {
-    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(["options", uri, "--transport", transport.name(), "--bind", "127.0.0.1:0"]);
     command.args(["--trace", "--json"]);

@@ -1,5 +1,6 @@
-//! A peer behind a NAT that gives out ports counting upwards, called by a phone behind a NAT that lets in only whom it has
-//! sent to: nobody hears the other until the phone tries the ports after the one that the peer named.
+//! A peer behind a NAT that assigns ports consecutively, called by a phone behind a NAT that accepts packets
+//! only from destinations of the phone: there is no sound until the phone probes the ports after the
+//! announced one.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -14,7 +15,7 @@ use super::super::process::Running;
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 
-/// With a row of ports, and without: then both hear silence.
+/// With a row of ports, and without: then both record silence.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     [("phone/port-row/6", 6), ("phone/port-row/none", 0)]
         .map(|(name, ports)| {
@@ -30,7 +31,7 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     let nat = CountingNat::start()?;
     let more = format!(";medianat=stun;stunserver=\"stun:{}\"", nat.peer_stun);
     let mut peer = baresip::Phone::start_with(stage, LINE, &more)?;
-    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(["call", &peer.uri(), "--from", "sip:alice@127.0.0.1", "--bind", "127.0.0.1:0"]);
     command.args(["--stun", &nat.phone_stun.to_string(), "--port-row", &ports.to_string()]);
@@ -54,8 +55,8 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     ensure!(heard > 100, "{heard} packets came in: {told}");
     let seconds = TALK.as_secs_f64() / 3.0;
     let recording = Recording::read(&stage.path("heard-by-phone.wav"))?;
-    recording.expect_tone(LINE.tone_hz, seconds).context("the phone heard")?;
-    Recording::read(&peer.recording()?)?.expect_tone(600.0, seconds).context("the peer heard")
+    recording.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;
+    Recording::read(&peer.recording()?)?.expect_tone(600.0, seconds).context("recording of the peer")
 }
 
 const LINE: Line<'static> = Line {
@@ -68,5 +69,5 @@ const LINE: Line<'static> = Line {
     seconds: 20,
 };
 
-/// The row is tried after 2 s.
+/// The probing starts after 2 s.
 const TALK: Duration = Duration::from_secs(9);

@@ -1,14 +1,13 @@
 //! `ringway phone`, from its start to its end.
 
-use super::event::Secret;
-use super::model::{Effect, Event, Model};
-use super::settings::{self, PasswordPlace, Settings};
+use super::settings::{self, Settings, password};
 use super::terminal::Screen;
 use super::worker::PhoneHandle;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};
 use ringway_phone::PhoneEvent;
+use ringway_ui::phone::{Effect, Event, Host, Model, PasswordPlace, Registration, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -39,7 +38,7 @@ pub(crate) struct PhoneScreenArgs {
 pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let file = args.config.as_deref().unwrap_or(Path::new(settings::DEFAULT_FILE));
     let settings = Settings::load(file)?;
-    let (password, why_asked) = kept_password(&settings)?;
+    let (password, why_asked) = kept_password(&settings, file)?;
     if !Screen::is_there() {
         return Err(Failure::usage(
             "ringway phone needs a terminal; without one use ringway call and ringway answer",
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let phone = PhoneHandle::open(file, &settings, move |event: PhoneEvent| {
         tell_phone.send(Event::Phone(event)).is_ok()
     })?;
-    let mut model = Model::new(settings, file);
+    let mut model = Model::new(settings.pages, Host::System { file: file.display().to_string() });
     let mut effects = Vec::new();
     match why_asked {
         Some(why) => model.ask_password(&why),
@@ -66,14 +65,14 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
 }
 
 /// The account's password, or why it must be asked for.
-fn kept_password(settings: &Settings) -> Result<(Secret, Option<String>), Failure> {
-    let Some(account) = &settings.account else { return Ok((Secret::default(), None)) };
-    match account.password.read(&account.uri) {
+fn kept_password(settings: &Settings, file: &Path) -> Result<(Secret, Option<String>), Failure> {
+    let Some(account) = &settings.pages.account else { return Ok((Secret::default(), None)) };
+    match password::read(&account.password, file, &account.uri) {
         Ok(Some(password)) => Ok((password, None)),
-        Ok(None) if account.registration == settings::Registration::Unwanted => Ok((Secret::default(), None)),
+        Ok(None) if account.registration == Registration::Unwanted => Ok((Secret::default(), None)),
         Ok(None) => Ok((Secret::default(), Some("the password is not here yet; type it".to_owned()))),
         Err(why) => match account.password {
-            PasswordPlace::File { .. } => Err(Failure::usage(why)),
+            PasswordPlace::File(_) => Err(Failure::usage(why)),
             PasswordPlace::Keyring | PasswordPlace::Ask => Ok((Secret::default(), Some(why))),
         },
     }
@@ -131,9 +130,11 @@ impl Sitting<'_> {
                     self.phone.command(command);
                     Ok(())
                 }
-                Effect::Save(settings) => settings.save(&self.file),
-                Effect::KeepPassword { place, uri, password } => place.keep(&uri, &password),
-                Effect::ForgetPassword { place, uri } => place.forget(&uri),
+                Effect::Save(settings) => settings::save(&settings, &self.file),
+                Effect::KeepPassword { place, uri, password } => {
+                    password::keep(&place, &self.file, &uri, &password)
+                }
+                Effect::ForgetPassword { place, uri } => password::forget(&place, &self.file, &uri),
                 Effect::Bell => {
                     self.screen.ring().map_err(|error| format!("cannot write to the terminal: {error}"))
                 }

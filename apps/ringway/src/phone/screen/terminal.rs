@@ -1,12 +1,12 @@
-//! The terminal: taken over at the start, given back at the end, whatever the end is.
+//! The user's terminal: taken over at the start, restored at the end, whatever the end is.
 
-use super::event::{Now, WallTime};
-use super::key::Key;
-use super::model::{Event, Model};
-use super::view;
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::{ExecutableCommand, event as input};
-use ratatui::DefaultTerminal;
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+};
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{ExecutableCommand, event as input, terminal};
+use ringway_ui::phone::{self, Event, Model, Now, WallTime};
+use ringway_ui::{Cells, Key, Terminal};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long reading a key waits before it looks whether it is still wanted.
+/// Time between two checks of the end while no key is pressed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The terminal in our hands. Dropping it gives it back.
+/// The user's terminal. Dropping it restores it.
 pub(super) struct Screen {
-    terminal: DefaultTerminal,
+    cells: Cells,
+    terminal: Terminal,
     begun: Instant,
     is_over: Arc<AtomicBool>,
     /// The name of a thread that panicked.
@@ -33,28 +34,43 @@ impl Screen {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Takes the terminal over; keys go to `keys`. A panic, in whatever thread, gives the terminal back before it is told.
+    /// Takes the terminal over; keys go to `keys`. A panic in any thread restores it before the message is written.
     pub(super) fn enter(keys: Sender<Event>) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let panicked = Arc::new(Mutex::new(None));
-        let terminal = ratatui::try_init()?;
         note_panics(panicked.clone());
-        let begun = Instant::now();
-        let mut screen = Self { terminal, begun, is_over: is_over.clone(), panicked, reader: None };
-        io::stdout().execute(EnableBracketedPaste)?;
+        let mut screen = Self {
+            cells: Cells::with_size(0, 0),
+            terminal: Terminal::local(),
+            begun: Instant::now(),
+            is_over: is_over.clone(),
+            panicked,
+            reader: None,
+        };
+        terminal::enable_raw_mode()?;
+        io::stdout().execute(EnterAlternateScreen)?.execute(EnableBracketedPaste)?;
         let body = move || read_keys(&keys, &is_over);
         screen.reader = Some(std::thread::Builder::new().name("keys".to_owned()).spawn(body)?);
         Ok(screen)
     }
 
-    /// Draws what the model looks like.
+    /// Draws the page of the model.
     pub(super) fn draw(&mut self, model: &Model, now: Now) -> io::Result<()> {
-        self.terminal.draw(|frame| {
-            if let Some(cursor) = view::draw(model, now, frame.buffer_mut()) {
-                frame.set_cursor_position(cursor);
+        let (columns, rows) = terminal::size()?;
+        let size = (usize::from(columns), usize::from(rows));
+        if size != (self.cells.columns(), self.cells.rows()) {
+            self.cells = Cells::with_size(size.0, size.1);
+            self.terminal.redraw();
+        }
+        phone::draw(model, now, None, &mut self.cells);
+        let (mut bytes, mut out) = ([0; Terminal::STEP_BYTES_MAX], io::stdout().lock());
+        loop {
+            let count = self.terminal.step(&self.cells, &mut bytes);
+            match bytes.get(..count).filter(|bytes| !bytes.is_empty()) {
+                Some(bytes) => out.write_all(bytes)?,
+                None => return out.flush(),
             }
-        })?;
-        Ok(())
+        }
     }
 
     /// Makes the terminal's noise.
@@ -75,7 +91,7 @@ impl Screen {
             second: part(local.second()),
             millisecond: u16::try_from(local.millisecond()).unwrap_or(0),
         };
-        Now { elapsed: self.begun.elapsed(), wall }
+        Now { elapsed: self.begun.elapsed(), wall: Some(wall) }
     }
 
     /// A thread that panicked. The terminal has been given back then, and nothing can be drawn any more.
@@ -92,9 +108,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // A terminal that is gone cannot be given back.
-        let _ = io::stdout().execute(DisableBracketedPaste);
-        let _ = ratatui::try_restore();
+        restore();
         if let Some(reader) = self.reader.take() {
             // Reading from a terminal that is gone may never end; the thread then ends with the process.
             let until = Instant::now() + 3 * LOOK_EVERY;
@@ -108,7 +122,15 @@ impl Drop for Screen {
     }
 }
 
-/// Notes which thread panics, in front of what is done about panics already: giving the terminal back, telling why.
+/// Restores the terminal. The errors of one that is gone are of no use.
+fn restore() {
+    let _ = terminal::disable_raw_mode();
+    let mut out = io::stdout();
+    let _ = out.write_all(Terminal::FAREWELL.as_bytes());
+    let _ = out.execute(DisableBracketedPaste).and_then(|out| out.execute(LeaveAlternateScreen));
+}
+
+/// Has a panic restore the terminal, and note the thread, before its message is written.
 fn note_panics(panicked: Arc<Mutex<Option<String>>>) {
     let known = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -116,6 +138,7 @@ fn note_panics(panicked: Arc<Mutex<Option<String>>>) {
         if let Ok(mut panicked) = panicked.lock() {
             panicked.get_or_insert(name);
         }
+        restore();
         known(info);
     }));
 }
@@ -128,7 +151,7 @@ fn read_keys(keys: &Sender<Event>, is_over: &AtomicBool) {
             Err(_) => return,
         };
         let event = match event {
-            Ok(input::Event::Key(key)) => Key::from_event(&key).map(Event::Key),
+            Ok(input::Event::Key(key)) => key_of(&key).map(Event::Key),
             Ok(input::Event::Paste(text)) => Some(Event::Paste(text)),
             // The window has another size: it is drawn anew.
             Ok(input::Event::Resize(..)) => Some(Event::Tick),
@@ -141,4 +164,35 @@ fn read_keys(keys: &Sender<Event>, is_over: &AtomicBool) {
             return;
         }
     }
+}
+
+/// The key of a terminal's event; `None`: none that the pages use.
+fn key_of(event: &KeyEvent) -> Option<Key> {
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    let key = match event.code {
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
+            Key::Ctrl(c.to_ascii_lowercase())
+        }
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::ALT) => Key::Alt(c),
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::F(number) => Key::Function(number),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Delete => Key::Delete,
+        _ => return None,
+    };
+    Some(key)
 }

@@ -1,8 +1,7 @@
 //! The telephone's thread: takes commands of the screen and passes events to it, because signing in and out waits for the
 //! network, and the screen must not.
 
-use super::event::Secret;
-use super::settings::{Account, Settings};
+use super::settings::Settings;
 use super::setup;
 use crate::failure::Failure;
 use crate::phone::known_phones::KnownPhones;
@@ -11,6 +10,7 @@ use ringway_linux::Listen;
 use ringway_phone::{
     CallNumber, IncomingPolicy, NetworkFacts, PhoneCommand, PhoneEvent, Side, TransferPolicy,
 };
+use ringway_ui::phone::{Account, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use ringway_test_support::dhcp::{DhcpServer, Offer};
+use ringway_test_support::tftp::TftpServer;
 use smoltcp::wire::ArpOperation;
 
 use super::super::booted::options;
@@ -14,13 +15,13 @@ use super::cable::Cable;
 use super::frames::{
     self, ALL_CARDS, HOST, HOST_HARDWARE, MACHINE, MACHINE_HARDWARE, MASK, Received, SIP_PORT,
 };
-use super::tftp::{MALLORY, TftpServer};
+use super::tftp::{MALLORY, TftpLink};
 
 /// Our end of the cable, and what was received there.
 pub(super) struct Host {
     pub(super) cable: Cable,
     pub(super) dhcp: DhcpServer,
-    pub(super) tftp: TftpServer,
+    pub(super) tftp: TftpLink,
     /// Status of each request, by its number.
     pub(super) statuses: BTreeMap<u32, u16>,
     /// Echo replies: destination, number, payload.
@@ -48,7 +49,7 @@ impl Host {
         Self {
             cable,
             dhcp: DhcpServer::new(OFFER),
-            tftp: TftpServer::default(),
+            tftp: TftpLink::to(TftpServer::default()),
             statuses: BTreeMap::new(),
             echoes: Vec::new(),
             accepted: BTreeSet::new(),

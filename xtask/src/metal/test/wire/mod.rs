@@ -44,7 +44,7 @@ impl CabledMachine {
         set(&mut host);
         let mut command = machine.command_in(host.cable.network(), &stage.folder, words)?;
         let settings = std::fs::read(stage.path(Machine::SETTINGS_FILE))?;
-        host.tftp.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
+        host.tftp.server.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
         Ok(Self { running: Running::start("machine", &mut command, &stage.folder)?, host })
     }
 

@@ -1,14 +1,12 @@
 //! The keys of `phone.toml`, each with its default and its limits.
 
-use super::password::PasswordPlace;
-use super::{
-    Account, CallSettings, Contact, NetworkSettings, Registration, Settings, complete_uri, is_host_port,
-};
+use super::Settings;
 use crate::config::{ConfigError, Reader, Section, read_document};
 use crate::phone::args;
 use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
+use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -20,16 +18,25 @@ pub(crate) const MICROPHONE: &str = "microphone";
 
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
     let name = file.display().to_string();
-    read_document(text, Some(&name), |reader, top| Settings {
-        account: account(reader, top, file),
-        call: call(reader, top),
-        audio: audio(reader, top),
-        network: network(reader, top),
-        contacts: contacts(reader, top),
+    read_document(text, Some(&name), |reader, top| {
+        let mut settings = Settings {
+            pages: ringway_ui::phone::Settings { account: account(reader, top), ..Default::default() },
+            play: String::new(),
+            record: None,
+            replay_window: 0,
+            audio: None,
+            bind: None,
+            port_row: 0,
+        };
+        call(reader, top, &mut settings);
+        settings.audio = audio(reader, top);
+        network(reader, top, &mut settings);
+        settings.pages.contacts = contacts(reader, top);
+        settings
     })
 }
 
-fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> Option<Account> {
+fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account> {
     let at = top.place("account");
     let mut section = top.section(reader, "account");
     let uri = section.text(reader, "uri");
@@ -61,7 +68,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, file: &Path) -> O
         server: host(reader, &mut section, "server"),
         transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["tls"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
-        password: password(reader, &mut section, file),
+        password: password(reader, &mut section),
     };
     section.finish(reader);
     checked.map(|_| account)
@@ -78,9 +85,9 @@ fn realm(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Strin
     }
 }
 
-fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path) -> PasswordPlace {
+fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> PasswordPlace {
     let Some((text, at)) = section.text(reader, "password") else { return PasswordPlace::Ask };
-    PasswordPlace::from_text(text, file).unwrap_or_else(|| {
+    PasswordPlace::from_text(text).unwrap_or_else(|| {
         // The text may be the password itself: it is not repeated.
         let message = "is not the password but where it is: give \"keyring\", \"file:NAME\" or \"ask\"";
         reader.error(at, section.path("password"), message);
@@ -88,23 +95,15 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, file: &Path)
     })
 }
 
-fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> CallSettings {
+fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
     let mut section = top.section(reader, "call");
     let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
-    let call = CallSettings {
-        srtp: word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]),
-        play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
-        record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
-        replay_window: number(
-            reader,
-            &mut section,
-            "replay_window",
-            args::REPLAY_WINDOW_DEFAULT,
-            &args::REPLAY_WINDOW,
-        ),
-    };
+    settings.pages.srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
+    settings.play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
+    settings.record = plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into);
+    settings.replay_window =
+        number(reader, &mut section, "replay_window", args::REPLAY_WINDOW_DEFAULT, &args::REPLAY_WINDOW);
     section.finish(reader);
-    call
 }
 
 fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
@@ -116,22 +115,20 @@ fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
     is_enabled.then_some(names)
 }
 
-fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> NetworkSettings {
+fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
     let mut section = top.section(reader, "network");
-    let mut bind = None;
     if let Some((text, at)) = section.text(reader, "bind") {
         match text.parse() {
-            Ok(address) => bind = Some(address),
+            Ok(address) => settings.bind = Some(address),
             Err(_) => {
                 let message = format!("{text:?} is no address; write ADDRESS:PORT, as \"0.0.0.0:5060\"");
                 reader.error(at, section.path("bind"), message);
             }
         }
     }
-    let stun = host(reader, &mut section, "stun");
-    let port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
+    settings.pages.stun = host(reader, &mut section, "stun");
+    settings.port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
     section.finish(reader);
-    NetworkSettings { bind, stun, port_row }
 }
 
 fn number<T: Copy + Into<u32> + TryFrom<u32>>(

@@ -1,7 +1,7 @@
 //! Writing `phone.toml` back, so that what a person wrote there by hand stays.
 
-use super::{Account, Contact, Registration, Settings};
 use crate::phone::private_file;
+use ringway_ui::phone::{Account, Contact, Registration, Settings};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,11 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 const HEAD: &str =
     "# The phone of `ringway phone`. The login screen and the contacts screen write here; comments stay.\n\n";
 
-pub(super) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
+/// Writes account and contacts to `file`; everything else in it, comments too, stays as it is.
+///
+/// # Errors
+/// One line for the user.
+pub(crate) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
     let name = file.display();
     // The file may be a link, and what is there now may have been changed since it was read.
     let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -33,7 +37,7 @@ pub(super) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
         write_account(&mut document, account)?;
     }
     write_contacts(&mut document, &settings.contacts);
-    if let Some(stun) = &settings.network.stun {
+    if let Some(stun) = &settings.stun {
         table(&mut document, "network")?.insert("stun", value(stun));
     } else if let Some(network) = document.get_mut("network").and_then(Item::as_table_mut) {
         network.remove("stun");

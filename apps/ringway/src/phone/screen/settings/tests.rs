@@ -1,13 +1,34 @@
 //! `phone.toml`, its errors, writing it back, and the password's places.
 
 use super::*;
-use crate::phone::screen::event::Secret;
-use crate::phone::screen::scene::FILE;
 use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
+use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, Secret};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::tempdir;
+
+/// A `phone.toml` with an account and three contacts.
+const FILE: &str = r#"
+[account]
+uri = "sip:alice@example.org"
+server = "192.0.2.10:5060"
+password = "ask"
+
+[[contact]]
+name = "Bob"
+uri = "sip:bob@example.org"
+quick = 1
+
+[[contact]]
+name = "Carol Danvers"
+uri = "sip:carol@example.org"
+quick = 4
+
+[[contact]]
+name = "Door"
+uri = "sip:door@192.0.2.30"
+"#;
 
 fn errors(text: &str) -> Vec<String> {
     let errors = Settings::parse(text, Path::new("phone.toml")).unwrap_err();
@@ -51,36 +72,28 @@ fn every_key_is_read() {
         server: Some("[2001:db8::1]:5080".into()),
         transport: ringway_sansio::Transport::Tcp,
         registration: Registration::Unwanted,
-        password: PasswordPlace::File { name: "secret".into(), path: "conf/secret".into() },
+        password: PasswordPlace::File("secret".into()),
     };
-    assert_eq!(settings.account, Some(account));
-    let call = CallSettings {
-        srtp: SrtpPolicy::Zrtp,
-        play: "tone:440".into(),
-        record: Some("heard".into()),
-        replay_window: 256,
-    };
-    assert_eq!(settings.call, call);
+    assert_eq!(settings.pages.account, Some(account));
+    assert_eq!(settings.pages.srtp, SrtpPolicy::Zrtp);
+    assert_eq!((settings.play.as_str(), settings.record), ("tone:440", Some("heard".into())));
+    assert_eq!((settings.replay_window, settings.port_row), (256, 8));
     assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
-    let network = NetworkSettings {
-        bind: "192.0.2.7:5062".parse().ok(),
-        stun: Some("stun.example.org".into()),
-        port_row: 8,
-    };
-    assert_eq!(settings.network, network);
+    assert_eq!(settings.bind, "192.0.2.7:5062".parse().ok());
+    assert_eq!(settings.pages.stun.as_deref(), Some("stun.example.org"));
     let bob = Contact { name: "Bob".into(), uri: "sip:bob@example.org".into(), quick: Some(9) };
-    assert_eq!(settings.contacts, [bob]);
+    assert_eq!(settings.pages.contacts, [bob]);
 }
 
 #[test]
 fn nothing_at_all_is_a_good_file() {
     let settings = Settings::parse("", Path::new("phone.toml")).unwrap();
-    assert_eq!((settings.account, settings.contacts), (None, vec![]));
-    assert_eq!((settings.call.srtp, settings.call.play.as_str()), (SrtpPolicy::Best, "microphone"));
+    assert_eq!((settings.pages.account, settings.pages.contacts), (None, vec![]));
+    assert_eq!((settings.pages.srtp, settings.play.as_str()), (SrtpPolicy::Best, "microphone"));
     assert_eq!(settings.audio, Some(Names::default()));
     let off = Settings::parse("[audio]\nenabled = false\nin = \"x\"", Path::new("phone.toml")).unwrap();
     assert_eq!(off.audio, None);
-    assert_eq!(settings.network.bind, None);
+    assert_eq!(settings.bind, None);
 }
 
 #[test]
@@ -127,25 +140,6 @@ fn errors_name_key_and_line() {
 }
 
 #[test]
-fn what_is_dialled_becomes_a_uri() {
-    let own = Some("sip:alice@example.org;transport=tcp");
-    for (text, uri) in [
-        ("bob", "sip:bob@example.org"),
-        (" bob@192.0.2.7:5062 ", "sip:bob@192.0.2.7:5062"),
-        ("SIP:bob@example.net;transport=tcp", "SIP:bob@example.net;transport=tcp"),
-        ("+49 (30) 12-34", "sip:+49301234@example.org"),
-        ("*21#", "sip:*21%23@example.org"),
-        ("sip:192.0.2.7", "sip:192.0.2.7"),
-    ] {
-        assert!(complete_uri(text, own).unwrap().starts_with(uri), "{text}: {:?}", complete_uri(text, own));
-    }
-    for text in ["", "a b@c", "sips:a@b", "tel:1", "http://a@b c", "bob\r\nX: y@c", "@", "sip:", "sip:@b"] {
-        assert!(complete_uri(text, own).is_err(), "{text}: {:?}", complete_uri(text, own));
-    }
-    assert!(complete_uri("bob", None).is_err());
-}
-
-#[test]
 fn saving_keeps_what_a_person_wrote() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("phone.toml");
@@ -154,18 +148,22 @@ fn saving_keeps_what_a_person_wrote() {
     fs::write(&file, text).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     let mut settings = Settings::load(&file).unwrap();
-    settings.contacts.push(Contact { name: "Bob \"B\"".into(), uri: "sip:bob@b".into(), quick: Some(2) });
-    settings.network.stun = Some("stun.example.org".into());
+    settings.pages.contacts.push(Contact {
+        name: "Bob \"B\"".into(),
+        uri: "sip:bob@b".into(),
+        quick: Some(2),
+    });
+    settings.pages.stun = Some("stun.example.org".into());
     // It was changed by hand meanwhile.
     fs::write(&file, text.replace("always", "always, really")).unwrap();
-    settings.save(&file).unwrap();
+    save(&settings.pages, &file).unwrap();
     let saved = fs::read_to_string(&file).unwrap();
     assert!(saved.starts_with("# mine\n[call]\nsrtp = \"sdes\" # always, really\n"), "{saved}");
     assert_eq!(Settings::load(&file).unwrap(), settings, "{saved}");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    settings.contacts.clear();
-    settings.network.stun = None;
-    settings.save(&file).unwrap();
+    settings.pages.contacts.clear();
+    settings.pages.stun = None;
+    save(&settings.pages, &file).unwrap();
     assert_eq!(Settings::load(&file).unwrap(), settings);
 }
 
@@ -173,54 +171,57 @@ fn saving_keeps_what_a_person_wrote() {
 fn a_new_file_is_its_owners_alone() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("phone.toml");
-    assert_eq!(Settings::load(&file).unwrap().account, None);
+    assert_eq!(Settings::load(&file).unwrap().pages.account, None);
     let settings = Settings::parse(FILE, &file).unwrap();
-    settings.save(&file).unwrap();
+    save(&settings.pages, &file).unwrap();
     assert_eq!(Settings::load(&file).unwrap(), settings);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     fs::write(&file, "[broken\n").unwrap();
-    let why = settings.save(&file).unwrap_err();
+    let why = save(&settings.pages, &file).unwrap_err();
     assert!(why.contains("phone.toml:1: not TOML") && why.contains("nothing is saved"), "{why}");
-    assert!(settings.save(&folder.path().join("no/phone.toml")).unwrap_err().contains("cannot write"));
+    assert!(
+        save(&settings.pages, &folder.path().join("no/phone.toml")).unwrap_err().contains("cannot write")
+    );
 }
 
 #[test]
 fn a_password_file_that_others_may_read_is_refused() {
     let folder = tempdir().unwrap();
-    let place = PasswordPlace::from_text("file:pw", &folder.path().join("phone.toml")).unwrap();
+    let config = folder.path().join("phone.toml");
+    let place = PasswordPlace::from_text("file:pw").unwrap();
     let path = folder.path().join("pw");
-    assert_eq!(place.read("sip:a@b"), Ok(None));
+    assert_eq!(password::read(&place, &config, "sip:a@b"), Ok(None));
     let secret = Secret("pass word ".into());
-    place.keep("sip:a@b", &secret).unwrap();
+    password::keep(&place, &config, "sip:a@b", &secret).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(place.read("sip:a@b"), Ok(Some(secret)));
+    assert_eq!(password::read(&place, &config, "sip:a@b"), Ok(Some(secret)));
     for mode in [0o644, 0o640, 0o604, 0o660] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let why = place.read("sip:a@b").unwrap_err();
+        let why = password::read(&place, &config, "sip:a@b").unwrap_err();
         assert!(why.contains(&format!("mode {mode:o}")) && why.contains("chmod 600"), "{why}");
     }
     // Kept anew, it is closed again, whatever it was.
-    place.keep("sip:a@b", &Secret("new".into())).unwrap();
-    assert_eq!(place.read("sip:a@b"), Ok(Some(Secret("new".into()))));
+    password::keep(&place, &config, "sip:a@b", &Secret("new".into())).unwrap();
+    assert_eq!(password::read(&place, &config, "sip:a@b"), Ok(Some(Secret("new".into()))));
     fs::write(&path, "x".repeat(2000)).unwrap();
-    assert!(place.read("sip:a@b").unwrap_err().contains("longer than 1024"));
-    place.forget("sip:a@b").unwrap();
-    place.forget("sip:a@b").unwrap();
+    assert!(password::read(&place, &config, "sip:a@b").unwrap_err().contains("longer than 1024"));
+    password::forget(&place, &config, "sip:a@b").unwrap();
+    password::forget(&place, &config, "sip:a@b").unwrap();
     assert!(!path.exists());
 }
 
 #[test]
 fn the_keyring_gives_back_what_it_was_given() {
-    let place = PasswordPlace::Keyring;
+    let (place, config) = (PasswordPlace::Keyring, Path::new("phone.toml"));
     let uri = format!("sip:test-{}@localhost", std::process::id());
     let secret = Secret("in the kernel".into());
-    match place.keep(&uri, &secret) {
+    match password::keep(&place, config, &uri, &secret) {
         Ok(()) => {
-            assert_eq!(place.read(&uri), Ok(Some(secret)));
-            place.forget(&uri).unwrap();
+            assert_eq!(password::read(&place, config, &uri), Ok(Some(secret)));
+            password::forget(&place, config, &uri).unwrap();
         }
         // Some containers have no keyring: then it must say what else can be done.
         Err(why) => assert!(why.contains("file:phone.password"), "{why}"),
     }
-    assert_eq!(place.read("sip:nobody-here@localhost").unwrap_or(None), None);
+    assert_eq!(password::read(&place, config, "sip:nobody-here@localhost").unwrap_or(None), None);
 }

@@ -1,0 +1,197 @@
+//! The administrator's screen of a server.
+//!
+//! Does: draws five pages, from [`Facts`], a [`RegistrationSource`], and events as they happen: changes and lines of
+//! the log. It only displays: no key changes the server.
+//!
+//! Start reading at [`Admin`]; each page has a file.
+
+mod changes;
+mod facts;
+mod help;
+mod limits;
+mod listing;
+mod overview;
+mod rates;
+mod registration_source;
+mod users;
+
+pub use changes::{Change, What};
+pub use facts::{Authentication, Facts, Limit, Memory, Mode, Totals, Users};
+pub use registration_source::{Prefix, RegistrationSource, Row};
+
+use crate::cells::Cells;
+use crate::keys::Key;
+use crate::log::{Level, Log};
+use crate::style::Style;
+use crate::window::{self, BODY_ROW, BODY_ROWS, LABEL_X, TABS_ROW};
+use core::time::Duration;
+use limits::LimitsPage;
+use rates::Rates;
+use ringway_sansio::Instant;
+use users::UsersPage;
+
+/// The administrator's screen.
+#[derive(Debug)]
+pub struct Admin {
+    page: Page,
+    has_help: bool,
+    users: UsersPage,
+    limits: LimitsPage,
+    log: Log,
+    rates: Rates,
+    started: Instant,
+    /// Latest time of the next drawing.
+    due_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Overview,
+    Users,
+    Limits,
+    Log,
+}
+
+impl Page {
+    const ALL: [(Self, char, &str); 4] = [
+        (Self::Overview, '1', "Overview"),
+        (Self::Users, '2', "Registered users"),
+        (Self::Limits, '3', "Limits and drops"),
+        (Self::Log, '4', "Log"),
+    ];
+
+    fn next(self) -> Self {
+        match self {
+            Self::Overview => Self::Users,
+            Self::Users => Self::Limits,
+            Self::Limits => Self::Log,
+            Self::Log => Self::Overview,
+        }
+    }
+}
+
+impl Admin {
+    /// Milliseconds between two drawings without a key.
+    pub const REFRESH_MS: u64 = 500;
+
+    /// The overview of a server that starts now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            page: Page::Overview,
+            has_help: false,
+            users: UsersPage::new(),
+            limits: LimitsPage::new(),
+            log: Log::new(),
+            rates: Rates::new(),
+            started: now,
+            due_at: now,
+        }
+    }
+
+    /// Handles a key. [`Key::REDRAW`] must go to the [`Terminal`](crate::Terminal) too.
+    pub fn on_key(&mut self, now: Instant, key: Key) {
+        self.due_at = now;
+        if core::mem::take(&mut self.has_help) {
+            return;
+        }
+        let is_done = match self.page {
+            Page::Overview => false,
+            Page::Users => self.users.key(key),
+            Page::Limits => self.limits.key(key),
+            Page::Log => self.log.key(key, BODY_ROWS),
+        };
+        match key {
+            _ if is_done => {}
+            Key::Char('?' | 'h') | Key::Function(1) => self.has_help = true,
+            Key::Tab => self.page = self.page.next(),
+            Key::Char(c) => {
+                let chosen = Page::ALL.into_iter().find(|(_, number, _)| *number == c);
+                self.page = chosen.map_or(self.page, |(page, ..)| page);
+            }
+            _ => {}
+        }
+    }
+
+    /// True while characters are text that is typed, and no commands.
+    pub const fn takes_text(&self) -> bool {
+        matches!(self.page, Page::Users) && self.users.is_searching()
+    }
+
+    /// A contact changed. Costs no memory; the last 200 are kept.
+    pub fn on_change(&mut self, now: Instant, change: &Change<'_>) {
+        self.users.changes.push(now, change);
+    }
+
+    /// A line for the log. Costs no memory; the last [`Log::LINES_MAX`] are kept.
+    pub fn on_log(&mut self, now: Instant, level: Level, text: impl AsRef<[u8]>) {
+        self.log.push(now.since(self.started), level, text);
+    }
+
+    /// True when it is time for [`Admin::draw`]: after a key, while a search goes on, and every
+    /// [`Admin::REFRESH_MS`]. Otherwise drawing changes nothing but the load.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.due_at
+    }
+
+    /// Draws the page. A search that has not ended reads 1,024 slots of the table and continues at the next call.
+    pub fn draw(
+        &mut self,
+        now: Instant,
+        facts: &Facts<'_>,
+        source: &dyn RegistrationSource,
+        cells: &mut Cells,
+    ) {
+        self.rates.watch(now, facts);
+        self.limits.watch(now, facts.limits);
+        cells.clear();
+        let domain = facts.domains.first().map(|domain| domain.as_bytes()).unwrap_or_default();
+        window::title(cells, format_args!("Ringway {}", facts.version), domain, facts.uptime);
+        self.tabs(cells, facts);
+        let keys: &[(&str, &str)] = match self.page {
+            Page::Overview => {
+                overview::draw(cells, facts, &self.rates);
+                &[("1 2 3 4", "pages"), ("Tab", "next page"), ("?", "help")]
+            }
+            Page::Users => {
+                self.users.draw(cells, now, facts, source);
+                self.users.keys()
+            }
+            Page::Limits => {
+                self.limits.draw(cells, now, facts.limits);
+                &[("arrows PgUp PgDn Home End", "move"), ("1 2 3 4", "pages"), ("?", "help")]
+            }
+            Page::Log => {
+                self.log.draw(cells, BODY_ROW, BODY_ROWS);
+                match self.log.rows_below() {
+                    0 => &[("arrows PgUp PgDn Home", "older"), ("1 2 3 4", "pages"), ("?", "help")],
+                    _ => &[("arrows PgUp PgDn", "move"), ("End", "newest"), ("?", "help")],
+                }
+            }
+        };
+        window::keys(cells, if self.has_help { &[("any key", "back")] } else { keys });
+        if self.has_help {
+            help::draw(cells);
+        }
+        let is_busy = self.page == Page::Users && self.users.is_busy();
+        self.due_at = if is_busy { now } else { now + Duration::from_millis(Self::REFRESH_MS) };
+    }
+
+    fn tabs(&self, cells: &mut Cells, facts: &Facts<'_>) {
+        let mut field = cells.field(LABEL_X, TABS_ROW, TABS_COLUMNS, Style::Plain);
+        for (page, number, name) in Page::ALL {
+            field.style(if page == self.page { Style::Bar } else { Style::Plain });
+            field.value(format_args!(" {number} {name} "));
+        }
+        match facts.authentication {
+            Authentication::Off => {
+                let x = Cells::COLUMNS - NO_PASSWORDS.len();
+                cells.text(x, TABS_ROW, NO_PASSWORDS.len(), Style::Alarm, NO_PASSWORDS);
+            }
+            Authentication::On { .. } => {}
+        }
+    }
+}
+
+const TABS_COLUMNS: usize = 62;
+/// Footer of every page.
+const NO_PASSWORDS: &str = " NO PASSWORDS ";

@@ -1,0 +1,404 @@
+//! State of the pages.
+//!
+//! Does: takes keys and the phone's events, one at a time, and gives out effects. Nothing here reads a clock, a file or
+//! a terminal.
+//!
+//! Start reading at [`Model::update`]; keys are in `keys.rs`, the phone's events in `phone.rs`.
+
+mod call;
+mod contacts;
+mod keys;
+mod ladder;
+mod login;
+mod phone;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series};
+pub(crate) use ladder::{Ladder, Rung};
+
+use super::field::Field;
+use super::form::Form;
+use super::moment::Now;
+use super::settings::Secret;
+use super::settings::{Account, PasswordPlace, Settings};
+use crate::keys::Key;
+use crate::log::{Level, Log};
+use crate::text::Shown;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+use ringway_phone::{CallNumber, NetworkFacts, PhoneCommand, PhoneEvent};
+
+/// Time after which a notice goes.
+const NOTICE_STAYS: Duration = Duration::from_secs(12);
+/// The rhythm of ringing (ITU-T E.180: a second of tone, four of silence).
+const RING_EVERY: Duration = Duration::from_secs(5);
+const NOTICE_CHARS_MAX: usize = 300;
+
+/// An input of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A key.
+    Key(Key),
+    /// Pasted text.
+    Paste(String),
+    /// Time passed.
+    Tick,
+    /// An event of the phone.
+    Phone(PhoneEvent),
+    /// [`Effect::Save`] or [`Effect::KeepPassword`] failed: one line.
+    NotSaved(String),
+}
+
+/// An output of the model: something for the program to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Use this account from now on, and register it if it is to be registered.
+    SignIn {
+        /// The account.
+        account: Account,
+        /// Its password; empty: there is none.
+        password: Secret,
+    },
+    /// A command to the phone.
+    Phone(PhoneCommand),
+    /// Save the settings.
+    Save(Box<Settings>),
+    /// Save a password.
+    KeepPassword {
+        /// Storage of the password.
+        place: PasswordPlace,
+        /// URI of its account.
+        uri: String,
+        /// The password.
+        password: Secret,
+    },
+    /// Remove a password.
+    ForgetPassword {
+        /// Storage of the password.
+        place: PasswordPlace,
+        /// URI of its account.
+        uri: String,
+    },
+    /// Ring the terminal's bell: somebody calls.
+    Bell,
+    /// End the program.
+    Leave,
+}
+
+/// The system that the phone runs on. It decides about the pages, and about the memory that they may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An operating system. Account and contacts are saved in a file.
+    System {
+        /// Name of the file.
+        file: String,
+    },
+    /// A machine without an operating system. Account and contacts cannot be changed, and there is a log.
+    Machine,
+}
+
+impl Host {
+    /// The pages, in the order of their keys from F2 on.
+    pub(crate) const fn screens(&self) -> [Screen; 7] {
+        use Screen::{Account, Call, Calls, Contacts, Keypad, Ladder, Log, Network};
+        match self {
+            Self::System { .. } => [Keypad, Contacts, Calls, Call, Network, Ladder, Account],
+            Self::Machine => [Keypad, Contacts, Calls, Call, Network, Ladder, Log],
+        }
+    }
+
+    /// Limits of what is kept.
+    pub(super) const fn limits(&self) -> Limits {
+        match self {
+            Self::System { .. } => {
+                Limits { calls: 64, past_calls: 500, messages: 2000, message_bytes: 8 << 20 }
+            }
+            Self::Machine => Limits { calls: 1, past_calls: 100, messages: 100, message_bytes: 256 << 10 },
+        }
+    }
+
+    /// True if account and contacts can be changed.
+    pub(crate) const fn can_save(&self) -> bool {
+        matches!(self, Self::System { .. })
+    }
+}
+
+/// Limits of what is kept; the oldest go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Calls at once. The phone itself may allow fewer.
+    calls: usize,
+    /// Calls that are over.
+    past_calls: usize,
+    /// Messages of the ladder.
+    messages: usize,
+    /// Their bytes.
+    message_bytes: usize,
+}
+
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Screen {
+    Keypad,
+    Contacts,
+    Calls,
+    Call,
+    Network,
+    Ladder,
+    Account,
+    Log,
+}
+
+impl Screen {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Keypad => "Keypad",
+            Self::Contacts => "Contacts",
+            Self::Calls => "Calls",
+            Self::Call => "Call",
+            Self::Network => "Network",
+            Self::Ladder => "Ladder",
+            Self::Account => "Account",
+            Self::Log => "Log",
+        }
+    }
+}
+
+/// A window over the page, which takes the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Overlay {
+    /// Help on keys.
+    Help { top: usize },
+    /// Question before leaving with live calls.
+    Leave,
+    /// Target of a transfer.
+    Transfer { call: CallNumber, to: Field, error: Option<&'static str> },
+    /// A contact, new (`None`) or by its index.
+    Contact { at: Option<usize>, form: Form },
+    /// Question before a contact is deleted.
+    Forget { at: usize },
+}
+
+/// State of the registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Registered {
+    /// Not registered, and not to be.
+    No,
+    /// A REGISTER is sent.
+    Trying,
+    /// Until this time, if it is not refreshed.
+    Yes {
+        until: Duration,
+    },
+    Failed {
+        reason: Shown,
+        retry_at: Option<Duration>,
+    },
+}
+
+/// Severity of a notice; a word says it, not colour alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    Note,
+    Careful,
+    Failed,
+}
+
+/// One line for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) weight: Weight,
+    pub(crate) text: Shown,
+    until: Duration,
+}
+
+/// Result of STUN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    Unknown,
+    At { local: SocketAddr, mapped: SocketAddr },
+    Failed(Shown),
+}
+
+/// State of the pages.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) host: Host,
+    pub(crate) settings: Settings,
+    pub(crate) screen: Screen,
+    pub(crate) overlay: Option<Overlay>,
+    pub(crate) notice: Option<Notice>,
+    pub(crate) registered: Registered,
+    /// Of the account in use.
+    password: Secret,
+    pub(crate) login: Form,
+    pub(crate) address: Field,
+    pub(crate) address_error: Option<&'static str>,
+    /// Dialled addresses, the newest first.
+    dialled: Vec<String>,
+    /// Index of the one in the address line.
+    recalled: Option<usize>,
+    pub(crate) contact: usize,
+    /// Live calls, the oldest first.
+    pub(crate) calls: Vec<Call>,
+    /// The call of the call screen.
+    pub(crate) shown: Option<CallNumber>,
+    /// The last call that ended, for the call screen while there is no other.
+    pub(crate) last: Option<Call>,
+    /// Calls that are over, the newest first.
+    pub(crate) history: VecDeque<PastCall>,
+    /// The chosen line of the call list: live calls first, then the history.
+    pub(crate) chosen: usize,
+    pub(crate) network: NetworkFacts,
+    pub(crate) mapping: Mapping,
+    pub(crate) ladder: Ladder,
+    /// Only on a machine without an operating system.
+    pub(crate) log: Log,
+    /// Time of the next bell, while somebody calls.
+    ring_due: Option<Duration>,
+}
+
+impl Model {
+    /// The pages at the start. Without an account they ask for one.
+    pub fn new(settings: Settings, host: Host) -> Self {
+        let asks = settings.account.is_none() && host.can_save();
+        Self {
+            screen: if asks { Screen::Account } else { Screen::Keypad },
+            ladder: Ladder::new(host.limits()),
+            host,
+            overlay: None,
+            notice: None,
+            registered: Registered::No,
+            password: Secret::default(),
+            login: login::form(&settings),
+            settings,
+            address: Field::default(),
+            address_error: None,
+            dialled: Vec::new(),
+            recalled: None,
+            contact: 0,
+            calls: Vec::new(),
+            shown: None,
+            last: None,
+            history: VecDeque::new(),
+            chosen: 0,
+            network: NetworkFacts::default(),
+            mapping: Mapping::Unknown,
+            log: Log::new(),
+            ring_due: None,
+        }
+    }
+
+    /// Handles an event; appends what the program has to do to `effects`.
+    pub fn update(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        if self.notice.as_ref().is_some_and(|notice| now.elapsed >= notice.until) {
+            self.notice = None;
+        }
+        match event {
+            Event::Key(key) => self.on_key(now, key, effects),
+            Event::Paste(text) => self.on_paste(&text),
+            Event::Tick => self.ring(now, effects),
+            Event::Phone(event) => self.on_phone(now, event, effects),
+            Event::NotSaved(why) => self.tell(now, Weight::Failed, &why),
+        }
+    }
+
+    /// Signs in to the account, with a saved password.
+    pub fn sign_in(&mut self, password: Secret, effects: &mut Vec<Effect>) {
+        if let Some(account) = self.settings.account.clone() {
+            self.password = password.clone();
+            effects.push(Effect::SignIn { account, password });
+        }
+    }
+
+    /// Shows this account.
+    pub fn set_account(&mut self, account: Account) {
+        self.settings.account = Some(account);
+    }
+
+    /// Asks for the password of the account.
+    pub fn ask_password(&mut self, why: &str) {
+        self.login = login::form(&self.settings);
+        self.login.error = Some(Shown::new(why, NOTICE_CHARS_MAX).to_string());
+        self.screen = Screen::Account;
+    }
+
+    /// Adds a line to the log.
+    pub fn on_log(&mut self, now: Now, level: Level, text: &str) {
+        self.log.push(now.elapsed, level, text);
+    }
+
+    /// True while letters are text.
+    pub fn takes_text(&self) -> bool {
+        match &self.overlay {
+            Some(Overlay::Transfer { .. } | Overlay::Contact { .. }) => true,
+            Some(Overlay::Help { .. } | Overlay::Leave | Overlay::Forget { .. }) => false,
+            None => matches!(self.screen, Screen::Keypad | Screen::Account),
+        }
+    }
+
+    /// Rings the bell every few seconds while somebody calls.
+    fn ring(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.ringing().is_none() {
+            self.ring_due = None;
+        }
+        if self.ring_due.is_some_and(|due| now.elapsed >= due) {
+            self.ring_due = Some(now.elapsed + RING_EVERY);
+            effects.push(Effect::Bell);
+        }
+    }
+
+    fn go(&mut self, screen: Screen) {
+        if screen == Screen::Calls && self.screen != Screen::Calls {
+            self.chosen = 0;
+        }
+        self.screen = screen;
+    }
+
+    fn tell(&mut self, now: Now, weight: Weight, text: &str) {
+        let text = Shown::new(text, NOTICE_CHARS_MAX);
+        self.notice = Some(Notice { weight, text, until: now.elapsed + NOTICE_STAYS });
+    }
+
+    fn call_mut(&mut self, number: CallNumber) -> Option<&mut Call> {
+        self.calls.iter_mut().find(|call| call.number == number)
+    }
+
+    /// A live call.
+    pub(crate) fn call(&self, number: CallNumber) -> Option<&Call> {
+        self.calls.iter().find(|call| call.number == number)
+    }
+
+    /// The call of the call page: the chosen one, else any live one, else the last.
+    pub(crate) fn shown_call(&self) -> Option<&Call> {
+        let shown = self.shown.and_then(|number| self.call(number));
+        shown.or(self.calls.first()).or(self.last.as_ref())
+    }
+
+    /// The call that has rung here longest.
+    pub(crate) fn ringing(&self) -> Option<&Call> {
+        self.calls.iter().find(|call| call.rings_here())
+    }
+
+    /// A call whose peer requests a transfer.
+    pub(crate) fn transfer_asked(&self) -> Option<&Call> {
+        self.calls.iter().find(|call| call.asks_for.is_some())
+    }
+
+    /// Our own URI.
+    pub(crate) fn own_uri(&self) -> Option<&str> {
+        self.settings.account.as_ref().map(|account| account.uri.as_str())
+    }
+
+    /// The contact whose quick dial key is in the address line, alone.
+    pub(crate) fn quick_dial(&self) -> Option<&super::settings::Contact> {
+        let text = self.address.text();
+        let key: u8 = Some(text.trim()).filter(|text| text.len() == 1)?.parse().ok()?;
+        self.settings.contacts.iter().find(|contact| contact.quick == Some(key))
+    }
+}

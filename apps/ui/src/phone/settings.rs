@@ -1,0 +1,180 @@
+//! Settings that the pages show and change.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use ringway_phone::SrtpPolicy;
+use ringway_sansio::Transport;
+
+/// Settings that the pages show and change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The account; `None`: the account page asks for it.
+    pub account: Option<Account>,
+    /// Protection that every call must have.
+    pub srtp: SrtpPolicy,
+    /// STUN server, `HOST[:PORT]`.
+    pub stun: Option<String>,
+    /// Contacts.
+    pub contacts: Vec<Contact>,
+}
+
+/// An account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// `sip:alice@example.org`
+    pub uri: String,
+    /// Display name; may be empty.
+    pub name: String,
+    /// User name for digest; `None`: the URI's.
+    pub auth_user: Option<String>,
+    /// The one realm whose challenges are answered; `None`: the one of the registration's first challenge.
+    pub realm: Option<String>,
+    /// `HOST[:PORT]` of the outbound proxy; `None`: requests go to the host of each URI.
+    pub server: Option<String>,
+    /// Transport to the server.
+    pub transport: Transport,
+    /// Use of a registrar.
+    pub registration: Registration,
+    /// Storage of the password.
+    pub password: PasswordPlace,
+}
+
+/// Use of a registrar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// The account is registered.
+    Wanted,
+    /// It is not: calls without a server.
+    Unwanted,
+}
+
+/// Storage of an account's password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordPlace {
+    /// The kernel's keyring: it outlives the program, and not the restart of the machine.
+    Keyring,
+    /// A file of mode 600, relative to the folder of the settings.
+    File(String),
+    /// None: the account page asks at every start.
+    Ask,
+}
+
+impl PasswordPlace {
+    /// Reads `keyring`, `ask` or `file:NAME`.
+    pub fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "keyring" => Some(Self::Keyring),
+            "ask" => Some(Self::Ask),
+            _ => {
+                let name = text.strip_prefix("file:");
+                name.filter(|name| !name.is_empty() && !name.contains('\0'))
+                    .map(|name| Self::File(name.to_owned()))
+            }
+        }
+    }
+
+    /// Its text in `phone.toml`.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Keyring => "keyring".to_owned(),
+            Self::File(name) => format!("file:{name}"),
+            Self::Ask => "ask".to_owned(),
+        }
+    }
+}
+
+/// A contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Name.
+    pub name: String,
+    /// SIP URI.
+    pub uri: String,
+    /// Quick dial key, 1 to 9; no two contacts have the same.
+    pub quick: Option<u8>,
+}
+
+/// A password. It is not printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Completes `text` to a SIP URI: `sip:…` stays as it is; `bob` and numbers get the host of `own`.
+///
+/// # Errors
+/// One line for the user, if it is no SIP URI.
+pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, &'static str> {
+    let text = text.trim();
+    let lower = text.to_ascii_lowercase();
+    if lower.starts_with("sips:") {
+        return Err("sips: needs TLS, which this version does not have yet; call the sip: address");
+    }
+    if lower.starts_with("tel:") {
+        return Err("tel: cannot be called; write the number alone, or sip:NUMBER@HOST");
+    }
+    let uri = if lower.starts_with("sip:") {
+        text.to_owned()
+    } else if text.contains('@') {
+        format!("sip:{text}")
+    } else {
+        let host =
+            own.and_then(|own| own.rsplit_once('@')).and_then(|(_, host)| host.split([';', '?']).next());
+        let host = host.ok_or("say where: NAME@HOST")?;
+        let is_number = text.chars().all(|c| c.is_ascii_digit() || "+-*#() ./".contains(c));
+        let user = if is_number { text.replace(['-', ' ', '(', ')', '.', '/'], "") } else { text.to_owned() };
+        // In a URI the hash key is escaped (RFC 3261 §25.1: it is no `user-unreserved`).
+        format!("sip:{}@{host}", user.replace('#', "%23"))
+    };
+    let example = "this is no SIP address; write for example bob@example.org or sip:bob@192.0.2.7:5060";
+    match ringway_sip::Uri::parse(uri.as_bytes()) {
+        Ok(parsed)
+            if parsed.scheme() == ringway_sip::Scheme::Sip && parsed.user().is_none_or(|u| !u.is_empty()) =>
+        {
+            Ok(uri)
+        }
+        Ok(_) | Err(_) => Err(example),
+    }
+}
+
+/// True for `HOST` or `HOST:PORT`, with an IPv6 address in brackets.
+pub fn is_host_port(text: &str) -> bool {
+    !text.contains(['@', ';', '?', ' ', '\t'])
+        && ringway_sip::Uri::parse(format!("sip:{text}").as_bytes()).is_ok_and(|uri| uri.port() != Some(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dialled_becomes_a_uri() {
+        let own = Some("sip:alice@example.org;transport=tcp");
+        for (text, uri) in [
+            ("bob", "sip:bob@example.org"),
+            (" bob@192.0.2.7:5062 ", "sip:bob@192.0.2.7:5062"),
+            ("SIP:bob@example.net;transport=tcp", "SIP:bob@example.net;transport=tcp"),
+            ("+49 (30) 12-34", "sip:+49301234@example.org"),
+            ("*21#", "sip:*21%23@example.org"),
+            ("sip:192.0.2.7", "sip:192.0.2.7"),
+        ] {
+            assert!(
+                complete_uri(text, own).unwrap().starts_with(uri),
+                "{text}: {:?}",
+                complete_uri(text, own)
+            );
+        }
+        for text in ["", "a b@c", "sips:a@b", "tel:1", "http://a@b c", "bob\r\nX: y@c", "@", "sip:", "sip:@b"]
+        {
+            assert!(complete_uri(text, own).is_err(), "{text}: {:?}", complete_uri(text, own));
+        }
+        assert!(complete_uri("bob", None).is_err());
+    }
+}

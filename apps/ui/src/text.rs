@@ -1,0 +1,160 @@
+//! Text that is safe to show. What comes from the network may hold escape sequences, characters that turn the reading
+//! direction around, letters nobody sees and marks piled up by the thousand.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Text with nothing in it that a terminal would obey. There is no other way to make one than [`Shown::new`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Shown(String);
+
+impl Shown {
+    /// `text` up to `chars_max` characters. What a terminal or a reader's eye would obey is shown as U+FFFD.
+    pub(crate) fn new(text: &str, chars_max: usize) -> Self {
+        let mut shown = String::new();
+        let mut marks = 0;
+        for (index, c) in text.chars().enumerate() {
+            if index == chars_max {
+                shown.push('…');
+                break;
+            }
+            if is_obeyed(c) {
+                marks = 0;
+                shown.push(char::REPLACEMENT_CHARACTER);
+            } else if c.width() == Some(0) {
+                marks += 1;
+                if marks <= MARKS_MAX && !shown.is_empty() {
+                    shown.push(c);
+                }
+            } else {
+                marks = 0;
+                shown.push(c);
+            }
+        }
+        Self(shown)
+    }
+
+    /// The same of bytes that should be UTF-8.
+    pub(crate) fn from_bytes(bytes: &[u8], chars_max: usize) -> Self {
+        // A character has at most four bytes: what is behind that many cannot be needed.
+        let enough = bytes.get(..chars_max.saturating_add(1).saturating_mul(4)).unwrap_or(bytes);
+        Self::new(&String::from_utf8_lossy(enough), chars_max)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// True for a character that a person may type into a field.
+pub(crate) fn is_typeable(c: char) -> bool {
+    matches!(c, ' '..='~') || !is_obeyed(c)
+}
+
+/// Columns of a character: 0, 1 or 2.
+pub(crate) fn width_of(c: char) -> usize {
+    if c.is_ascii() { 1 } else { c.width().unwrap_or(0) }
+}
+
+/// Number of columns of `text`.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` in at most `columns`; what is cut is marked with `…`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        short.push(c);
+    }
+    if columns > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// `text` in exactly `columns`.
+pub(crate) fn pad(text: &str, columns: usize) -> String {
+    let mut padded = cut(text, columns);
+    padded.extend(core::iter::repeat_n(' ', columns.saturating_sub(width(&padded))));
+    padded
+}
+
+/// Accents and vowel signs that may stand on one letter; more are left out.
+const MARKS_MAX: usize = 2;
+
+/// Controls, format characters (Unicode's Cc, Cf, Zl, Zp), and selectors that change how wide a letter is drawn.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::ToString;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let hostile = "\u{1b}[2J\u{1b}]0;gone\u{7}bob\u{202e}moc\u{200b}.\u{9b}31m\r\n\u{e0041}\u{2066}";
+        let shown = Shown::new(hostile, 100);
+        assert!(!shown.as_str().chars().any(is_obeyed), "{shown:?}");
+        assert_eq!(shown.as_str().chars().count(), hostile.chars().count());
+        assert!(shown.as_str().contains("[2J") && shown.as_str().contains("bob"));
+    }
+
+    #[test]
+    fn every_control_character_is_replaced() {
+        for code in (0..0x20).chain(0x7f..0xa0) {
+            let c = char::from_u32(code).unwrap();
+            assert_eq!(Shown::new(&c.to_string(), 1).as_str(), "\u{fffd}", "{code:#x}");
+        }
+    }
+
+    #[test]
+    fn marks_do_not_pile_up_and_length_has_an_end() {
+        let tower = format!("a{}", "\u{301}".repeat(10_000));
+        assert_eq!(Shown::new(&tower, 20_000).as_str(), "a\u{301}\u{301}");
+        assert_eq!(Shown::new(&"x".repeat(10_000), 5).as_str(), "xxxxx…");
+        assert_eq!(Shown::from_bytes(b"a\xff\xfeb", 10).as_str(), "a\u{fffd}\u{fffd}b");
+        assert_eq!(Shown::from_bytes("ééééé".as_bytes(), 2).as_str(), "éé…");
+    }
+
+    #[test]
+    fn width_counts_columns_not_letters() {
+        assert_eq!(cut("山田太郎", 5), "山田…");
+        assert_eq!(pad("山田太郎", 6), "山田… ");
+        assert_eq!(pad("ab", 4), "ab  ");
+        assert_eq!(
+            (cut("abc", 3).as_str(), cut("abc", 2).as_str(), cut("abc", 0).as_str()),
+            ("abc", "a…", "")
+        );
+    }
+}
